@@ -1,8 +1,8 @@
 //! Admission and conversion, side by side in one run: our server, controller-runtime's, one by hand with kube, and the floor,
-//! in turn for each workload and round. The figure is the CPU time of the server for each answer; every answer is checked.
+//! in turn for each workload and round; with `--baseline`, an older build of ours too. The figure is the CPU time of the server for each answer; every answer is checked.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ struct Flags {
     /// Servers to compare [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     servers: Vec<Which>,
+    /// `serve_portcullis` built at an earlier commit, to be compared with as well
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Windows for each server and workload
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -74,7 +77,8 @@ async fn run(flags: &Flags, cpu: Option<&str>) -> Result<()> {
     let names = Workload::NAMES.into_iter().filter(|name| wanted(name));
     let workloads: Vec<Workload> = names.filter_map(Workload::named).collect();
     ensure!(!workloads.is_empty(), "--only names no workload; there are {}", Workload::NAMES.join(", "));
-    let servers = if flags.servers.is_empty() { Which::ALL.to_vec() } else { flags.servers.clone() };
+    let mut servers = if flags.servers.is_empty() { Which::ALL.to_vec() } else { flags.servers.clone() };
+    servers.extend(flags.baseline.as_ref().map(|_| Which::Baseline));
     let (rounds, window) =
         if flags.quick { (1, Duration::from_millis(200)) } else { (flags.rounds, Duration::from_millis(flags.window)) };
     let folder = tempfile::tempdir()?;
@@ -85,7 +89,15 @@ async fn run(flags: &Flags, cpu: Option<&str>) -> Result<()> {
     let (conversion, admission): (Vec<&Workload>, Vec<&Workload>) =
         workloads.iter().partition(|workload| workload.converts());
     let mut figures = Figures::default();
-    let plan = Plan { servers: &servers, rounds, window, tls: &tls, cpu, folder: folder.path() };
+    let plan = Plan {
+        servers: &servers,
+        rounds,
+        window,
+        baseline: flags.baseline.as_deref(),
+        tls: &tls,
+        cpu,
+        folder: folder.path(),
+    };
     plan.measure(&admission, &mut figures, |memory, peak| memory.admission = Some(peak)).await?;
     plan.measure(&conversion, &mut figures, |memory, peak| memory.conversion = Some(peak)).await?;
     match flags.output {
@@ -100,6 +112,7 @@ struct Plan<'a> {
     servers: &'a [Which],
     rounds: usize,
     window: Duration,
+    baseline: Option<&'a Path>,
     tls: &'a Arc<ClientConfig>,
     cpu: Option<&'a str>,
     folder: &'a Path,
@@ -118,7 +131,7 @@ impl Plan<'_> {
         }
         let mut running = Vec::new();
         for which in self.servers {
-            let server = Running::start(*which, self.folder, self.tls, self.cpu).await?;
+            let server = Running::start(*which, self.baseline, self.folder, self.tls, self.cpu).await?;
             let idle = mebibytes(proc::memory_kib(server.pid)?.0);
             let name = which.name();
             if !figures.memory.iter().any(|memory| memory.server == name) {

@@ -74,7 +74,10 @@ impl Figures {
     pub fn table(&self, servers: &[Which], workloads: &[Workload]) -> String {
         let mut lines = vec!["CPU ms per answer (median of the rounds)".to_owned()];
         let names = servers.iter().map(|server| server.name().to_owned());
-        lines.push(row("", names.chain(["vs ctrl-rt", "goal", "vs kube-rs", "vs floor"].map(str::to_owned))));
+        lines.push(row(
+            "",
+            names.chain(["vs ctrl-rt", "goal", "vs kube-rs", "vs floor", "vs baseline"].map(str::to_owned)),
+        ));
         for workload in workloads {
             let of = |server: Which| self.cpu_ms(server.name(), workload.name);
             let ratio = |of: Option<f64>, to: Option<f64>| {
@@ -86,6 +89,7 @@ impl Figures {
                 format!("{}x", workload.goal),
                 ratio(of(Which::KubeRs), ours),
                 ratio(ours, of(Which::Floor)),
+                of(Which::Baseline).zip(ours).map_or_else(|| "-".into(), |(old, new)| format!("{:.3}", new / old)),
             ];
             lines.push(row(workload.name, servers.iter().map(|server| shown(of(*server), 4)).chain(ratios)));
         }

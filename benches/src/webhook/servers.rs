@@ -34,6 +34,9 @@ pub enum Which {
     KubeRs,
     /// What nothing can beat.
     Floor,
+    /// Ours, built at an earlier commit: the file that `--baseline` names.
+    #[value(skip)]
+    Baseline,
 }
 
 impl Which {
@@ -56,16 +59,18 @@ impl Which {
             Self::ControllerRuntime => "ctrl-runtime",
             Self::KubeRs => "kube-rs",
             Self::Floor => "floor",
+            Self::Baseline => "baseline",
         }
     }
 
-    fn program(self) -> Result<PathBuf> {
+    fn program(self, baseline: Option<&Path>) -> Result<PathBuf> {
         let binary = match self {
             Self::Portcullis | Self::PortcullisQuiet => "serve_portcullis",
             Self::PortcullisMimalloc => "serve_portcullis_mimalloc",
             Self::KubeRs => "serve_kube_rs",
             Self::Floor => "serve_floor",
             Self::ControllerRuntime => return peers::binary("controller-runtime"),
+            Self::Baseline => return baseline.map(Path::to_owned).context("--baseline names no file"),
         };
         let own = std::env::current_exe()?;
         let program = own.with_file_name(binary);
@@ -103,9 +108,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a server on `cpu` and waits until it takes a connection. Its log goes into the folder.
-    pub async fn start(which: Which, folder: &Path, tls: &Arc<ClientConfig>, cpu: Option<&str>) -> Result<Self> {
-        let program = which.program()?;
+    /// Starts a server on `cpu` (`baseline` is the program of [`Which::Baseline`]) and waits until it takes a connection. Its log goes into the folder.
+    pub async fn start(
+        which: Which,
+        baseline: Option<&Path>,
+        folder: &Path,
+        tls: &Arc<ClientConfig>,
+        cpu: Option<&str>,
+    ) -> Result<Self> {
+        let program = which.program(baseline)?;
         // Free a moment ago: controller-runtime takes no listener and no port 0.
         let address = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
         let mut command = match cpu {

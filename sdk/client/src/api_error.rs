@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-/// What an error says by itself: of an answer of the API server its own sentence, where kube shows the whole status.
+/// Returns the message of an error. For a response of the API server that is the `message` of its status, where kube's
+/// `Display` prints the whole status.
 pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
     fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))

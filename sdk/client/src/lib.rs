@@ -1,11 +1,11 @@
-//! What every client of the API server in an operator needs, and kube leaves to it.
+//! Helpers for clients of the API server, in addition to kube.
 //!
 //! | | |
 //! |---|---|
-//! | [`watched`], [`begun_anew`] | watches that list again when the API server was away, since etcd may have been restored meanwhile |
-//! | [`Pauses`] | between tries that fail |
-//! | [`own_sentence`] | what an error says by itself, for a log line or a condition |
-//! | [`plain`] | text of others, safe for a terminal |
+//! | [`watched`], [`begun_anew`] | watches that list again after an outage of the API server, in case etcd was restored from a backup |
+//! | [`Pauses`] | exponential backoff between retries |
+//! | [`own_sentence`] | the message of an error, for a log line or a condition |
+//! | [`plain`] | untrusted text, escaped for a terminal |
 
 mod api_error;
 mod pauses;

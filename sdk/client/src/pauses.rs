@@ -1,10 +1,10 @@
-//! Pauses between tries.
+//! Pauses between retries.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Pauses that double while tries follow one another, and begin again after a quiet time.
+/// Exponential backoff: pauses double with each retry, and start again from the first after a time without retries.
 #[derive(Debug)]
 pub struct Pauses {
     first: Duration,
@@ -14,12 +14,12 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Pauses from `first` to `longest`.
+    /// Creates a backoff with pauses from `first` to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first, last: None }
     }
 
-    /// How long to wait before the next try, counted from `now`.
+    /// Returns how long to wait before the next retry, counted from `now`.
     pub fn next(&mut self, now: Instant) -> Duration {
         // Twice the longest pause without a try is quiet: what happens now has nothing to do with what happened then.
         if self.last.is_some_and(|last| now.duration_since(last) > self.longest * 2) {

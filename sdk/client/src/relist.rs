@@ -1,4 +1,4 @@
-//! Watches that list anew when the API server was away.
+//! Watches that list again after an outage of the API server.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// What kube's watcher delivers, but that it is [begun anew](begun_anew).
+/// Watches with kube's `watcher`, and [lists again](begun_anew) when a watch cannot be resumed.
 pub fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
@@ -16,10 +16,10 @@ where
     begun_anew(move || watcher::watcher(api.clone(), config.clone()).boxed())
 }
 
-/// What a watch delivers, but that a watch which cannot be begun again is not tried from the version that it had
-/// come to: while the API server was away, etcd may have been restored, and versions go on from an earlier one. The API
-/// server takes a watch from a version that is yet to come, and says nothing until it has come
-/// (<https://github.com/kubernetes/kubernetes/issues/107457>). So `begin` begins it, which lists first.
+/// Delivers the events of the watch that `begin` starts, and starts it again, with a list, when it cannot be resumed. A
+/// resume from the last seen resource version is unsafe after an outage of the API server: etcd may have been restored
+/// from a backup, with lower resource versions, and the API server accepts a watch from a version in the future but
+/// sends nothing until it is reached (<https://github.com/kubernetes/kubernetes/issues/107457>).
 pub fn begun_anew<T: 'static>(
     begin: impl Fn() -> BoxStream<'static, watcher::Result<T>> + Send,
 ) -> impl Stream<Item = watcher::Result<T>> + Send {

@@ -1,7 +1,7 @@
-//! Text of others, on a terminal.
+//! Untrusted text on a terminal.
 
-/// The text with what steers a terminal or turns the direction of writing shown as its code: names, messages and logs
-/// come from whoever may write to the cluster. Ends of lines and tabs stay.
+/// Escapes control characters and changes of the text direction, since names, messages and logs come from anyone who
+/// may write to the cluster. Line ends and tabs are kept.
 pub fn plain(text: &str) -> String {
     let steers = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -80,6 +80,8 @@
 //! it. Above all, rules about changes have no old object to look at: immutable fields hold while webhooks are on, or by
 //! CEL in the CRD. And what a mutating webhook would have filled in is missing: let the controller take it as optional.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod apply;
 pub mod cache;
 mod changes;

@@ -70,9 +70,8 @@ impl Edge<'_> {
     ) -> Result<ConvertedDocument, Problem> {
         let mut object = identity.read(self.from, document, &Notice::default())?;
         let known = self::document(&*object).ok_or_else(|| does_not_write(self.from))?;
-        let unnoticed = unknown::unnoticed(document, &known).ok_or_else(|| {
-            Problem::whole(format!("has more members that {} does not know than can be followed", self.from.version))
-        })?;
+        let unnoticed = unknown::unnoticed(document, &known)
+            .ok_or_else(|| Problem::whole(format!("has too many members that {} does not know", self.from.version)))?;
         let (before, metadata) = (trace_of(&*object).ok(), object.metadata().clone());
         let (object, mut arrived) = self.convert(object)?;
         let says = trace_of(&*object).ok();
@@ -197,7 +196,7 @@ fn type_panicked(codec: &Codec) -> Problem {
 }
 
 fn does_not_write(codec: &Codec) -> Problem {
-    Problem::whole(format!("the type of {} does not write as a JSON object", codec.version))
+    Problem::whole(format!("the type of {} does not serialize to a JSON object", codec.version))
 }
 
 fn trace_of(object: &dyn Object) -> serde_json::Result<Trace> {

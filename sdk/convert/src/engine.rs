@@ -15,53 +15,52 @@ use crate::problem::Problem;
 use crate::stash::Stash;
 use crate::version::Codec;
 
-/// Converts the objects of one kind between its versions. Cheap to clone; made by [`Hub::build`](crate::Hub::build).
+/// Converts the objects of one kind between its versions. Cheap to clone; built by [`Hub::build`](crate::Hub::build).
 #[derive(Clone)]
 pub struct Engine {
     graph: Arc<Graph>,
 }
 
-/// An object in the version that was asked for.
+/// An object in the requested version.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Converted {
     /// The object as JSON.
     pub object: String,
-    /// Version that it came in, such as `v1`.
+    /// Version that it was converted from, such as `v1`.
     pub from: String,
-    /// Version that it is in now.
+    /// Version that it was converted to.
     pub to: String,
     /// Namespace of the object; empty for cluster-wide kinds.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Why the object could only be converted as far as it goes. The object says the same in its
-    /// annotation [`PROBLEM`](crate::PROBLEM).
+    /// Why the object was converted only in part. Its annotation [`PROBLEM`](crate::PROBLEM) tells the same.
     pub problem: Option<Problem>,
 }
 
-/// An object for which there is no answer at all: not even its metadata could be handed back under the version that
-/// was asked for. The API server sends no such object of a kind whose versions are covered.
+/// An object that cannot be returned in the requested version at all, not even its metadata. The API server sends no
+/// such object of a kind whose versions are all covered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// The JSON is no object, or its metadata is missing or no object.
+    /// The JSON is not an object, or its metadata is missing or not an object.
     #[error("object without {member}; send a Kubernetes object")]
     Incomplete {
         /// The member that is missing or of another type.
         member: &'static str,
     },
-    /// The object, or the version that is wanted, is of another group or kind than the engine's.
+    /// The object, or the requested version, is of another group or kind than the engine's.
     #[error("object {who} is {found}, and this converts {expected}; send it to the webhook of its kind")]
     OtherKind {
         /// `namespace/name` of the object.
         who: String,
-        /// What it is.
+        /// Its `apiVersion` and kind.
         found: String,
-        /// What the engine converts.
+        /// Group and kind that the engine converts.
         expected: String,
     },
-    /// No converters are there for the version of the object or for the one that is wanted.
+    /// The version of the object, or the requested one, has no converters.
     #[error("object {who}: version {version} of {kind} has no converters; it is not one of {known}")]
     UnknownVersion {
         /// `namespace/name` of the object.
@@ -70,7 +69,7 @@ pub enum ConvertError {
         version: String,
         /// Kind of the engine.
         kind: String,
-        /// The versions there are.
+        /// Versions of the engine.
         known: String,
     },
 }
@@ -80,40 +79,41 @@ impl Engine {
         Self { graph }
     }
 
-    /// API group of the kind.
+    /// Returns the API group of the kind.
     pub fn group(&self) -> &str {
         &self.graph.group
     }
 
-    /// The kind, in singular camel case.
+    /// Returns the kind, such as `Person`.
     pub fn kind(&self) -> &str {
         &self.graph.kind
     }
 
-    /// The resource, in plural lower case, as the hub's type says.
+    /// Returns the plural name of the resource, from the hub's type.
     pub fn plural(&self) -> &str {
         &self.graph.plural
     }
 
-    /// The hub's version, such as `v3`.
+    /// Returns the version of the hub, such as `v3`.
     pub fn hub(&self) -> &str {
         &self.graph.hub.version
     }
 
-    /// All versions, the hub's first.
+    /// Returns all versions, the hub's first.
     pub fn versions(&self) -> impl Iterator<Item = &str> {
         self.graph.codecs().map(|codec| &*codec.version)
     }
 
-    /// Whether every version of a CustomResourceDefinition has converters, and no converter is for a version that it
-    /// lacks.
+    /// Checks that every version of a CustomResourceDefinition has converters, and that there are none for other
+    /// versions.
     pub fn cover<'a>(&self, crd_versions: impl IntoIterator<Item = &'a str>) -> Result<(), GraphError> {
         self.graph.cover(crd_versions)
     }
 
-    /// The object in the version `desired_api_version`, such as `demo.example/v2`. Already there: the bytes as they are.
+    /// Converts an object to the version `desired_api_version`, such as `demo.example/v2`. An object of that version is
+    /// returned byte by byte.
     ///
-    /// Panics of converters are caught; the object is then handed back [as far as it goes](Converted::problem).
+    /// Panics of converters are caught; the object then has a [`problem`](Converted::problem).
     pub fn convert(&self, object: &RawValue, desired_api_version: &str) -> Result<Converted, ConvertError> {
         let json = object.get();
         let object = Object::read(json).map_err(|Incomplete(member)| ConvertError::Incomplete { member })?;

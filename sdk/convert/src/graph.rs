@@ -8,11 +8,12 @@ use crate::edge::Edge;
 use crate::engine::Engine;
 use crate::version::{Codec, Converter, ConverterFn, Version, converter};
 
-/// The version that every other one is converted to and from, usually the storage version, and its spokes.
+/// The hub version of a kind, which every other version is converted to and from (usually the storage version), and its
+/// spokes.
 ///
-/// Converters are best total functions. One may [fail](ConverterFn) where there is nothing else it could say: the object
-/// is then a bad one, which is handed over as it is and flagged. What a version cannot express is no reason to fail and
-/// needs no code: the [`Engine`] keeps it beside the object.
+/// Converters should succeed for every object. One may return an [error](ConverterFn) if there is no valid result: the
+/// object is then returned unchanged, with the annotation [`PROBLEM`](crate::PROBLEM). Data that a version cannot
+/// express needs no error and no code: the [`Engine`] stores it in an annotation.
 pub struct Hub<H> {
     spokes: Vec<(Kind, Spoke)>,
     hub: PhantomData<fn() -> H>,
@@ -59,22 +60,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Versions that do not make a graph, or not the graph of a CustomResourceDefinition. A mistake in the program: do not
-/// start with it.
+/// Converters that do not fit each other or the CustomResourceDefinition: an error in the program, which should not
+/// start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
-    /// A spoke's type is of another kind than the hub's.
+    /// The type of a spoke is of another kind than the hub.
     #[error("spoke {version} is {found}, but the hub is {expected}; all versions share group and kind")]
     OtherKind {
-        /// Version that the spoke's type says.
+        /// Version of the spoke.
         version: String,
         /// Kind and group of the spoke.
         found: String,
         /// Kind and group of the hub.
         expected: String,
     },
-    /// Two types, of which one may be the hub, are of the same version.
+    /// Two types (spokes, or the hub and a spoke) have the same version.
     #[error("version {version} of {kind} is registered twice; register one type for each version")]
     Twice {
         /// Kind of the graph.
@@ -82,7 +83,7 @@ pub enum GraphError {
         /// The version.
         version: String,
     },
-    /// A version of the CustomResourceDefinition that nothing converts: its objects could not be read.
+    /// A version of the CustomResourceDefinition has no converters: its objects could not be read.
     #[error("version {version} of {kind} has no converters; add .spoke() for it or remove it from the CRD")]
     Uncovered {
         /// Kind of the graph.
@@ -90,7 +91,7 @@ pub enum GraphError {
         /// The version.
         version: String,
     },
-    /// A version with converters that the CustomResourceDefinition does not have.
+    /// A version has converters, but is not in the CustomResourceDefinition.
     #[error("version {version} of {kind} has converters, but the CRD lacks it; add it there or remove the converters")]
     NotInCrd {
         /// Kind of the graph.
@@ -101,12 +102,12 @@ pub enum GraphError {
 }
 
 impl<H: Version> Hub<H> {
-    /// A hub without spokes.
+    /// Creates a hub without spokes.
     pub fn new() -> Self {
         Self { spokes: Vec::new(), hub: PhantomData }
     }
 
-    /// Adds a version with its way to the hub and its way back.
+    /// Adds a version with its converters to the hub and back.
     #[must_use]
     pub fn spoke<S: Version>(mut self, to_hub: impl ConverterFn<S, H>, from_hub: impl ConverterFn<H, S>) -> Self {
         let spoke = Spoke { codec: Codec::of::<S>(), to_hub: converter(to_hub), from_hub: converter(from_hub) };
@@ -114,7 +115,7 @@ impl<H: Version> Hub<H> {
         self
     }
 
-    /// The engine over these versions. Fails where they are not versions of one kind, or one is there twice.
+    /// Builds the engine. Fails when the types are not of one kind, or two have the same version.
     pub fn build(self) -> Result<Engine, GraphError> {
         let (kind, hub) = (Kind::of::<H>(), Codec::of::<H>());
         let mut spokes: Vec<Spoke> = Vec::with_capacity(self.spokes.len());

@@ -98,7 +98,7 @@ impl ObjectInConversion {
             let (from, to) = (&edge.from.version, &edge.to.version);
             self.problem.get_or_insert_with(|| {
                 Problem::whole(format!(
-                    "what {from} has and {to} cannot hold is more than {LIMIT} bytes, so it is lost"
+                    "data of {from} that {to} cannot hold is more than {LIMIT} bytes, so it is lost"
                 ))
             });
         }
@@ -177,8 +177,8 @@ fn restore(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, 
     best
 }
 
-/// Leaves out nulls of what came back where nothing comes back now: the API server prunes null where the schema does not
-/// allow it, and that is no edit.
+/// Leaves out nulls of what came back where nothing comes back now: the API server prunes null where the schema does
+/// not allow it, and that is no edit.
 fn forget_nulls(returned: &mut Value, arrived: &Value) {
     if let (Value::Object(returned), Value::Object(arrived)) = (returned, arrived) {
         returned.retain(|key, value| !value.is_null() || arrived.contains_key(key));
@@ -201,8 +201,8 @@ fn prune_as(codec: &Codec, identity: Identity<'_>, says: &Document, document: &m
     }
 }
 
-/// Leaves out of a restored document the unknown members that somebody deleted on the other side. Missing there, they may
-/// also have been pruned by the API server, and then they are kept: unless another one beside them was not.
+/// Leaves out of a restored document the unknown members that somebody deleted on the other side. Missing there, they
+/// may also have been pruned by the API server, and then they are kept: unless another one beside them was not.
 fn remove_deleted(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, restored: &mut Document) {
     let parents: HashSet<&[Step]> =
         outcome.unnoticed.iter().filter_map(|place| place.split_last()).map(|(_, parent)| parent).collect();

@@ -1,10 +1,10 @@
 //! Conversion of Kubernetes objects between the versions of their kind. No IO, no clock, no client.
 //!
-//! A CustomResourceDefinition with several versions needs somebody who turns an object of one into an object of
-//! another. The API server asks for it with a *conversion review*; this crate is what happens to the bytes.
+//! The API server converts objects of a CustomResourceDefinition with several versions by sending a *conversion review*
+//! to a webhook. This crate computes the response from the request body.
 //!
 //! One version is the **hub**, usually the one that is stored; every other one is a **spoke** and has two converters,
-//! to the hub and from it. Whatever is asked for goes through the hub, so three versions need four functions.
+//! to the hub and from it. Every conversion goes through the hub, so three versions need four functions.
 //!
 //! ```
 //! use portcullis_convert::{Hub, Review};
@@ -61,37 +61,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What converters need not think of
+//! # What converters need not handle
 //!
-//! * **Metadata** goes over as it came, byte by byte. Converters may read it (without `managedFields`); what they write
-//!   into it counts for nothing.
-//! * **What a version cannot say.** After every conversion the way back is tried. What it would change is kept in the
-//!   annotation [`STASH`], and restored when the object comes back: `Cher`, who has no last name, is `Cher` again and
-//!   not `"Cher "`. A value is restored only where the other side still says what it said when it was kept. Where
-//!   somebody changed it since, the newer edit wins; into a parent or a list element that was deleted nothing is
-//!   restored; and nothing that would contradict what the object says now.
-//! * **Members that a type does not know**, and null or empty ones that it holds for missing, are put at the same place
-//!   of the other version if that makes no difference to it, and are kept in the stash as well: the API server prunes
-//!   them there if the schema lacks them.
-//! * **Objects that do not convert.** An error for one object fails the whole list that the API server asked for, and
-//!   with it deletion and garbage collection. So an object that does not read as its version, or whose converter
-//!   fails or panics, goes over as it is, says why in the annotation [`PROBLEM`] and in [`Converted::problem`], and comes back
-//!   as it was. Neither holds a value of the object.
+//! * **Metadata** is copied byte by byte. Converters may read it (without `managedFields`); their changes to it are
+//!   ignored.
+//! * **Data that a version cannot express.** After each conversion the engine converts back. What that would change is
+//!   stored in the annotation [`STASH`], and restored when the object is converted back: `Cher`, who has no last name,
+//!   is `Cher` again and not `"Cher "`. A value is restored only if the other version still has the value that it had
+//!   when it was stored. If it was changed since, the newer edit wins. Nothing is restored into a deleted parent or
+//!   list element, or where it would contradict the current object.
+//! * **Fields unknown to a type**, and null or empty ones that it treats as missing, are copied to the same place of
+//!   the other version if that does not change its meaning, and are stored in the stash as well, since the API server
+//!   prunes them if the schema lacks them.
+//! * **Objects that do not convert.** An error for one object would fail the whole list that the API server requested,
+//!   and with it deletion and garbage collection. So an object that does not decode as its version, or whose converter
+//!   fails or panics, is returned unchanged under the other version, and is restored when it is converted back. The
+//!   annotation [`PROBLEM`] and [`Converted::problem`] tell the reason, without values of the object.
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! Defaults that a type writes without anybody having sent them are written. Numbers and times are written as the
-//! type writes them. An unknown member that somebody deletes in the other version comes back, unless another one beside
-//! it is still there: it cannot be told from a pruned one. Objects of more than 8 MiB go over as they are, and so do
-//! those of more than 131,072 values unless they lose nothing. A stash has a limit of 64 KiB; what is larger is lost on the way back, and the object is flagged.
-//! Elements of lists are told apart by `name`, `key` and the like, or else by their value: of a list that a version
-//! shortens, nothing is restored once somebody edited it there.
+//! Defaults that a type writes are written, though no client sent them. Numbers and times are written as the type
+//! writes them. An unknown field that is deleted in the other version comes back, unless another one beside it is still
+//! there, since it looks like a pruned one. Objects of more than 8 MiB are returned unchanged, and so are those of more
+//! than 131,072 values unless they lose nothing. A stash holds 64 KiB; what exceeds that is lost when the object is
+//! converted back, and the object gets the annotation [`PROBLEM`]. Elements of lists are matched by `name`, `key` and
+//! the like, or by their value: if a version shortens a list and the list is edited there, nothing of it is restored.
 //!
-//! # What it costs
+//! # Performance
 //!
-//! An object that loses nothing is decoded once, converted there and back, and written once; no JSON tree is built.
-//! For an object of 10 kB, half of it managed fields, that is a little more than 30 µs. An object with a stash, or with members that
-//! its type does not know, costs several times as much.
+//! An object that loses nothing is decoded once, converted there and back, and written once; no JSON tree is built. For
+//! an object of 10 kB, half of it managed fields, that takes a little more than 30 µs. An object with a stash, or with
+//! fields unknown to its type, takes several times as long.
 
 mod edge;
 mod engine;
@@ -103,7 +103,6 @@ mod members;
 mod object;
 mod problem;
 mod review;
-mod scan;
 mod source;
 mod stash;
 mod trace;
@@ -119,9 +118,9 @@ pub use review::{EnvelopeError, Review, ReviewVersion};
 pub use stash::same_stash;
 pub use version::{ConverterFn, Version};
 
-/// Annotation in which the engine keeps what the version of an object cannot express, until the object is converted
-/// back. Users leave it alone; without it the conversion goes on with what the object itself says.
+/// Annotation in which the engine stores data that the version of an object cannot express, until the object is
+/// converted back. Users should not change it. Without it, the conversion uses only the object itself.
 pub const STASH: &str = "conversion.portcullis.dev/stash";
 
-/// Annotation that says why an object could only be converted as far as it goes: path and problem, never a value.
+/// Annotation that tells why an object was converted only in part: path and problem, never a value.
 pub const PROBLEM: &str = "conversion.portcullis.dev/problem";

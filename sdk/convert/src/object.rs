@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use portcullis_review::MAX_DEPTH;
+use portcullis_review::scan::{Member, Scan, extent, unquoted};
 use serde_json::{Map, Value};
 
 use crate::edge::Document;
 use crate::problem::Problem;
 use crate::review::write_string;
-use crate::scan::{Member, Scan, extent, text};
 use crate::{PROBLEM, STASH};
 
 /// The largest object that is decoded, in bytes: 8 MiB. The API server takes no object of more than 3 MiB.
@@ -66,7 +66,7 @@ impl<'a> Object<'a> {
         });
         let members = last_of_each(members.ok_or(Incomplete("members that end"))?);
         let find = |key| members.iter().find(|member| member.key == key);
-        let string = |key| find(key).and_then(|member| text(member.value)).ok_or(Incomplete(key));
+        let string = |key| find(key).and_then(|member| unquoted(member.value)).ok_or(Incomplete(key));
         let raw = find("metadata").ok_or(Incomplete("metadata"))?.value;
         let metadata = Metadata {
             raw,
@@ -114,7 +114,7 @@ impl<'a> Object<'a> {
 impl<'a> Metadata<'a> {
     fn text(&self, key: &str) -> Cow<'a, str> {
         let member = self.members.iter().rfind(|member| member.key == key);
-        member.and_then(|member| text(member.value)).unwrap_or_default()
+        member.and_then(|member| unquoted(member.value)).unwrap_or_default()
     }
 
     /// Empty where there is none.
@@ -129,7 +129,7 @@ impl<'a> Metadata<'a> {
 
     /// The annotation, where it is a string.
     pub(crate) fn annotation(&self, key: &str) -> Option<Cow<'a, str>> {
-        self.annotations.iter().rfind(|member| member.key == key).and_then(|member| text(member.value))
+        self.annotations.iter().rfind(|member| member.key == key).and_then(|member| unquoted(member.value))
     }
 
     /// Whether one of the engine's annotations is there, whatever it holds.

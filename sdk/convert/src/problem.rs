@@ -5,16 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use portcullis_review::DecodeError;
 
-/// What keeps an object from being converted whole. As text ([`Display`](fmt::Display)) it holds no value of the object.
+/// Why an object was converted only in part. Its text ([`Display`](fmt::Display)) has no values of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// Path of the member that did not fit, such as `spec.ports[0].name`; `.` for the object itself.
+    /// Path of the field, such as `spec.ports[0].name`; `.` for the object itself.
     pub path: String,
     /// What is wrong there.
     pub message: String,
-    /// What the converter's own error says, with its sources, where a converter failed. It may hold anything, so it is for
-    /// the log, and neither in the object nor in an answer.
+    /// Message of the error that a converter returned, with its sources. It may contain values of the object, so it
+    /// belongs in the log only, and neither in the object nor in the response.
     pub error: Option<String>,
 }
 

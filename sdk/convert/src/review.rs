@@ -9,17 +9,17 @@ use serde_json::value::RawValue;
 
 use crate::engine::Converted;
 
-/// The version of `apiextensions.k8s.io` that a review came in; the answer goes out in the same one.
+/// The version of `apiextensions.k8s.io` of a review; the response has the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `apiextensions.k8s.io/v1`.
     V1,
-    /// `apiextensions.k8s.io/v1beta1`, the same members under an older name.
+    /// `apiextensions.k8s.io/v1beta1`, with the same members.
     V1beta1,
 }
 
 impl ReviewVersion {
-    /// The `apiVersion` as it is written in the review.
+    /// Returns the `apiVersion` of the review.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "apiextensions.k8s.io/v1",
@@ -32,11 +32,11 @@ impl ReviewVersion {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Review<'a> {
-    /// Version that it came in.
+    /// Version of the review.
     pub version: ReviewVersion,
-    /// Identifies this one call; the answer must repeat it.
+    /// UID of the review; the response must repeat it.
     pub uid: Cow<'a, str>,
-    /// Group and version that all objects shall have afterwards, such as `demo.example/v2`.
+    /// Group and version to convert all objects to, such as `demo.example/v2`.
     pub desired_api_version: Cow<'a, str>,
     /// The objects. All are of one kind; their versions may differ.
     pub objects: Vec<&'a RawValue>,
@@ -49,16 +49,16 @@ pub enum EnvelopeError {
     /// Not JSON, or a member of the envelope has another type.
     #[error("body is not a conversion review: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Some other kind of object.
+    /// Another kind of object.
     #[error("apiVersion and kind are {api_version:?} {kind:?}; send apiextensions.k8s.io/v1 ConversionReview")]
     Kind {
-        /// The `apiVersion` that came.
+        /// The `apiVersion` of the body.
         api_version: String,
-        /// The `kind` that came.
+        /// The `kind` of the body.
         kind: String,
     },
     /// An empty or missing `request.uid`, which could not be repeated in the answer.
-    #[error("request.uid is empty; send the uid that the answer shall repeat")]
+    #[error("request.uid is empty; send the uid that the response must repeat")]
     NoUid,
 }
 
@@ -118,7 +118,7 @@ fn objects<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<&'de RawValu
 }
 
 impl<'a> Review<'a> {
-    /// Reads the envelope. Takes time in proportion to the body, and decodes none of the objects in it.
+    /// Parses the envelope, in time proportional to the body. Decodes none of the objects in it.
     pub fn parse(body: &'a [u8]) -> Result<Self, EnvelopeError> {
         let read: Result<Envelope<'a, Request<'a>>, _> = serde_json::from_slice(body);
         let envelope = match read {
@@ -138,7 +138,7 @@ impl<'a> Review<'a> {
         Ok(Self { version, uid, desired_api_version, objects: objects.unwrap_or_default() })
     }
 
-    /// The answer that hands over the converted objects, which must be as many and in the same order as
+    /// Encodes the response with the converted objects, which must have the number and order of
     /// [`objects`](Self::objects).
     pub fn success(&self, converted: &[Converted]) -> Vec<u8> {
         let length: usize = converted.iter().map(|converted| converted.object.len() + 1).sum();
@@ -153,7 +153,7 @@ impl<'a> Review<'a> {
         out
     }
 
-    /// The answer that nothing was converted. The message is all that the user gets to see.
+    /// Encodes the response of a failed conversion. The user sees only the message.
     pub fn failure(&self, message: &str) -> Vec<u8> {
         let mut out = self.begin(message.len() + 256);
         out.extend_from_slice(br#"],"result":{"status":"Failure","message":"#);

@@ -31,8 +31,8 @@ pub(crate) struct Entry<D = Document> {
     pub(crate) returned: Option<D>,
 }
 
-/// Whether what the engine reads of one stash it reads of the other as well, and whether what it cannot read is the same
-/// text. A stash is what an object has in the annotation [`STASH`](crate::STASH).
+/// Returns whether two stashes, the values of the annotation [`STASH`](crate::STASH), are the same to the engine:
+/// entries that it can read are equal, and all others are the same text.
 pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
     if one == other {
         return true;

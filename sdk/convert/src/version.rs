@@ -13,8 +13,8 @@ use crate::source::Source;
 use crate::trace::Trace;
 use crate::watch::Notice;
 
-/// A type that stands for one version of a kind: whatever kube's `CustomResource` derive makes, and any other resource
-/// type that can be read and written.
+/// A type for one version of a kind: every type that derives kube's `CustomResource`, and any other resource type that
+/// serializes and deserializes.
 pub trait Version:
     kube_core::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -93,8 +93,8 @@ fn explain<V: Version>(json: &str) -> Option<DecodeError> {
     portcullis_review::decode::<V>(json).err()
 }
 
-/// A function from version `A` to version `B`: `fn(A) -> B`, or `fn(A) -> Result<B, E>` with any error. An error makes the
-/// object a bad one.
+/// A function from version `A` to version `B`: `fn(A) -> B`, or `fn(A) -> Result<B, E>` with any error. After an error
+/// the object is returned unchanged, with the annotation [`PROBLEM`](crate::PROBLEM).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not convert `{A}` to `{B}`",
     note = "a converter is a function or a closure from `{A}` to `{B}`, or to a `Result` of it"

@@ -19,7 +19,7 @@ use crate::places::{Busy, Place};
 const LINGER: Duration = Duration::from_millis(500);
 const DISCARDED: usize = 8 * 1024 * 1024;
 
-/// The body of a request, as it comes in.
+/// The body of a request, streamed as it arrives.
 #[derive(Debug)]
 pub struct RequestBody {
     incoming: Incoming,
@@ -31,12 +31,12 @@ impl RequestBody {
         Self { incoming, place }
     }
 
-    /// The address of the client.
+    /// Returns the address of the client.
     pub fn peer(&self) -> SocketAddr {
         self.place.peer()
     }
 
-    /// Tells whether others wait for a place on the listener: a slow client should lose its own then.
+    /// Returns a flag that tells whether new connections wait for a slow client's to close.
     pub fn crowded(&self) -> Crowded {
         self.place.crowded().clone()
     }
@@ -82,8 +82,8 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Answer<B> {
     }
 }
 
-/// Takes what a client is still sending, within bounds; true when that was all. Closing a socket with unread bytes in it
-/// resets the connection, and the client would lose the answer that says why.
+/// Reads and drops the rest of a body, for at most 500 ms and 8 MiB; returns whether it was complete. Closing a socket
+/// with unread bytes resets the connection, and the client would lose the response.
 pub async fn discard<B: Body<Data = Bytes> + Send>(body: B) -> bool {
     let mut body = pin!(body);
     let rest = async {

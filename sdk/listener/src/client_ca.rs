@@ -1,4 +1,4 @@
-//! Certificates of callers.
+//! Client certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureS
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-/// The authorities whose certificates callers may show. They can be [replaced](Self::replace) while the listener runs, for
-/// the connections that come then.
+/// The CAs that client certificates are verified with. They can be [replaced](Self::replace) while the listener runs,
+/// for new connections.
 ///
-/// A certificate is asked for and not demanded: a caller without one is served, and the handler sees by the extension
-/// [`ClientCertificate`] who has one. One that another authority has issued, or that has expired, ends the handshake.
+/// A client certificate is requested, but optional: clients without one are served, and requests of clients with one
+/// have the extension [`ClientCertificate`]. A certificate of another CA, or an expired one, fails the handshake.
 pub struct ClientCa {
     provider: Arc<CryptoProvider>,
     verifier: ArcSwap<Arc<dyn ClientCertVerifier>>,
 }
 
-/// Authorities that cannot be used. Keep those before them.
+/// A CA bundle that cannot be used. Keep the previous one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientCaError {
-    /// It does not read.
+    /// The bundle is not valid PEM.
     #[error("it holds no certificates in PEM: {0}")]
     Pem(#[source] rustls_pki_types::pem::Error),
-    /// One of the certificates cannot be an authority.
+    /// One of the certificates cannot be a CA.
     #[error("a certificate in it cannot be trusted: {0}")]
     Authority(#[source] rustls::Error),
-    /// There is none.
+    /// The bundle has no certificate.
     #[error("it holds nothing that could be trusted: {0}")]
     Verifier(#[from] VerifierBuilderError),
 }
 
-/// The certificate of a caller, which an authority of [`ClientCa`] has issued: an extension of each request of its
+/// The verified certificate of a client, issued by a CA of [`ClientCa`]: an extension of every request of the
 /// connection.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate(Arc<CertificateDer<'static>>);
@@ -47,26 +47,26 @@ impl ClientCertificate {
         Some(Self(Arc::new(chain?.first()?.clone())))
     }
 
-    /// The certificate, in DER.
+    /// Returns the certificate in DER.
     pub fn der(&self) -> &[u8] {
         &self.0
     }
 }
 
 impl ClientCa {
-    /// The authorities in this PEM.
+    /// Reads the CAs from PEM.
     ///
     /// # Errors
-    /// When it does not read, or holds no authority.
+    /// When the PEM is not valid, or has no CA certificate.
     pub fn new(provider: Arc<CryptoProvider>, ca_pem: &[u8]) -> Result<Self, ClientCaError> {
         let verifier = ArcSwap::from_pointee(verifier(&provider, ca_pem)?);
         Ok(Self { provider, verifier })
     }
 
-    /// Has callers of new connections checked by these authorities instead.
+    /// Replaces the CAs for new connections.
     ///
     /// # Errors
-    /// When the PEM does not read, or holds no authority: those before it stay.
+    /// When the PEM is not valid, or has no CA certificate. The previous CAs stay in use.
     pub fn replace(&self, ca_pem: &[u8]) -> Result<(), ClientCaError> {
         self.verifier.store(Arc::new(verifier(&self.provider, ca_pem)?));
         Ok(())

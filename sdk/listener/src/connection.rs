@@ -43,8 +43,9 @@ pub(crate) enum Distrust {
     OfTheirs(CertificateError),
 }
 
-/// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a client
-/// does wrong ends its own connection and nothing else. Returns why one of the two did not trust the other's certificate.
+/// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a
+/// client does wrong ends its own connection and nothing else. Returns why one of the two did not trust the other's
+/// certificate.
 pub(crate) async fn serve<H: Handler>(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
@@ -55,7 +56,7 @@ pub(crate) async fn serve<H: Handler>(
     let socket = match Socket::new(stream, place.clone(), limits.write) {
         Ok(socket) => socket,
         Err(error) => {
-            debug!(%error, "connection is gone before it began");
+            debug!(%error, "client disconnected before its connection was set up");
             return None;
         }
     };
@@ -82,7 +83,7 @@ pub(crate) async fn serve<H: Handler>(
             return distrust(&error);
         }
         Some(Err(_)) => debug!("TLS handshake took too long"),
-        None => debug!("a handshake gives way"),
+        None => debug!("closed a connection during its TLS handshake, for a new client or to stop"),
     }
     None
 }
@@ -153,7 +154,7 @@ async fn requests<H: Handler>(
     match ended.await {
         Some(Ok(())) => {}
         Some(Err(error)) => debug!(%error, peer = %place.peer(), "connection ended early"),
-        None => debug!(peer = %place.peer(), "no request came in time"),
+        None => debug!(peer = %place.peer(), "closed a connection: no request arrived in time"),
     }
 }
 
@@ -164,7 +165,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
         if !place.reserved() {
             return handler.handle(request).await.map(Either::Left);
         }
-        let refusal = || come_again(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are at work");
+        let refusal = || come_again(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are busy");
         let shed = handler.shed(request).await;
         shed.map_or_else(|| refusal().map(Either::Right), |answer| answer.map(Either::Left))
     };
@@ -172,7 +173,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
     let answer = poll_fn(|cx| match place.told() {
         // Another replica, or the next process, can do better.
         Told::Cut => {
-            Poll::Ready(come_again(StatusCode::SERVICE_UNAVAILABLE, "this server is ending").map(Either::Right))
+            Poll::Ready(come_again(StatusCode::SERVICE_UNAVAILABLE, "this server is shutting down").map(Either::Right))
         }
         _ => answer.as_mut().poll(cx),
     });

@@ -1,14 +1,14 @@
-//! What the reader of a request should know of the listener.
+//! Whether new connections wait for a place on the listener.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether connections came for which there was no place, and there still is none.
+/// A flag that tells whether new connections wait because the listener is at its connection limit.
 #[derive(Clone, Debug, Default)]
 pub struct Crowded(Arc<AtomicBool>);
 
 impl Crowded {
-    /// Whether somebody waits for a place now.
+    /// Returns whether new connections wait now.
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

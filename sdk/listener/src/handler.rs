@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The handler of requests.
 
 use bytes::Bytes;
 use http_body::Body;
@@ -9,16 +9,17 @@ use hyper::{Request, Response, StatusCode};
 use crate::BoxError;
 use crate::body::{RequestBody, discard};
 
-/// Answers requests. Implemented by every function from a request to a future response.
+/// Handles requests. Implemented for every async function from a request to a response.
 pub trait Handler: Send + Sync + 'static {
-    /// The body of an answer: whole, or a stream.
+    /// The body of responses: complete, or a stream.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
 
-    /// Answers one request. The future, and then the body of the answer, is dropped when the client hangs up.
+    /// Handles one request. The future, and then the response body, is dropped when the client disconnects.
     fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
 
-    /// Answers one request of a reserved connection, which came while all others were at work: at once, and without
-    /// work. The connection is closed after it. `None` (the default) answers 429 with `Retry-After: 1`.
+    /// Handles one request on a reserved connection, which was accepted while all others were busy. It must answer at
+    /// once, without real work; the connection is closed after it. `None` (the default) answers 429 with `Retry-After:
+    /// 1`.
     fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Option<Response<Self::Body>>> + Send {
         async move {
             discard(request.into_body()).await;
@@ -40,7 +41,7 @@ where
     }
 }
 
-/// An answer with `Retry-After: 1`, which the API server's client obeys while its own time lasts.
+/// Returns a response with `Retry-After: 1`, which the API server's client obeys within its timeout.
 pub fn come_again(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(format!("{why}; ask again in a second\n")));
     *response.status_mut() = status;

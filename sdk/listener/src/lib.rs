@@ -1,13 +1,13 @@
-//! An HTTP/1.1 listener that clients cannot hold.
+//! An HTTP/1.1 listener that slow clients cannot block.
 //!
-//! Clients (the API server, MCP clients behind a load balancer) keep connections open and call over them for hours. So
-//! this is one accept loop that never waits for a client (the handshake happens in the connection's own task),
-//! certificates that are swapped without closing the port, a deadline for everything that a client can be slow at, and
-//! an end that closes kept connections, so that no request is lost to a process that is going.
+//! Clients (the API server, MCP clients behind a load balancer) keep connections open and reuse them for hours. So the
+//! accept loop never waits for a client (the TLS handshake runs in the task of the connection), certificates are
+//! replaced without closing the port, everything that a client can be slow at has a timeout, and shutdown closes
+//! keep-alive connections so that no request is lost.
 //!
-//! When [`Limits::connections`] are open, idle ones are closed for those that come: first those of the address that has
-//! the most idle ones, and of these first those that never sent a request, then the oldest. While all are at work,
-//! [`Limits::reserved`] more are accepted: each gets one answer from [`Handler::shed`] and is closed.
+//! When [`Limits::connections`] are open, idle ones are closed for new ones: first those of the address with the most
+//! idle connections, of these first those that never sent a request, then the oldest. While all are busy,
+//! [`Limits::reserved`] more are accepted: each gets one response from [`Handler::shed`] and is closed.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,7 +38,7 @@ mod socket;
 mod tls;
 mod workers;
 
-/// Any error that the body of an answer may end with.
+/// Any error of a response body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use body::{RequestBody, discard};

@@ -1,33 +1,33 @@
-//! What one listener grants its clients.
+//! Limits of a listener.
 
 use std::time::Duration;
 
-/// Bounds of one listener. Nothing on it waits without one of these.
+/// Limits and timeouts of one listener. It never waits without one of these timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections held at the same time. When there are more, those without a request under way are closed.
+    /// Maximum number of open connections. When more arrive, idle ones are closed.
     pub connections: usize,
-    /// Connections beyond that, accepted while all or nearly all others are at work. Each gets one answer from
-    /// [`Handler::shed`](crate::Handler::shed) and is closed; the rest waits in the kernel's queue, and those that ask
-    /// nothing leave for it.
+    /// Number of further connections that are accepted while all or nearly all others are busy. Each gets one response
+    /// from [`Handler::shed`](crate::Handler::shed) and is closed. Further connections wait in the kernel's queue, and
+    /// reserved ones without a request are closed for them.
     pub reserved: usize,
-    /// Time for a TLS handshake.
+    /// Timeout of a TLS handshake.
     pub handshake: Duration,
-    /// Time for the head of the first request on a connection to arrive.
+    /// Timeout for the head of the first request on a connection.
     pub first_request: Duration,
-    /// Time that a connection may wait for the first byte of its next request. Longer than the 90 s after which Go's
-    /// client, and so the API server, gives up an idle connection: the side that may send next has to be the one that
-    /// closes, or a request is lost to a connection that is just going.
+    /// Timeout for the first byte of the next request on a connection. Longer than the 90 s after which Go's client,
+    /// and so the API server, closes an idle connection: if the server closed it first, a request sent at that moment
+    /// would be lost.
     pub idle: Duration,
-    /// Time for the head of a request, from its first byte.
+    /// Timeout for the head of a request, from its first byte.
     pub head: Duration,
-    /// Time for a client to take some bytes of an answer.
+    /// Timeout for a client to read some bytes of a response.
     pub write: Duration,
-    /// Bytes that the head of a request may have; also the size of a connection's read buffer. A reserved connection may
-    /// have 8 KiB at most.
+    /// Maximum size of the head of a request in bytes, and the size of a connection's read buffer. At most 8 KiB on a
+    /// reserved connection.
     pub head_bytes: usize,
-    /// Time for answers under way to be finished when the server stops. Requests without an answer are then answered
-    /// with 503 and `Retry-After: 1`; answers that are still being sent are cut off.
+    /// Time to finish responses in flight when the server stops. After that, requests without a response get 503 with
+    /// `Retry-After: 1`, and responses that are still being sent are aborted.
     pub drain: Duration,
 }
 

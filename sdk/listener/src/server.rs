@@ -20,7 +20,7 @@ use crate::limits::Limits;
 use crate::places::{Places, Told};
 use crate::workers::Workers;
 
-/// In the log: a caller broke the handshake off because of our certificate.
+/// Log message when a client aborts the TLS handshake because of the served certificate.
 pub const MISTRUSTED: &str = "a caller does not trust the certificate that is served";
 
 /// Connections that the kernel holds until they are accepted. Where that queue is full, a client's kernel tries again
@@ -29,7 +29,7 @@ pub const MISTRUSTED: &str = "a caller does not trust the certificate that is se
 const QUEUE: u32 = 4096;
 /// Time for those whose answers are cut off to be told so.
 const CUT: Duration = Duration::from_secs(1);
-/// How long it is not said again that a certificate is not trusted: whoever can call can do so often.
+/// Interval between log lines about a certificate that is not trusted: clients can call often.
 const SAID: Duration = Duration::from_mins(1);
 
 /// A bound listener that does not serve yet.
@@ -46,19 +46,19 @@ pub struct Server {
 pub struct Connections(Arc<AtomicUsize>);
 
 impl Connections {
-    /// How many are open now.
+    /// Returns the number of open connections.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Server {
-    /// Binds the first of the addresses that can be bound; port 0 takes a free one.
+    /// Binds the first of the addresses that can be bound; port 0 chooses a free one.
     ///
     /// # Errors
     /// When none can be bound.
     pub async fn bind(addresses: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name resolves to no address");
         for address in lookup_host(addresses).await? {
             match listen(address) {
                 Ok(listener) => return Ok(Self { listener, limits, open: Connections::default(), workers: None }),
@@ -68,27 +68,27 @@ impl Server {
         Err(last)
     }
 
-    /// Gives the connections to these threads. Without, they are tasks of the runtime that calls `serve_…`.
+    /// Serves connections on these threads instead of the runtime that calls `serve_…`.
     #[must_use]
     pub fn on(self, workers: Workers) -> Self {
         Self { workers: Some(workers), ..self }
     }
 
-    /// The address that is bound.
+    /// Returns the bound address.
     ///
     /// # Errors
-    /// When the socket is not open any more.
+    /// When the socket is closed.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Tells, while the server runs, how many connections are open.
+    /// Returns a counter of open connections, for use while the server runs.
     pub fn connections(&self) -> Connections {
         self.open.clone()
     }
 
-    /// Serves HTTPS until `stop`, then finishes the answers under way. Each new connection takes the configuration that
-    /// is then in `tls`: store another one there to change certificates.
+    /// Serves HTTPS until `stop` is cancelled, then finishes the responses in flight. Each new connection uses the
+    /// current configuration in `tls`: store another one to change certificates.
     pub async fn serve_tls<H: Handler>(
         self,
         tls: Arc<ArcSwap<ServerConfig>>,
@@ -98,7 +98,7 @@ impl Server {
         self.serve(Some(tls), handler, stop).await;
     }
 
-    /// Serves plain HTTP until `stop`, then finishes the answers under way.
+    /// Serves plain HTTP until `stop` is cancelled, then finishes the responses in flight.
     pub async fn serve_plain<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
         self.serve(None, handler, stop).await;
     }
@@ -171,7 +171,7 @@ impl Server {
                 match distrust {
                     Distrust::OfOurs(alert) => warn!(?alert, "{MISTRUSTED}"),
                     Distrust::OfTheirs(problem) => {
-                        warn!(%problem, "a caller is turned away: the authorities of callers do not vouch for its certificate");
+                        warn!(%problem, "refused a client: its certificate is not trusted");
                     }
                 }
             }
@@ -186,7 +186,7 @@ impl Server {
         places.tell_all(Told::End);
         if timeout(limits.drain, all([&mut connections, &mut reserved], &open)).await.is_err() {
             let connections_left = connections.len() + reserved.len();
-            warn!(connections = connections_left, "answers under way did not finish in time and are cut off");
+            warn!(connections = connections_left, "responses did not finish in time and are aborted");
             places.tell_all(Told::Cut);
             if timeout(CUT, all([&mut connections, &mut reserved], &open)).await.is_err() {
                 connections.shutdown().await;
@@ -234,7 +234,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
         match listener.accept().await {
             Ok(accepted) => return accepted,
             Err(error) => {
-                warn!(%error, "cannot accept a connection");
+                warn!(%error, "cannot accept a connection; trying again");
                 sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }

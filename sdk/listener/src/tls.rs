@@ -10,40 +10,40 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::ClientCa;
 
-/// A certificate or key that cannot be served. Keep serving the pair before it.
+/// A certificate or key that cannot be served. Keep serving the previous pair.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// No certificate, or none that reads.
+    /// The PEM has no valid certificate.
     #[error("tls.crt holds no certificate in PEM: {0}")]
     Certificate(#[source] rustls_pki_types::pem::Error),
-    /// No private key, or none that reads.
+    /// The PEM has no valid private key.
     #[error("tls.key holds no private key in PEM: {0}")]
     Key(#[source] rustls_pki_types::pem::Error),
-    /// The two do not belong together, or the provider cannot use them.
+    /// The key does not match the certificate, or the crypto provider does not support them.
     #[error("tls.crt and tls.key cannot be served together: {0}")]
     Pair(#[from] rustls::Error),
 }
 
-/// A configuration that serves one certificate chain, leaf first, and speaks HTTP/1.1.
+/// Builds a TLS configuration that serves one certificate chain, leaf first, over HTTP/1.1.
 ///
-/// The API server calls webhooks with HTTP/1.1 alone and offers nothing else in ALPN; a rustls server that insisted on
-/// `h2` would refuse it. The provider is the caller's: this library installs none for the process.
+/// The API server calls webhooks only with HTTP/1.1 and offers nothing else in ALPN; a rustls server that required `h2`
+/// would refuse it. This library installs no crypto provider for the process; pass one.
 ///
 /// # Errors
-/// When the PEM does not read, or key and certificate do not belong together.
+/// When the PEM is not valid, or the key does not match the certificate.
 pub fn tls_config(provider: Arc<CryptoProvider>, cert_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, TlsError> {
     configured(provider, cert_pem, key_pem, None)
 }
 
-/// The same, and callers are asked for a certificate of one of these authorities. It is not demanded here: the API server
-/// has one to show for admission, where it was configured so, and none for conversions.
+/// Builds a [`tls_config`] that also requests a client certificate of one of these CAs. It is optional here: the API
+/// server can be configured to present one for admission, but has none for conversions.
 ///
-/// No session is resumed: a caller that comes back would be let in on a certificate that was checked before the
-/// authorities were replaced.
+/// TLS sessions are not resumed, since a client would then be accepted with a certificate that was verified before the
+/// CAs were replaced.
 ///
 /// # Errors
-/// When the PEM does not read, or key and certificate do not belong together.
+/// When the PEM is not valid, or the key does not match the certificate.
 pub fn tls_config_asking(
     provider: Arc<CryptoProvider>,
     cert_pem: &[u8],

@@ -10,12 +10,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-/// How many connections a thread gets before the next one gets any. One thread takes what several connections have for it in one go; the
-/// same calls over two threads cost half as much again.
+/// How many connections a thread gets before the next one gets any. One thread takes what several connections have for
+/// it in one go; the same calls over two threads cost half as much again.
 const FILL: usize = 16;
 
-/// Threads with a runtime of their own each. A connection stays on the thread that it was given to, so that nothing that happens to it
-/// wakes another thread: that costs more than a proxy's work for a request. Dropping this ends the threads, and what they still do.
+/// Threads that each run a single-threaded runtime. A connection stays on its thread, since waking another thread costs
+/// more than a proxy's work for a request. Dropping this stops the threads and aborts their tasks.
 #[derive(Debug)]
 pub struct Workers {
     /// The runtime that started the others is the first.
@@ -38,10 +38,10 @@ impl Worker {
 }
 
 impl Workers {
-    /// So many threads, of which the calling one is the first: its runtime should be single-threaded too.
+    /// Starts `count` threads, counting the calling one, whose runtime should be single-threaded too.
     ///
     /// # Errors
-    /// When the operating system starts no thread.
+    /// When the operating system cannot start a thread.
     pub fn start(count: usize) -> io::Result<Self> {
         let end = CancellationToken::new();
         let mut workers = vec![Worker { runtime: None, load: Arc::default() }];

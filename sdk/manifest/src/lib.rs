@@ -24,11 +24,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod cert_manager;
 mod configuration;
 mod crd;
 mod deadlock;
 mod deletion;
+#[cfg(feature = "yaml")]
 pub mod helm;
 mod installation;
 mod known_scope;
@@ -44,6 +47,7 @@ mod trust;
 mod webhook;
 pub mod words;
 mod workload;
+#[cfg(feature = "yaml")]
 mod yaml;
 
 pub use cert_manager::{INJECT_CA_FROM, IssuedCertificate, IssuerRef};
@@ -67,4 +71,5 @@ pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
 pub use workload::{CLIENT_CA_FILE, MALLOC, Workload};
+#[cfg(feature = "yaml")]
 pub use yaml::{YamlError, to_yaml};

@@ -1,37 +1,37 @@
-//! Metrics of an operator, in the text format of Prometheus (OpenMetrics): its own beside those of the libraries it uses.
+//! Metrics of an operator and of the libraries that it uses, in the text format of Prometheus (OpenMetrics).
 //!
-//! A [`Metrics`] is where they are read. Each library registers its families there when it is first used, with
-//! [`Metrics::families`]; an application adds its own with [`Metrics::register`]. `Webhooks::routes` makes one,
-//! `Routes::metrics` gives it out, and an operator's `run` serves it at `/metrics` of the health listener.
+//! [`Metrics`] is the registry. Each library registers its families with [`Metrics::families`] on first use; an
+//! application adds its own with [`Metrics::register`]. `Routes::metrics` of `portcullis-webhook` returns the registry
+//! of its routes, and an operator's `run` serves it at `/metrics` of the health listener.
 //!
-//! | name | labels | what |
+//! | name | labels | value |
 //! |---|---|---|
-//! | `portcullis_admission_requests_total` | `webhook`, `operation`, `decision` (`allow`, `deny`, `patch`, `error`), `dry_run` | reviews that were answered |
-//! | `portcullis_admission_duration_seconds` | `webhook` | from the head of the request to the answer |
+//! | `portcullis_admission_requests_total` | `webhook`, `operation`, `decision` (`allow`, `deny`, `patch`, `error`), `dry_run` | reviews answered |
+//! | `portcullis_admission_duration_seconds` | `webhook` | time from the head of the request to the answer |
 //! | `portcullis_admission_patch_bytes_total` | `webhook` | JSON patches sent, before base64 |
-//! | `portcullis_webhook_in_flight` | `webhook` | reviews under way, from the end of the body to the answer |
-//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `unauthenticated`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that got no review for an answer, and failures, panics and timeouts that became denials |
-//! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects |
-//! | `portcullis_conversion_duration_seconds` | `kind` | reviews, however many objects they hold |
-//! | `portcullis_watch_panics_total` | `kind` | panics in what a controller has called for each change of an object |
-//! | `portcullis_reconciles_total` | `controller`, `result` (`success`, `requeue`, `error`, `panic`) | reconciles that have ended |
-//! | `portcullis_reconcile_duration_seconds` | `controller` | what a reconcile takes |
-//! | `portcullis_reconcile_queue_depth` | `controller` | objects that are due and that no worker has taken yet |
+//! | `portcullis_webhook_in_flight` | `webhook` | reviews in flight, from the end of the body to the answer |
+//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `unauthenticated`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that were not answered with a review, and failures, panics and timeouts that became denials |
+//! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`) | objects in conversion reviews |
+//! | `portcullis_conversion_duration_seconds` | `kind` | time to answer a review, whatever its number of objects |
+//! | `portcullis_watch_panics_total` | `kind` | panics in the functions that a controller calls for each change of a watched object |
+//! | `portcullis_reconciles_total` | `controller`, `result` (`success`, `requeue`, `error`, `panic`) | finished reconciles |
+//! | `portcullis_reconcile_duration_seconds` | `controller` | time of a reconcile |
+//! | `portcullis_reconcile_queue_depth` | `controller` | objects waiting for a worker |
 //! | `portcullis_token_requests_total` | `controller`, `outcome` (`issued`, `failed`) | requests for a token of a controller's ServiceAccount |
-//! | `portcullis_token_held` | `controller` | 1 while the controller has a token to act with |
-//! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds it: on one of all replicas |
-//! | `portcullis_lease_renew_failures_total` | `lease` | requests for it that failed |
-//! | `portcullis_lease_transitions_total` | `lease` | how often it changed hands, as it says itself |
+//! | `portcullis_token_held` | `controller` | 1 while the controller has a valid token |
+//! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds the Lease (one replica at a time) |
+//! | `portcullis_lease_renew_failures_total` | `lease` | failed requests to acquire or renew the Lease |
+//! | `portcullis_lease_transitions_total` | `lease` | `spec.leaseTransitions` of the Lease |
 //! | `portcullis_scope_excluded_namespaces` | | namespaces that restricted operators own; cluster-wide operators only |
-//! | `portcullis_scope_standing_back` | | 1 while another cluster-wide installation, which was there first, acts |
-//! | `portcullis_scope_age_seconds` | | since it was last known who owns what: some seconds, or nothing is written |
-//! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | when what is served, and what issues it, ends; in seconds since 1970 |
+//! | `portcullis_scope_standing_back` | | 1 while not leading, because another cluster-wide installation, which was there first, does |
+//! | `portcullis_scope_age_seconds` | | time since the owners of namespaces were last known: a few seconds, or the operator writes nothing |
+//! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | expiry of the served certificate and of its CA, in seconds since 1970 |
 //! | `portcullis_certificate_rotation_phase` | | 0: no rotation, 1: a new CA is being published, 2: the CA before it is still trusted |
-//! | `portcullis_ca_bundle_writes_total` | `object` | writes of a CA bundle: one per object and change, more where others rewrite it |
-//! | `portcullis_certificate_reload_failures_total` | | rounds in which the stored certificates could not be read, repaired or served |
+//! | `portcullis_ca_bundle_writes_total` | `object` | writes of a CA bundle: one per object and change, more when another client overwrites it |
+//! | `portcullis_certificate_reload_failures_total` | | failed attempts to read, repair or serve the stored certificates |
 //!
-//! `webhook` is the path that is served, since a validating and a mutating webhook may have the same name. No label
-//! holds anything that a client chose.
+//! `webhook` is the path of the webhook, since a validating and a mutating webhook may have the same name. No label has
+//! a value that a client can choose.
 
 mod own;
 
@@ -47,12 +47,12 @@ use prometheus_client::registry::{Metric, Registry};
 
 pub use own::{MetricNameError, OwnMetrics};
 
-/// Names and values of labels.
+/// Label names and values of a metric.
 pub type Labels = Vec<(&'static str, Cow<'static, str>)>;
-/// Histograms of durations.
+/// A family of histograms of durations.
 pub type Durations = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// The metrics of one process, or of one part of it. Cheap to clone; clones count together.
+/// The metrics of one process, or of one component of it. Cheap to clone; clones share the same registry.
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<Mutex<Shared>>,
@@ -65,9 +65,10 @@ struct Shared {
     own: OwnMetrics,
 }
 
-/// Families of metrics that a library registers together, once in each [`Metrics`]. Their names begin with `portcullis_`.
+/// Families of metrics that a library registers together, once in each [`Metrics`]. Their names begin with
+/// `portcullis_`.
 pub trait Families: Default + Send + Sync + 'static {
-    /// Adds each to the registry, under its name and description.
+    /// Registers each family under its name and description.
     fn register(&self, registry: &mut Registry);
 }
 
@@ -78,13 +79,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Metrics that have counted nothing.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         let registry = Registry::with_prefix("portcullis");
         Self { shared: Arc::new(Mutex::new(Shared { registry, families: Vec::new(), own: OwnMetrics::default() })) }
     }
 
-    /// The families of a library, registered when they are first asked for. Ask once and keep them.
+    /// Returns the families `F` of a library, and registers them on the first call. Call once and keep the result.
     pub fn families<F: Families>(&self) -> Arc<F> {
         let mut shared = self.lock();
         let known =
@@ -98,7 +99,7 @@ impl Metrics {
         families
     }
 
-    /// All of them as text, as Prometheus reads it (`application/openmetrics-text; version=1.0.0`).
+    /// Encodes all metrics as OpenMetrics text (`application/openmetrics-text; version=1.0.0`).
     pub fn encode(&self) -> String {
         let mut text = String::new();
         let shared = self.lock();
@@ -110,17 +111,17 @@ impl Metrics {
         text
     }
 
-    /// Adds a metric of your own, to be read at the same place. An operator adds those that its webhooks count with
-    /// `Components::metric`; this is for what a controller knows only when it runs, and for `Routes::metrics` in a process
-    /// of your own.
+    /// Registers a metric of the application. An operator registers the metrics of its webhooks with
+    /// `Components::metric` of `portcullis-operator`; use this for metrics that a controller creates while it runs, and
+    /// for `Routes::metrics` in a process without an operator.
     ///
     /// # Errors
-    /// When the name cannot name a metric, is one of ours, or is taken.
+    /// When the name is not a valid metric name, begins with `portcullis_`, or is taken.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) -> Result<(), MetricNameError> {
         self.lock().own.register(name, help, metric)
     }
 
-    /// Adds those that were collected before there was a place to read them.
+    /// Adds metrics that were registered before this registry existed.
     ///
     /// # Errors
     /// When a name is taken.
@@ -139,7 +140,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// One label.
+/// Returns labels with one entry.
 pub fn label(name: &'static str, value: &str) -> Labels {
     vec![(name, Cow::Owned(value.to_owned()))]
 }

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 
 use prometheus_client::registry::{Metric, Registry};
 
-/// A metric cannot be served under the name that it was given.
+/// A metric name that cannot be used. Choose another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricNameError {
-    /// Prometheus would not read it.
+    /// The name is not valid in Prometheus.
     #[error("{0:?} cannot name a metric: use letters, digits and '_', and begin with a letter")]
     Malformed(String),
-    /// It could be one of ours, now or in another version.
+    /// The prefix `portcullis_` is reserved for metrics of this library.
     #[error("metric {0} begins with portcullis_, as the metrics of this library do: begin with your operator's name")]
     Reserved(String),
-    /// Prometheus would refuse the whole page.
+    /// Another metric has the same name; Prometheus would reject the whole scrape.
     #[error("two metrics are named {0}: give one of them another name, or a label that tells them apart")]
     Taken(String),
 }
 
-/// Metrics of an application, and the names that they have taken.
+/// Metrics of an application, collected before there is a [`Metrics`](crate::Metrics).
 #[derive(Debug, Default)]
 pub struct OwnMetrics {
     names: BTreeSet<String>,
@@ -27,10 +27,10 @@ pub struct OwnMetrics {
 }
 
 impl OwnMetrics {
-    /// Adds one.
+    /// Registers a metric.
     ///
     /// # Errors
-    /// When the name cannot name a metric, is one of ours, or is taken.
+    /// When the name is not a valid metric name, begins with `portcullis_`, or is taken.
     pub fn register(&mut self, name: &str, help: &str, metric: impl Metric) -> Result<(), MetricNameError> {
         self.take(name)?;
         if self.registries.is_empty() {

@@ -57,6 +57,8 @@
 //!
 //! A process of your own runs an operator with [`Operator::embed`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod access;
 mod accounts;
 mod background;

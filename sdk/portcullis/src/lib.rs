@@ -164,6 +164,8 @@
 //! The library installs no crypto provider, reads no environment and spawns nothing that it does not wait for; binaries
 //! choose the version of the Kubernetes types (a feature of [`k8s_openapi`]).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub use k8s_openapi;
 #[cfg(any(feature = "certificates", feature = "scopes"))]
 pub use kube;

@@ -71,10 +71,10 @@ struct StatusCause<'a> {
 }
 
 impl Review<'_> {
-    /// Writes the answer to this review: same `apiVersion`, same `uid`.
+    /// Encodes the response to this review, with the same `apiVersion` and `uid`.
     ///
-    /// A patch is left out of a denial, and out of an answer to a request that has no object (DELETE): the API server
-    /// refuses either outside of the webhook's failure policy.
+    /// The patch is omitted from a denial, and for a request without an object (DELETE): the API server treats either
+    /// as an error, whatever the failure policy.
     pub fn answer(&self, verdict: &Verdict, patch: Option<&Patch>) -> Vec<u8> {
         let request = &self.request;
         let patch = patch.filter(|_| verdict.is_allowed() && request.object.is_some());

@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 /// CRDs use for the same), in the order they are tried.
 const IDENTITIES: [&str; 9] = ["name", "key", "uid", "mountPath", "containerPort", "port", "ip", "topologyKey", "type"];
 
-/// `raw` with what changed between `before` and `after`, two views of it: what they agree on stays as `raw` has it, and
-/// where they differ, `after` wins.
+/// Applies the changes between `before` and `after`, two views of `raw`, to `raw`: a three-way merge. Values that are
+/// the same in both stay as in `raw`; where they differ, `after` wins.
 ///
-/// What only `raw` has stays while its parent stays: nothing is put into a parent that `after` lacks. Elements of lists
-/// are followed by their value or by the member that identifies them (`name`, `key`, …), wherever they moved.
+/// Members that only `raw` has are kept as long as `after` has their parent. Elements of lists are matched by their
+/// value, or by the member that identifies them (`name`, `key`, …), also when they moved.
 ///
-/// Goes as deep as the documents do; [`MAX_DEPTH`](crate::MAX_DEPTH) is what `serde_json` reads.
+/// Recurses as deep as the documents are nested; `serde_json` reads [`MAX_DEPTH`](crate::MAX_DEPTH) levels.
 pub fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
         return raw.clone();

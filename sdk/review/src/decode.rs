@@ -5,23 +5,23 @@ use serde::de::DeserializeOwned;
 
 use crate::managed_fields::without_managed_fields;
 
-/// An object that does not fit its type.
+/// An object that does not decode as its type.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct DecodeError {
     /// Path of the field, such as `spec.ports[0].name`; `.` for the object itself.
     pub path: String,
-    /// What is wrong with it. May repeat the value that was found: fit for the user who sent it, not for a log.
+    /// What is wrong with it. It may repeat the value: show it to the user who sent the object, but do not log it.
     pub problem: String,
 }
 
-/// Decodes an object from its JSON, with the path of the field where it does not fit.
+/// Decodes an object from JSON. The error has the path of the field that does not decode.
 pub fn decode<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
     serde_json::from_str(object).or_else(|_| explain(&mut serde_json::Deserializer::from_str(object)))
 }
 
-/// Decodes an object as if its `metadata.managedFields` were not there: who wrote which field. They are often half of
-/// an object and of no use to a handler, and to decode them costs more than to decode all the rest.
+/// Decodes an object without its `metadata.managedFields` (which field manager owns which field). They are often half
+/// of an object and of no use to a handler, and to decode them costs more than to decode all the rest.
 pub fn decode_without_managed_fields<T: DeserializeOwned>(object: &str) -> Result<T, DecodeError> {
     let mut from = serde_json::Deserializer::from_str(object);
     T::deserialize(without_managed_fields(&mut from))

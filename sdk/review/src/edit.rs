@@ -10,15 +10,15 @@ use crate::carry::carry;
 use crate::patch::{Patch, PatchError, diff};
 use crate::scan::{Member, members};
 
-/// The edits of a handler on a raw object, and the patch for them.
+/// The edits of a handler applied to a raw object, and the patch for them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Edited<'a> {
-    /// Leads from the raw object to [`object`](Self::object).
+    /// Patch that turns the raw object into [`object`](Self::object).
     pub patch: Patch,
-    /// Whether the raw object said, wherever it was edited, just what the type had written before the edit: then what the
-    /// type writes now is what will be there. Where it did not, as with aliases and with defaults that nobody sent, only
-    /// the edited object tells whether the type reads it.
+    /// Whether the edited parts of the raw object were exactly as the type writes them. Then what the type writes now
+    /// is what will be stored there. Otherwise (aliases, defaults that were not sent), decode the edited object to
+    /// learn whether the type can read it.
     pub as_written: bool,
     raw: &'a str,
     from: Value,
@@ -26,10 +26,10 @@ pub struct Edited<'a> {
 }
 
 impl Edited<'_> {
-    /// The raw object with the edits in it, as JSON.
+    /// Returns the raw object with the edits, as JSON.
     ///
     /// # Errors
-    /// When the raw object was no JSON.
+    /// When the raw object is not JSON.
     pub fn object(&self) -> Result<String, PatchError> {
         let mut object = Vec::with_capacity(self.raw.len() + self.patch.as_json().len());
         splice(self.raw, &self.from, &self.to, &mut object)?;
@@ -37,14 +37,14 @@ impl Edited<'_> {
     }
 }
 
-/// Carries the changes from `before` to `after`, both written by a type, over to the `raw` object that the type was
-/// decoded from. None when there is nothing to change.
+/// Applies the changes from `before` to `after`, both written by a type, to the `raw` object that the type was decoded
+/// from. Returns `None` when nothing changed.
 ///
-/// What the type does not know stays as it is in `raw`. What the type writes without it being in `raw` (a default) is
-/// no change as long as `before` and `after` agree on it.
+/// Fields unknown to the type are kept as in `raw`. Defaults that the type writes and `raw` lacks are not added as long
+/// as `before` and `after` agree on them.
 ///
-/// All three are JSON as text: members whose text is the same before and after are passed over unread, so the time is
-/// that of what was edited, and not that of the object. What is not JSON gives an error or a patch of no use.
+/// All three are JSON text. Members whose text is the same before and after are not parsed, so the time depends on the
+/// size of the edits rather than of the object. Text that is not JSON gives an error or a wrong patch.
 pub fn edit<'a>(raw: &'a str, before: &str, after: &str) -> Result<Option<Edited<'a>>, PatchError> {
     if before == after {
         return Ok(None);
@@ -127,8 +127,8 @@ fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     loop {
         let Some(was) = before.next() else { return after.next().is_none().then_some(changed) };
         // The byte behind it is shared, too, so it ends there in both.
-        if was.to < shared {
-            after.go_on_from(was.to);
+        if was.to() < shared {
+            after.go_on_from(was.to());
             continue;
         }
         let is = after.next()?;
@@ -175,12 +175,12 @@ fn splice(raw: &str, from: &Value, to: &Value, out: &mut Vec<u8>) -> Result<(), 
         match (from.get(&*member.key), to.get(&*member.key)) {
             (None, _) => {
                 comma(out);
-                out.extend_from_slice(raw.get(member.from..member.to).unwrap_or_default().as_bytes());
+                out.extend_from_slice(raw.get(member.from..member.to()).unwrap_or_default().as_bytes());
             }
             (Some(from), Some(to)) => {
                 comma(out);
                 out.extend_from_slice(
-                    raw.get(member.from..member.to - member.value.len()).unwrap_or_default().as_bytes(),
+                    raw.get(member.from..member.to() - member.value.len()).unwrap_or_default().as_bytes(),
                 );
                 splice(member.value, from, to, out)?;
             }

@@ -8,17 +8,17 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The version of `admission.k8s.io` that a review came in; the answer goes out in the same one.
+/// The version of `admission.k8s.io` of a review; the response has the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `admission.k8s.io/v1`.
     V1,
-    /// `admission.k8s.io/v1beta1`, the same members under an older name.
+    /// `admission.k8s.io/v1beta1`, with the same members.
     V1beta1,
 }
 
 impl ReviewVersion {
-    /// The `apiVersion` as it is written in the review.
+    /// Returns the `apiVersion` of the review.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "admission.k8s.io/v1",
@@ -27,22 +27,22 @@ impl ReviewVersion {
     }
 }
 
-/// What is being done to the object.
+/// The operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// The object is new.
+    /// The object is created.
     Create,
-    /// The object, or a subresource of it, changes.
+    /// The object, or a subresource of it, is updated.
     Update,
-    /// The object is asked to go, alone or as one of a collection.
+    /// The object is deleted, alone or with a collection.
     Delete,
     /// A connection to the object is opened (exec, attach, port-forward, proxy).
     Connect,
 }
 
 impl Operation {
-    /// The word that Kubernetes uses on the wire and in webhook rules.
+    /// Returns the name that Kubernetes uses on the wire and in webhook rules, such as `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -59,7 +59,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A kind by its full name.
+/// A kind with its group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind {
@@ -71,7 +71,7 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
-/// A resource by its full name.
+/// A resource with its group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource {
@@ -83,17 +83,17 @@ pub struct GroupVersionResource {
     pub resource: String,
 }
 
-/// Who makes the request, as the API server authenticated it.
+/// The user who makes the request, as the API server authenticated it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
-    /// Name that identifies the user, such as `system:serviceaccount:ns:name`.
+    /// Name of the user, such as `system:serviceaccount:ns:name`.
     pub username: String,
-    /// Identifier that changes when a user of the same name is another one; may be empty.
+    /// Identifier that tells users of the same name over time apart; may be empty.
     pub uid: String,
-    /// Groups that the user is in.
+    /// Groups of the user.
     pub groups: Vec<String>,
-    /// Whatever else the authenticator says.
+    /// Further information from the authenticator.
     #[serde(deserialize_with = "lists_or_nulls")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
@@ -109,10 +109,10 @@ fn lists_or_nulls<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String,
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Request<'a> {
-    /// Identifies this one call; the answer must repeat it.
+    /// UID of the review; the response must repeat it.
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
-    /// Kind of the object as it is sent here.
+    /// Kind of the object in this review.
     pub kind: GroupVersionKind,
     /// Resource that the webhook's rule matched.
     pub resource: GroupVersionResource,
@@ -121,7 +121,7 @@ pub struct Request<'a> {
     pub sub_resource: Cow<'a, str>,
     /// Kind of the object as the client sent it, where the API server converted it for the webhook.
     pub request_kind: Option<GroupVersionKind>,
-    /// Resource that the client addressed, where it is another version of the matched one.
+    /// Resource that the client requested, where it is another version of the matched one.
     pub request_resource: Option<GroupVersionResource>,
     /// Name of the object; empty while the API server still has to make one from `generateName`.
     #[serde(default, borrow)]
@@ -129,18 +129,18 @@ pub struct Request<'a> {
     /// Namespace of the object; empty for cluster-wide kinds.
     #[serde(default, borrow)]
     pub namespace: Cow<'a, str>,
-    /// What is being done.
+    /// Operation of the request.
     pub operation: Operation,
-    /// Who does it.
+    /// User who makes the request.
     #[serde(default)]
     pub user_info: UserInfo,
-    /// The object as it shall be; none on DELETE.
+    /// The new object; `None` on DELETE.
     #[serde(default, borrow)]
     pub object: Option<&'a RawValue>,
-    /// The object as it is; none on CREATE and CONNECT.
+    /// The stored object; `None` on CREATE and CONNECT.
     #[serde(default, borrow)]
     pub old_object: Option<&'a RawValue>,
-    /// Whether nothing will be stored whatever the answer is.
+    /// Whether the request is a dry run, so that nothing will be stored.
     pub dry_run: Option<bool>,
     /// `CreateOptions`, `UpdateOptions`, `DeleteOptions` of the request.
     #[serde(default, borrow)]
@@ -150,9 +150,9 @@ pub struct Request<'a> {
 /// An admission review that was received.
 #[derive(Clone, Debug)]
 pub struct Review<'a> {
-    /// Version that it came in.
+    /// Version of the review.
     pub version: ReviewVersion,
-    /// What is asked.
+    /// The request.
     pub request: Request<'a>,
 }
 
@@ -163,21 +163,21 @@ pub enum EnvelopeError {
     /// Not JSON, or a member of the envelope has another type.
     #[error("body is not an admission review: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Some other kind of object.
+    /// Another kind of object.
     #[error("apiVersion and kind are {api_version} {kind}; send admission.k8s.io/v1 AdmissionReview")]
     Kind {
-        /// The `apiVersion` that came.
+        /// The `apiVersion` of the body.
         api_version: String,
-        /// The `kind` that came.
+        /// The `kind` of the body.
         kind: String,
     },
     /// An empty `request.uid`, which could not be repeated in the answer.
-    #[error("request.uid is empty; send the uid that the answer shall repeat")]
+    #[error("request.uid is empty; send the uid that the response must repeat")]
     NoUid,
 }
 
 impl<'a> Review<'a> {
-    /// Reads the envelope. Takes time in proportion to the body, and decodes none of the objects in it.
+    /// Parses the envelope, in time proportional to the body. Decodes none of the objects in it.
     pub fn parse(body: &'a [u8]) -> Result<Self, EnvelopeError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase", bound(deserialize = "R: Deserialize<'de>"))]

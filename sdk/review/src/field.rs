@@ -1,11 +1,11 @@
-//! Paths of fields, and what can be wrong with one.
+//! Paths of fields, and the causes of denials made from them.
 
 use std::fmt;
 
 use crate::verdict::Cause;
 
 /// The path of a field from the root of the object, written as Kubernetes writes it: `spec.ports[0].name`, and
-/// `metadata.labels[app]` for the entry of a map. From it come the [`Cause`]s of a denial.
+/// `metadata.labels[app]` for the entry of a map. Its methods make the [`Cause`]s of a denial.
 ///
 /// ```
 /// use portcullis_review::{Field, Verdict};
@@ -33,50 +33,50 @@ use crate::verdict::Cause;
 pub struct Field(String);
 
 impl Field {
-    /// A path that is known: `spec`, or further in.
+    /// Returns the field at a path: `spec`, or a longer one.
     pub fn at(path: impl Into<String>) -> Self {
         Self(path.into())
     }
 
-    /// A member of this object.
+    /// Returns a member of this object.
     #[must_use]
     pub fn field(&self, name: &str) -> Self {
         if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
     }
 
-    /// An element of this list, counted from 0.
+    /// Returns an element of this list, counted from 0.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// An entry of this map.
+    /// Returns an entry of this map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// Its value is wrong.
+    /// Reports an invalid value.
     pub fn invalid(&self, message: impl Into<String>) -> Cause {
         Cause::new(self, message)
     }
 
-    /// It must be there.
+    /// Reports a required field that is missing.
     pub fn required(&self, message: impl Into<String>) -> Cause {
         Cause::required(self, message)
     }
 
-    /// It may not be set here, or not changed.
+    /// Reports a field that may not be set, or not changed.
     pub fn forbidden(&self, message: impl Into<String>) -> Cause {
         Cause::forbidden(self, message)
     }
 
-    /// Its value is taken by another of its kind. The value is told to the user.
+    /// Reports a value that must be unique and is used already. The message shows the value to the user.
     pub fn duplicate(&self, value: impl fmt::Display) -> Cause {
         Cause::duplicate(self, value)
     }
 
-    /// Its value is none of those that there are. The value is told to the user.
+    /// Reports a value that is not one of the supported ones. The message shows the value to the user.
     pub fn not_supported(
         &self,
         value: impl fmt::Display,

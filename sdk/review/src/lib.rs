@@ -1,16 +1,15 @@
 //! The Kubernetes admission review on the wire, without IO, without a clock, without a client.
 //!
-//! Four things that a webhook server does to bytes, each of them pure:
+//! Four steps of a webhook server, as pure functions:
 //!
-//! * [`Review::parse`] reads the envelope first. Objects stay raw slices of the request body, so the `uid` can be
-//!   echoed even when the object does not decode, and nothing is decoded that nobody asks for.
-//! * [`decode`] turns a raw object into a type, with the path of the field that did not fit;
-//!   [`decode_without_managed_fields`] leaves out what is half of most objects and of use to few handlers.
-//! * [`edit`] carries what a handler changed on a *typed* object over to the *raw* object: members that the type does
-//!   not know stay, defaults that only the type writes do not become changes. The patch is applied here and compared
-//!   before anyone may send it.
-//! * [`Review::answer`] writes the answer as the API server wants it: patch as one base64 string, a denial with code,
-//!   reason, message and causes, warnings within the lengths that Kubernetes keeps.
+//! * [`Review::parse`] reads the envelope. Objects stay raw slices of the request body, so that the response has the
+//!   `uid` even when the object does not decode, and only objects that are used are decoded.
+//! * [`decode`] decodes a raw object as a type; its error has the path of the field. [`decode_without_managed_fields`]
+//!   skips the managed fields, which are half of most objects and useful to few handlers.
+//! * [`edit`] applies the changes of a handler on a *typed* object to the *raw* object: unknown fields are kept,
+//!   defaults that only the type writes are not added. The patch is applied and compared here before it is returned.
+//! * [`Review::answer`] encodes the response as the API server expects it: the patch as one base64 string, a denial
+//!   with code, reason, message and causes, warnings within the lengths that Kubernetes keeps.
 //!
 //! ```
 //! use portcullis_review::{Review, Verdict};
@@ -38,7 +37,8 @@ mod managed_fields;
 mod object;
 mod patch;
 mod result;
-mod scan;
+#[doc(hidden)]
+pub mod scan;
 mod verdict;
 
 pub use carry::carry;
@@ -53,15 +53,14 @@ pub use patch::{Patch, PatchError, diff};
 pub use result::{BoxError, IntoResult, with_sources};
 // For the conversion engine, which reads objects in the same way.
 #[doc(hidden)]
-pub use scan::{after_nested, after_string};
 pub use verdict::{Cause, Denial, Verdict};
 
-/// The largest admission review that is read, in bytes: 7 MiB.
+/// The maximum size of an admission review in bytes: 7 MiB.
 ///
-/// etcd holds objects of 1.5 MiB at most and the API server reads requests of 3 MiB; an update carries the object
-/// twice. This is the limit that controller-runtime chose for the same reason.
+/// etcd stores objects of at most 1.5 MiB and the API server accepts requests of 3 MiB; an update contains the object
+/// twice. controller-runtime has the same limit for the same reason.
 pub const ADMISSION_LIMIT: usize = 7 * 1024 * 1024;
 
-/// The deepest nesting of arrays and objects that [`decode`] and [`edit`] follow. Reading an envelope has no limit of
-/// depth and needs none: it does not recurse.
+/// The maximum nesting of arrays and objects for [`decode`] and [`edit`]. Parsing an envelope needs no such limit,
+/// since it does not recurse.
 pub const MAX_DEPTH: usize = 127;

@@ -1,4 +1,4 @@
-//! What can be told of an object without decoding it.
+//! Questions about an object that need no decoding.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use crate::scan::{member, members};
 
-/// Whether `metadata.deletionTimestamp` is set: the object waits for its finalizers only. Ask it of what is stored; in
-/// what a client sends it is a claim.
+/// Returns whether `metadata.deletionTimestamp` is set: the object only waits for its finalizers. Call it with the
+/// stored object, since a client can send any value.
 pub fn is_being_deleted(object: &RawValue) -> bool {
     let text = object.get();
     // Nearly no object is, and most of those that are not do not have the word anywhere, escaped or not.
@@ -21,8 +21,8 @@ pub fn is_being_deleted(object: &RawValue) -> bool {
         .is_some_and(|time| time.value != "null")
 }
 
-/// Whether `new` is `old` but for `metadata` and `status`: no other member is added, removed or changed. Where the
-/// order of members and the white space differ, the values decide.
+/// Returns whether `new` differs from `old` only in `metadata` and `status`: no other member is added, removed or
+/// changed. The order of members and white space do not matter.
 pub fn changes_only_metadata_and_status(old: &RawValue, new: &RawValue) -> bool {
     let (old, new) = (other_members(old), other_members(new));
     old.len() == new.len() && old.iter().all(|(key, value)| new.get(key).is_some_and(|other| equal(value, other)))

@@ -4,7 +4,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-/// A JSON Patch that turned the raw object into the edited one when it was tried.
+/// A JSON Patch that was verified to turn the raw object into the edited one.
 #[derive(Clone, Debug)]
 pub struct Patch {
     operations: json_patch::Patch,
@@ -17,39 +17,39 @@ impl Patch {
         Ok(Self { operations, json })
     }
 
-    /// The operations as a JSON array.
+    /// Returns the operations as a JSON array.
     pub fn as_json(&self) -> &[u8] {
         &self.json
     }
 
-    /// The operations.
+    /// Returns the operations.
     pub fn operations(&self) -> &[PatchOperation] {
         &self.operations.0
     }
 }
 
-/// A patch that may not be sent: the API server treats a bad patch as an internal error whatever the failure policy is.
+/// A patch that must not be sent: the API server treats a bad patch as an internal error, whatever the failure policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// A document is not JSON, or too deep to follow.
-    #[error("object does not read as JSON: {0}")]
+    /// A document is not JSON, or nested too deep.
+    #[error("object is not valid JSON: {0}")]
     Object(#[source] serde_json::Error),
     /// The patch does not apply to the raw object.
     #[error("patch does not apply: {0}")]
     Apply(#[from] json_patch::PatchError),
-    /// The patch applies, and makes something else than the edited object.
-    #[error("patch does not lead to the edited object")]
+    /// The patch applies, but its result is not the edited object.
+    #[error("patch does not produce the edited object")]
     Mismatch,
-    /// The patch could not be written.
-    #[error("patch does not write as JSON: {0}")]
+    /// The object or the patch cannot be serialized.
+    #[error("cannot serialize to JSON: {0}")]
     Write(#[source] serde_json::Error),
 }
 
-/// The operations that lead from one document to another, always the same for the same two documents.
+/// Returns the operations that turn `from` into `to`, always the same for the same two documents.
 ///
-/// `replace` and `remove` name only paths that `from` has. A member that is `null` is changed with `add`: the API
-/// server's library holds a null member for absent when asked to replace it.
+/// `replace` and `remove` name only paths that `from` has. A member that is `null` is changed with `add`, since the API
+/// server's library treats a null member as absent when it replaces it.
 pub fn diff(from: &Value, to: &Value) -> json_patch::Patch {
     let mut operations = Vec::new();
     walk(from, to, &mut PointerBuf::new(), &mut operations);

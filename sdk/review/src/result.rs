@@ -1,11 +1,11 @@
-//! What handlers return: an answer, or an error instead of one.
+//! What handlers return: a value, or a `Result` of it.
 
 use std::error::Error;
 
 /// Any error of a handler or a converter.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What a function returns that is to answer with a `T`: the `T`, or a `Result` of it with any error, so that `?` works.
+/// A return value of handlers: a `T`, or a `Result` of it with any error, so that `?` works.
 ///
 /// ```
 /// use portcullis_review::{IntoResult, Verdict};
@@ -16,11 +16,11 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// assert_eq!(read.unwrap_err().to_string(), "invalid digit found in string");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "this returns `{Self}`, and is to return `{T}` or a `Result` of it",
-    note = "the error of the `Result` may be any that a `Box<dyn Error + Send + Sync>` is made of"
+    message = "this must return `{T}` or a `Result` of it, and returns `{Self}`",
+    note = "the error of the `Result` can be any type that converts to `Box<dyn Error + Send + Sync>`"
 )]
 pub trait IntoResult<T> {
-    /// The answer, or why there is none.
+    /// Converts the return value to a `Result`.
     fn into_result(self) -> Result<T, BoxError>;
 }
 
@@ -36,7 +36,7 @@ impl<T, E: Into<BoxError>> IntoResult<T> for Result<T, E> {
     }
 }
 
-/// What an error says, and what the errors behind it say, in one line.
+/// Returns the messages of an error and of its sources, in one line.
 ///
 /// ```
 /// use std::io;

@@ -1,4 +1,4 @@
-//! Finds the members of a JSON object in its text, and reads nothing else.
+//! Finds the members of a JSON object in its text, and reads nothing else. For the crates of this SDK: no stable API.
 //!
 //! It trusts that the text is JSON: whoever has it as a [`RawValue`](serde_json::value::RawValue), has decoded it or
 //! has written it knows that. Other text gives fewer members or wrong ones, and never a panic. Nothing here recurses.
@@ -7,69 +7,122 @@ use std::borrow::Cow;
 
 /// A member of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Member<'a> {
-    pub(crate) key: Cow<'a, str>,
+pub struct Member<'a> {
+    /// The name.
+    pub key: Cow<'a, str>,
     /// The value as it is written.
-    pub(crate) value: &'a str,
-    /// Where in the text of the object the member begins (with its key) and ends.
-    pub(crate) from: usize,
-    pub(crate) to: usize,
+    pub value: &'a str,
+    /// The member as it is written, with its key.
+    pub whole: &'a str,
+    /// Where in the text of the object the member begins.
+    pub from: usize,
 }
 
 /// The members of the object that `text` is; none if it is no object.
-pub(crate) fn members(text: &str) -> Members<'_> {
-    let mut members = Members { text, at: 0 };
+pub fn members(text: &str) -> Members<'_> {
+    let mut scan = Scan::of(text);
     // Past the end there is nothing to find.
-    members.at = if members.peek() == Some(b'{') { members.at + 1 } else { text.len() };
-    members
+    scan.at = if scan.peek() == Some(b'{') { scan.at + 1 } else { text.len() };
+    Members { scan }
 }
 
 /// The value of a member, the last one of that name as JSON readers have it.
-pub(crate) fn member<'a>(text: &'a str, key: &str) -> Option<Member<'a>> {
+pub fn member<'a>(text: &'a str, key: &str) -> Option<Member<'a>> {
     members(text).filter(|member| member.key == key).last()
 }
 
-pub(crate) struct Members<'a> {
-    text: &'a str,
-    at: usize,
+/// Iterates over the members of an object.
+#[derive(Debug)]
+pub struct Members<'a> {
+    scan: Scan<'a>,
 }
 
 impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        if self.peek()? == b',' {
-            self.at += 1;
-            self.peek()?;
+        if self.scan.peek()? == b',' {
+            self.scan.at += 1;
+            self.scan.peek()?;
         }
+        self.scan.member(|_, _| false)
+    }
+}
+
+impl<'a> Members<'a> {
+    /// What is not read yet.
+    pub fn rest(&self) -> &'a str {
+        self.scan.text.get(self.scan.at..).unwrap_or_default()
+    }
+
+    /// Passes over what comes before the end of a member, which is known to be there.
+    pub fn go_on_from(&mut self, end: usize) {
+        self.scan.at = end;
+    }
+}
+
+impl Member<'_> {
+    /// Where in the text of the object the member ends.
+    pub fn to(&self) -> usize {
+        self.from + self.whole.len()
+    }
+}
+
+/// A place in a text: reads an object and those inside it in one pass.
+#[derive(Debug)]
+pub struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// The beginning of the text.
+    pub fn of(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The members of the object that starts here. Calls `inner` at each value, with the key; where that returns
+    /// false it has read nothing, and the value is passed over.
+    pub fn members(&mut self, mut inner: impl FnMut(&mut Self, &str) -> bool) -> Option<Vec<Member<'a>>> {
+        let mut members = Vec::with_capacity(12);
+        if self.peek()? != b'{' {
+            return None;
+        }
+        self.at += 1;
+        loop {
+            match self.peek()? {
+                b'}' => break,
+                b',' => self.at += 1,
+                _ => members.push(self.member(&mut inner)?),
+            }
+        }
+        self.at += 1;
+        Some(members)
+    }
+
+    /// Whether an object starts here.
+    pub fn at_object(&self) -> bool {
+        self.byte() == Some(b'{')
+    }
+
+    /// The member whose key starts here.
+    fn member(&mut self, inner: impl FnOnce(&mut Self, &str) -> bool) -> Option<Member<'a>> {
         let from = self.at;
-        self.string()?;
-        let quoted = self.text.get(from..self.at)?;
-        let key = if quoted.contains('\\') {
-            Cow::Owned(serde_json::from_str(quoted).ok()?)
-        } else {
-            Cow::Borrowed(quoted.get(1..quoted.len() - 1)?)
-        };
+        if self.byte()? != b'"' {
+            return None;
+        }
+        self.at = after_string(self.text.as_bytes(), self.at + 1)?;
+        let key = unquoted(self.text.get(from..self.at)?)?;
         if self.peek()? != b':' {
             return None;
         }
         self.at += 1;
         self.peek()?;
         let value = self.at;
-        self.value()?;
-        Some(Member { key, value: self.text.get(value..self.at)?, from, to: self.at })
-    }
-}
-
-impl<'a> Members<'a> {
-    /// What is not read yet.
-    pub(crate) fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-
-    /// Passes over what comes before the end of a member, which is known to be there.
-    pub(crate) fn go_on_from(&mut self, end: usize) {
-        self.at = end;
+        if !inner(self, &key) {
+            self.value()?;
+        }
+        Some(Member { key, value: self.text.get(value..self.at)?, whole: self.text.get(from..self.at)?, from })
     }
 
     fn byte(&self) -> Option<u8> {
@@ -82,14 +135,6 @@ impl<'a> Members<'a> {
             self.at += 1;
         }
         self.byte()
-    }
-
-    fn string(&mut self) -> Option<()> {
-        if self.byte()? != b'"' {
-            return None;
-        }
-        self.at = after_string(self.text.as_bytes(), self.at + 1)?;
-        Some(())
     }
 
     /// Goes past a value.
@@ -107,8 +152,39 @@ impl<'a> Members<'a> {
     }
 }
 
+/// The text of a string that is given with its quotes.
+pub fn unquoted(string: &str) -> Option<Cow<'_, str>> {
+    let inner = string.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(string).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
+}
+
+/// How deep arrays and objects are nested in a text, and how many of them and of commas there are: at least as many as
+/// values, but for one in each.
+pub fn extent(text: &str) -> (usize, usize) {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth, mut deepest, mut values) = (0, 0_usize, 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = after_string(bytes, at).unwrap_or(bytes.len()),
+            b'{' | b'[' => {
+                depth += 1;
+                values += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            _ => {}
+        }
+    }
+    (deepest, values)
+}
+
 /// Where an object or an array ends that begins at `at`: behind its bracket.
-pub fn after_nested(bytes: &[u8], mut at: usize) -> Option<usize> {
+fn after_nested(bytes: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     loop {
         match bytes.get(at)? {
@@ -129,7 +205,7 @@ pub fn after_nested(bytes: &[u8], mut at: usize) -> Option<usize> {
 
 /// Where a string ends whose text begins at `at`: behind its quote. Eight bytes at a time, since strings are most of
 /// what an object is.
-pub fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
+fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
             let word = u64::from_le_bytes(*eight);
@@ -172,7 +248,7 @@ mod tests {
             ("f", "-1.5e3"),
         ];
         assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value)));
-        assert_eq!(members(text).map(|m| &text[m.from..m.to]).nth(2).unwrap(), "\"c\":{\"d\":[1,{\"e\":\"]\"}]}");
+        assert_eq!(members(text).nth(2).unwrap().whole, "\"c\":{\"d\":[1,{\"e\":\"]\"}]}");
         assert_eq!(member("{\"a\":1,\"a\":2}", "a").unwrap().value, "2");
     }
 

@@ -1,9 +1,9 @@
-//! What a handler decides.
+//! The decision of a handler.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Allowed or denied, with what the user shall be told either way.
+/// The decision of a handler: allowed or denied, with warnings and audit annotations.
 ///
 /// ```
 /// use portcullis_review::{Cause, Verdict};
@@ -25,7 +25,7 @@ pub struct Verdict {
     pub(crate) audit: BTreeMap<String, String>,
 }
 
-/// Why a request is refused.
+/// Why a request is denied: message, code, causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     pub(crate) message: String,
@@ -42,28 +42,28 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// A field, written as a path from the root of the object (`spec.ports[0].name`), and what is wrong with it.
+    /// Reports an invalid value. `field` is a path from the root of the object (`spec.ports[0].name`).
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into(), reason: "FieldValueInvalid" }
     }
 
-    /// A field that must be there.
+    /// Reports a required field that is missing.
     pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason: "FieldValueRequired", ..Self::new(field, message) }
     }
 
-    /// A field that may not be set here, or not changed.
+    /// Reports a field that may not be set, or not changed.
     pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason: "FieldValueForbidden", ..Self::new(field, message) }
     }
 
-    /// A field whose value is taken by another of its kind. The value is told to the user.
+    /// Reports a value that must be unique and is used already. The message shows the value to the user.
     pub fn duplicate(field: impl Into<String>, value: impl fmt::Display) -> Self {
         let message = format!("duplicate value: {:?}", value.to_string());
         Self { reason: "FieldValueDuplicate", ..Self::new(field, message) }
     }
 
-    /// A field whose value is none of those that there are. The value is told to the user.
+    /// Reports a value that is not one of the supported ones. The message shows the value to the user.
     pub fn not_supported(
         field: impl Into<String>,
         value: impl fmt::Display,
@@ -74,39 +74,39 @@ impl Cause {
         Self { reason: "FieldValueNotSupported", ..Self::new(field, message) }
     }
 
-    /// Path of the field.
+    /// Returns the path of the field.
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with the field.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The word that Kubernetes has for this kind of problem, such as `FieldValueInvalid`.
+    /// Returns the Kubernetes cause type, such as `FieldValueInvalid`.
     pub fn reason(&self) -> &'static str {
         self.reason
     }
 }
 
 impl Denial {
-    /// The sentence that the user is shown.
+    /// Returns the message that the user sees.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// HTTP status code that the user's request ends with.
+    /// Returns the HTTP status code of the user's request.
     pub fn code(&self) -> u16 {
         self.code
     }
 
-    /// The fields it is about.
+    /// Returns the fields that the denial is about.
     pub fn causes(&self) -> &[Cause] {
         &self.causes
     }
 
-    /// The `reason` that Kubernetes clients branch on, from the code.
+    /// Returns the status `reason` for the code, which Kubernetes clients branch on.
     pub fn reason(&self) -> &'static str {
         match self.code {
             401 => "Unauthorized",
@@ -129,19 +129,19 @@ impl Denial {
 }
 
 impl Verdict {
-    /// The request may go on.
+    /// Allows the request.
     pub fn allow() -> Self {
         Self::default()
     }
 
-    /// The request is refused, with code 400 unless [`code`](Self::code) says otherwise.
+    /// Denies the request, with code 400 unless [`code`](Self::code) sets another one.
     pub fn deny(message: impl Into<String>) -> Self {
         let denial = Denial { message: message.into(), code: 400, causes: Vec::new() };
         Self { denial: Some(denial), ..Self::default() }
     }
 
-    /// Allows when there are no causes, and refuses with 422 (`Invalid`) and a message that lists them when there are:
-    /// what the API server itself does with the problems that its own validation found.
+    /// Allows the request when there are no causes; otherwise denies it with 422 (`Invalid`) and a message that lists
+    /// them, as the API server does for its own validation.
     pub fn of(causes: impl IntoIterator<Item = Cause>) -> Self {
         let causes: Vec<Cause> = causes.into_iter().collect();
         if causes.is_empty() {
@@ -152,8 +152,8 @@ impl Verdict {
         Self { denial: Some(denial), ..Self::default() }
     }
 
-    /// HTTP status code of a denial, 400 to 599; anything else stays 400, since the API server sends no other code for
-    /// a refusal. Nothing happens to a verdict that allows.
+    /// Sets the HTTP status code of a denial, 400 to 599; any other value becomes 400, since the API server sends no
+    /// other code for a denial. Has no effect on a verdict that allows.
     pub fn code(mut self, code: u16) -> Self {
         if let Some(denial) = &mut self.denial {
             denial.code = if (400..600).contains(&code) { code } else { 400 };
@@ -161,7 +161,7 @@ impl Verdict {
         self
     }
 
-    /// Names fields that a denial is about. Nothing happens to a verdict that allows.
+    /// Adds causes to a denial. Has no effect on a verdict that allows.
     pub fn causes(mut self, causes: impl IntoIterator<Item = Cause>) -> Self {
         if let Some(denial) = &mut self.denial {
             denial.causes.extend(causes);
@@ -169,7 +169,7 @@ impl Verdict {
         self
     }
 
-    /// Names a field whose value a denial is about. Nothing happens to a verdict that allows.
+    /// Adds a field with an invalid value to a denial. Has no effect on a verdict that allows.
     pub fn cause(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
         if let Some(denial) = &mut self.denial {
             denial.causes.push(Cause::new(field, message));
@@ -177,36 +177,35 @@ impl Verdict {
         self
     }
 
-    /// Tells the user something beside the decision; kubectl prints it as `Warning: …`. Kubernetes keeps 256 characters
-    /// of one warning and 4096 of all together: when the answer is written longer ones are cut, and the last one says
-    /// how many more there were.
+    /// Adds a warning for the user; kubectl prints it as `Warning: …`. The response has at most 256 characters of each
+    /// warning and 4096 of all together, which is what Kubernetes keeps; the last one tells how many were left out.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
         self
     }
 
-    /// Adds an annotation to the audit event; the API server puts the webhook's name before the key.
+    /// Adds an annotation to the audit event; the API server prefixes the key with the webhook's name.
     pub fn audit(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.audit.insert(key.into(), value.into());
         self
     }
 
-    /// Whether the request may go on.
+    /// Returns whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.denial.is_none()
     }
 
-    /// Why the request may not go on.
+    /// Returns why the request is denied; `None` when it is allowed.
     pub fn denial(&self) -> Option<&Denial> {
         self.denial.as_ref()
     }
 
-    /// What the user is told beside the decision, uncut.
+    /// Returns the warnings for the user, uncut.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Annotations for the audit event, without the webhook's name.
+    /// Returns the annotations for the audit event, without the prefix.
     pub fn audit_annotations(&self) -> &BTreeMap<String, String> {
         &self.audit
     }

@@ -1,7 +1,7 @@
 //! Webhooks in a process of your own: certificates from files, no operator, no client.
 //!
 //! ```text
-//! cargo run -p portcullis --example standalone -- --bind 127.0.0.1:9443 --cert tls.crt --key tls.key
+//! cargo run -p portcullis-webhook --example standalone -- --bind 127.0.0.1:9443 --cert tls.crt --key tls.key
 //! ```
 
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use tracing::info;
 
 #[derive(Parser)]
 struct Flags {
-    /// Address of the webhooks
+    /// Address that the webhooks are served at
     #[arg(long, default_value = "127.0.0.1:9443")]
     bind: SocketAddr,
     /// Certificate chain in PEM
@@ -31,13 +31,13 @@ struct Flags {
     /// Private key in PEM
     #[arg(long)]
     key: PathBuf,
-    /// Reviews that each webhook has under way at a time
+    /// Maximum number of concurrent reviews of each webhook
     #[arg(long, default_value_t = 256)]
     concurrency: usize,
-    /// Bytes of memory that the process may take
+    /// Memory limit of the process, in bytes
     #[arg(long)]
     memory_limit: Option<usize>,
-    /// What to log
+    /// Log filter, such as `info` or `portcullis_webhook=debug`
     #[arg(long, default_value = "info")]
     log: String,
 }

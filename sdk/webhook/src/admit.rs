@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::Context;
 use super::settings::Settings;
 
-/// Kinds that handlers can be registered for: everything that kube derives from a struct, and every kind of
+/// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
 /// k8s-openapi.
 pub trait AdmissionObject:
     Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
@@ -74,26 +74,26 @@ pub(super) enum Failure {
     NoHandler(String),
     #[error("{0} came without the object that it is about")]
     NoObject(Operation),
-    #[error("the object cannot be asked about: {0}")]
+    #[error("cannot build an admission review for the object: {0}")]
     Unreadable(String),
-    #[error("the edited object cannot be sent: {0}")]
+    #[error("cannot make a patch for the edited object: {0}")]
     Patch(#[from] PatchError),
-    #[error("the handler's object does not survive its own type: {0}")]
+    #[error("the handler's object does not round-trip through its type: {0}")]
     Unstable(String),
 }
 
-/// Allows what keeps no rule: an update of an object that is being deleted which changes only `metadata` or `status`, so
+/// Exempts from all rules an update of an object that is being deleted which changes only `metadata` or `status`, so
 /// that finalizers can always go, and with them the object and its namespace. The object is not even decoded. An update
-/// of anything else is judged like any other. So is the match condition of the generated configurations
+/// of anything else is validated like any other. So is the match condition of the generated configurations
 /// (`portcullis_manifest`, `deletion.rs`), which exempts the same while the webhook is down.
 ///
-/// A further DELETE is allowed too: the first one was judged, and all that another changes is metadata.
+/// A further DELETE is allowed too: the first one was validated, and all that another changes is metadata.
 ///
 /// Only what is stored says that an object is being deleted: in what a client sends, `deletionTimestamp` is a claim.
 pub(super) fn exempt(request: &Request<'_>, settings: &Settings) -> Option<Decision> {
     let old = request.old_object.filter(|old| is_being_deleted(old))?;
     let why = match request.operation {
-        Operation::Update if settings.judges_metadata_of_deleted => return None,
+        Operation::Update if settings.validates_metadata_of_deleted => return None,
         Operation::Delete => "the object is being deleted already",
         Operation::Update if is_finalize(request) => "the object is being deleted; only finalizers change",
         Operation::Update if changes_only_metadata_and_status(old, request.object?) => {
@@ -104,8 +104,8 @@ pub(super) fn exempt(request: &Request<'_>, settings: &Settings) -> Option<Decis
     Some(Decision::skipped(why))
 }
 
-/// Whether it is an update of `namespaces/finalize`, which changes nothing but the finalizers that Namespaces alone keep
-/// in `spec`.
+/// Whether it is an update of `namespaces/finalize`, which changes nothing but the finalizers that Namespaces alone
+/// keep in `spec`.
 fn is_finalize(Request { resource, sub_resource, .. }: &Request<'_>) -> bool {
     resource.group.is_empty() && resource.resource == "namespaces" && sub_resource == "finalize"
 }
@@ -120,8 +120,8 @@ pub(super) fn decoded<T: DeserializeOwned>(text: &str, settings: &Settings) -> R
     if settings.managed_fields { decode(text) } else { decode_without_managed_fields(text) }
 }
 
-/// Decodes an object of the request, or says no: a handler cannot judge what it cannot read, and the user is told the
-/// field.
+/// Decodes an object of the request, or says no: a handler cannot validate what it cannot read, and the user is told
+/// the field.
 fn read<T: DeserializeOwned>(
     request: &Request<'_>,
     text: &str,
@@ -138,7 +138,7 @@ fn read<T: DeserializeOwned>(
     })
 }
 
-/// The object as it shall be.
+/// The new object.
 pub(super) fn new_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,
@@ -146,7 +146,7 @@ pub(super) fn new_object<T: DeserializeOwned>(
     Ok(read(request, text(request, request.object)?, settings, "the object"))
 }
 
-/// The object as it is.
+/// The stored object.
 pub(super) fn old_object<T: DeserializeOwned>(
     request: &Request<'_>,
     settings: &Settings,

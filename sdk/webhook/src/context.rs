@@ -6,39 +6,39 @@ use portcullis_review::{DecodeError, GroupVersionKind, GroupVersionResource, Ope
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// Everything that an admission request says beside its objects.
+/// The admission request without its objects: user, operation, options, dry run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
-    /// Identifies this one call. Empty outside of admission.
+    /// UID of the review. Empty outside of admission.
     pub uid: String,
-    /// What is being done.
+    /// Operation of the request.
     pub operation: Operation,
-    /// Who does it. Empty outside of admission.
+    /// User who makes the request. Empty outside of admission.
     pub user: UserInfo,
-    /// Whether nothing will be stored whatever the verdict: a handler must leave the world alone then.
+    /// Whether the request is a dry run: nothing will be stored, and the handler must have no side effects.
     pub dry_run: bool,
     /// Namespace of the object; none for cluster-wide kinds.
     pub namespace: Option<String>,
-    /// Name of the object; none where the API server has yet to make one from `generateName` (older ones do so later),
-    /// and none where a whole collection is deleted (the object says its name).
+    /// Name of the object; none where older API servers have yet to make one from `generateName`, and none where a
+    /// collection is deleted (see the metadata of the object).
     pub name: Option<String>,
     /// Kind of the object as the handler gets it.
     pub kind: GroupVersionKind,
     /// Resource of that kind.
     pub resource: GroupVersionResource,
-    /// Subresource that is addressed, such as `status`; none for the object itself.
+    /// Subresource of the request, such as `status`; none for the object itself.
     pub sub_resource: Option<String>,
     /// Kind as the client sent it, where the API server converted the object for this webhook.
     pub request_kind: Option<GroupVersionKind>,
-    /// Resource as the client addressed it, where that differs.
+    /// Resource that the client requested, where it differs from `resource`.
     pub request_resource: Option<GroupVersionResource>,
     options: Option<Box<RawValue>>,
     permit: Option<Permit>,
 }
 
-/// Leave to change something else than the answer. Only [`Context::permit`] gives one: ask for it in the signature of
-/// whatever does IO on behalf of a handler, and a dry run cannot reach it.
+/// Proof that a handler may have side effects. Only [`Context::permit`] returns one: require it in the signature of
+/// functions that do IO for a handler, and a dry run cannot call them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -78,8 +78,8 @@ impl Context {
         }
     }
 
-    /// The context in which a controller asks a handler about an object that is stored already: no user, no uid, and
-    /// nothing that may be changed (a dry run).
+    /// Builds the context for a controller that calls a handler with a stored object: CREATE without user and uid, as a
+    /// dry run.
     pub fn of_stored<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
             uid: String::new(),
@@ -106,17 +106,17 @@ impl Context {
         }
     }
 
-    /// Leave to change something else than the answer: none in a dry run, and none for a webhook that did not declare
+    /// Returns permission to have side effects; `None` in a dry run, and for a webhook that did not declare
     /// [`side_effects`](super::Validate::side_effects).
     pub fn permit(&self) -> Option<Permit> {
         self.permit.clone()
     }
 
-    /// The options of the request, such as
-    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions); none when it had none.
+    /// Decodes the options of the request, such as
+    /// [`DeleteOptions`](k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions); `None` when it has none.
     ///
     /// # Errors
-    /// When they are options of another kind.
+    /// When the options do not decode as `T`.
     pub fn options<T: DeserializeOwned>(&self) -> Result<Option<T>, DecodeError> {
         self.options.as_deref().map(|options| decode(options.get())).transpose()
     }

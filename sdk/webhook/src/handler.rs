@@ -12,17 +12,17 @@ use super::Context;
 pub(super) type Answered<T> = BoxFuture<'static, Result<T, BoxError>>;
 /// A handler of one object.
 pub(super) type OfOne<A, T> = Box<dyn Fn(A, Context) -> Answered<T> + Send + Sync>;
-/// A handler of an object as it is and as it shall be.
+/// A handler of the old and the new object.
 pub(super) type OfTwo<A, B, T> = Box<dyn Fn(A, B, Context) -> Answered<T> + Send + Sync>;
 
-/// An async method of `S` that handles the arguments `A`, and answers with a `T` or a `Result` of it: what
-/// [`Validate::state`](super::Validate::state) and [`Mutate::state`](super::Mutate::state) have called.
+/// An async method of `S` that takes the arguments `A` and returns a `T` or a `Result` of it: a handler after
+/// [`Validate::state`](super::Validate::state) or [`Mutate::state`](super::Mutate::state).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no method of `{S}` that handles `{A}` and answers with `{T}`",
-    note = "write `async fn handler(&self, …) -> {T}`, or with a `Result<{T}, E>`, whose arguments are those of `{A}`"
+    message = "`{Self}` is not a method of `{S}` that takes `{A}` and returns `{T}`",
+    note = "write `async fn handler(&self, …) -> {T}`, or one that returns a `Result<{T}, E>`, with the arguments `{A}`"
 )]
 pub trait Method<'s, S, A, T>: Copy + Send + Sync + 'static {
-    /// Calls it.
+    /// Calls the method.
     #[doc(hidden)]
     fn call(self, state: &'s S, arguments: A) -> BoxFuture<'s, Result<T, BoxError>>;
 }
@@ -58,7 +58,7 @@ where
     Box::new(move |object, context| handler(object, context).map(IntoResult::into_result).boxed())
 }
 
-/// A function of an object as it is and as it shall be.
+/// A function of the old and the new object.
 pub(super) fn of_two<A, B, T: 'static, F, R>(handler: F) -> OfTwo<A, B, T>
 where
     F: Fn(A, B, Context) -> R + Send + Sync + 'static,
@@ -82,7 +82,7 @@ where
     })
 }
 
-/// A method that handles an object as it is and as it shall be.
+/// A method that handles the old and the new object.
 pub(super) fn method_of_two<S, A, B, T, F>(state: &Arc<S>, method: F) -> OfTwo<A, B, T>
 where
     S: Send + Sync + 'static,

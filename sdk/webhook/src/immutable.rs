@@ -20,15 +20,15 @@ use rules::Node;
 /// The member that a subresource of its own may hold.
 const STATUS: &str = "status";
 
-/// A webhook that warns of changes of fields that a CRD makes immutable with a CEL rule (`self == oldSelf` on the
-/// field, or `self.a == oldSelf.a` above it), wherever in the schema.
+/// Builds a webhook that warns about changes of fields that a CRD makes immutable with a CEL rule (`self == oldSelf` on
+/// the field, or `self.a == oldSelf.a` above it), anywhere in the schema.
 ///
-/// The refusal is the API server's own, webhooks or not; it names one broken rule after the other, in the words of the
-/// rule. The warnings name all the fields at once, and reach the user also where the request is refused. The webhook
-/// changes nothing; when it does not answer within two seconds, the request goes on without it.
+/// The API server refuses such changes by itself, with the message of the rule, one rule after the other. The warnings
+/// name all fields at once, and reach the user also when the request is refused. The webhook mutates nothing; when it
+/// does not answer within two seconds, the request goes on without it.
 ///
 /// ```
-/// use portcullis::kube::{CustomResource, CustomResourceExt, KubeSchema};
+/// use kube::{CustomResource, CustomResourceExt, KubeSchema};
 /// use portcullis_webhook::{Webhooks, immutable_fields};
 /// # use serde::{Deserialize, Serialize};
 ///

@@ -39,25 +39,25 @@
 //!
 //! | to … | use |
 //! |---|---|
-//! | judge or edit objects of a kind that has a type | [`Validate::named`], [`Mutate::named`] |
+//! | validate or mutate objects of a kind that has a type | [`Validate::named`], [`Mutate::named`] |
 //! | … what is sent to `/status`, `/scale` (a [`Scale`]) or another subresource | [`Validate::subresource_of`], [`Mutate::subresource_of`] |
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
 //! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
 //! | name the fields that are wrong | [`Field`], [`Verdict::of`] |
-//! | have the API server itself refuse what an expression can tell | [`Validate::cel`] |
-//! | ask the same rules without the API server | [`Webhooks::explain`] |
-//! | know user, operation, options, dry run | [`Context`] |
-//! | change something outside, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
-//! | give handlers a client, a store, settings | [`Validate::state`], [`Mutate::state`] |
-//! | fail with `?` | a handler that returns a `Result`; see [`Validate`] |
-//! | choose what a failure means | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
-//! | look at other objects | [`Validate::reads`], [`Mutate::reads`] a [`Cache`](portcullis_controller::cache::Cache) |
-//! | warn of changes that CEL rules refuse | [`immutable_fields`] |
-//! | keep writers of one version from changing what only another one has | [`immutable_stash`] |
+//! | let the API server evaluate a rule in CEL by itself | [`Validate::cel`] |
+//! | evaluate the same rules without the API server | [`Webhooks::explain`] |
+//! | read user, operation, options, dry run | [`Context`] |
+//! | have side effects, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
+//! | share a client, a store or settings with handlers | [`Validate::state`], [`Mutate::state`] |
+//! | return errors with `?` | a handler that returns a `Result`; see [`Validate`] |
+//! | choose what happens when a handler fails | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
+//! | read other objects | [`Validate::reads`], [`Mutate::reads`] with a `Cache` of `portcullis-controller` |
+//! | warn about changes that CEL rules refuse | [`immutable_fields`] |
+//! | keep writers of one version from changing data that only another version has | [`immutable_stash`] |
 //!
-//! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). What a
-//! handler edits is carried over to the object as the API server has it, so that members which its type does not know
-//! stay; see [`Mutate`].
+//! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). A
+//! handler's edits are applied to the object as the API server sent it, so that fields unknown to its type are kept;
+//! see [`Mutate`].
 
 mod admit;
 mod context;
@@ -91,10 +91,12 @@ pub use admit::AdmissionObject;
 pub use context::{Context, Permit};
 pub use handler::Method;
 pub use immutable::immutable_fields;
-/// What is sent to the `scale` subresource of any kind (`autoscaling/v1`).
+/// The object of the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
 pub use offline::Evaluation;
+/// The HTTPS server: what serves [`Routes`] in a process of your own.
+pub use portcullis_listener as server;
 pub use portcullis_manifest::{FailurePolicy, KnownScope, MatchPolicy, Reinvocation, Scope, Source};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
@@ -111,76 +113,76 @@ use crate::routes::{Budget, Endpoint};
 use admit::Admit;
 use portcullis_manifest::names::{is_label, is_subdomain};
 use portcullis_metrics::{MetricNameError, Metrics};
-use review_call::{Passes, ReviewCalls};
+use review_call::{ReviewCalls, Skip};
 
-/// Webhooks that cannot be served or registered together. Mend the registration.
+/// A registration that cannot be served, or that Kubernetes would refuse. Fix it in the code that registers.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
-    /// Kubernetes would refuse the configuration.
+    /// The name is not a DNS label, which Kubernetes requires.
     #[error("webhook name {0:?} is not a DNS label: use lower-case letters, digits and '-'")]
     Name(String),
-    /// Only one of them could be called.
+    /// Two webhooks have the same path.
     #[error("two webhooks are served at {0}: give one of them another name or path")]
     Path(String),
-    /// A path that cannot be called.
+    /// The API server cannot call this path.
     #[error(
-        "path {path:?} of webhook {name} must begin with '/' and have parts of lower-case letters, digits, '-' and '.'"
+        "path {path:?} of webhook {name} must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
     )]
     BadPath {
         /// The webhook.
         name: String,
-        /// The path it asked for.
+        /// The invalid path.
         path: String,
     },
-    /// Kubernetes refuses it.
+    /// The timeout is outside of what Kubernetes allows.
     #[error("timeout of webhook {0} must be 1 to 30 whole seconds")]
     Timeout(String),
-    /// It would never be called.
+    /// No operation has a handler, so the webhook would never be called.
     #[error("webhook {0} has no handler: add on_create, on_update, on_delete or on_connect")]
     NoHandler(String),
-    /// Kubernetes wants the names in a configuration to be different.
+    /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
     #[error("two webhooks are registered as {0}: give one of them another name")]
     FullName(String),
-    /// It would never be called.
-    #[error("webhook {0} is for no resource: name groups, versions and resources, or '*'")]
+    /// The target names no resource, so the webhook would never be called.
+    #[error("webhook {0} matches no resource: name groups, versions and resources, or '*'")]
     NoResource(String),
-    /// It would answer nothing.
-    #[error("webhook {0} admits no request at a time: set its concurrency to 1 at least")]
+    /// The concurrency is 0, so the webhook could answer no request.
+    #[error("concurrency of webhook {0} is 0: set it to 1 or more")]
     Concurrency(String),
-    /// Kubernetes refuses it.
-    #[error("webhook {name} has {given} match conditions: {most} is the most, beside those that the generator adds")]
+    /// More match conditions than Kubernetes allows.
+    #[error("webhook {name} has {given} match conditions: at most {most} are allowed beside the generated ones")]
     MatchConditions {
         /// The webhook.
         name: String,
-        /// How many it has.
+        /// Number of match conditions that it has.
         given: usize,
-        /// How many it may have.
+        /// Number of match conditions that it may have.
         most: usize,
     },
-    /// They would judge nothing.
-    #[error("CEL rules of webhook {0} judge objects that are created or updated: add on_create or on_update")]
+    /// CEL rules of a webhook that handles neither CREATE nor UPDATE.
+    #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create or on_update")]
     CelWithoutObject(String),
-    /// Kubernetes refuses it.
+    /// A CEL rule without an expression, or without a message of one line.
     #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
     CelRule(String),
-    /// It would never warn.
+    /// The CRD has no immutable field, so the webhook would never warn.
     #[error(
-        "webhook {name} has nothing to warn of: no field of {plural} has a rule `self == oldSelf`; add one or leave it out"
+        "webhook {name} would never warn: no field of {plural} has a rule `self == oldSelf`; add one or remove the webhook"
     )]
     NothingImmutable {
         /// The webhook.
         name: String,
-        /// The CRD's plural name.
+        /// Plural name of the CRD.
         plural: String,
     },
-    /// Only one of them would run.
+    /// Two controllers have the same name.
     #[error("two controllers are named {0}: give one of them another name")]
     ControllerName(String),
-    /// It could not be served at `/metrics`.
+    /// A metric that cannot be served at `/metrics`.
     #[error(transparent)]
     Metric(#[from] MetricNameError),
-    /// Its ServiceAccount could not have a name.
+    /// The controller's ServiceAccount would have an invalid name.
     #[error(
         "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
          '-', so short that both have 63 at most; or use a shorter --release, or --use-service-account-credentials=false"
@@ -188,10 +190,10 @@ pub enum RegistrationError {
     ControllerAccount {
         /// Name of the controller.
         controller: String,
-        /// Name of its account: the release's and the controller's.
+        /// Name of its ServiceAccount, made of the release's and the controller's.
         account: String,
     },
-    /// Another installation in the namespace could have the same ServiceAccount, with other rights.
+    /// A ServiceAccount whose name another release in the namespace may use as well, with other permissions.
     #[error(
         "release {release:?} has an account {account:?}, as controller {controller:?} of a release {other:?} has; give \
          another --release"
@@ -199,14 +201,14 @@ pub enum RegistrationError {
     Release {
         /// The release.
         release: String,
-        /// The account that it has in common with the other one.
+        /// ServiceAccount that both releases would have.
         account: String,
-        /// Whose account that is in the other one.
+        /// Controller of the other release that uses the ServiceAccount.
         controller: String,
         /// The other release: the part of the name before a `-`.
         other: String,
     },
-    /// Objects could not be converted between all versions of the kind.
+    /// The converters do not cover all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {
         /// The kind.
@@ -215,8 +217,8 @@ pub enum RegistrationError {
         #[source]
         source: Arc<conversion::GraphError>,
     },
-    /// Nobody would call the conversion, and nobody could tell which versions there are.
-    #[error("{kind} of group {group} has a conversion, but the operator brings no such CRD: add it to Operator::crds")]
+    /// A conversion without a CRD: the API server would never call it.
+    #[error("{kind} of group {group} has a conversion, but no CRD: add the CRD to Operator::crds")]
     NoCrd {
         /// API group.
         group: String,
@@ -231,7 +233,7 @@ pub enum RegistrationError {
 pub struct Webhooks {
     registered: Vec<Arc<dyn Admit>>,
     pub(crate) conversions: Vec<Registered>,
-    /// What the installation says of all of them.
+    /// Settings of the installation, for all of them.
     overrides: Overrides,
     memory_limit: Option<usize>,
 }
@@ -262,7 +264,7 @@ impl Webhooks {
         self
     }
 
-    /// What handlers read besides requests, each once.
+    /// Returns the sources that handlers read besides requests, without duplicates.
     pub fn sources(&self) -> Vec<Arc<dyn Source>> {
         let mut sources: Vec<Arc<dyn Source>> = Vec::new();
         for source in self.registered.iter().flat_map(|webhook| &webhook.settings().sources) {
@@ -273,32 +275,32 @@ impl Webhooks {
         sources
     }
 
-    /// The same, asked [without the API server](Self::explain) under the settings of an installation.
+    /// Applies the settings of an installation to evaluations [without the API server](Self::explain).
     #[must_use]
     pub fn overridden(mut self, overrides: &Overrides) -> Self {
         self.overrides = overrides.clone();
         self
     }
 
-    /// Bytes that the process may take, as its container is limited to. Reviews under way then take half of it at most,
-    /// and what there is no room for is answered with 429, or 413 where it could never be. The more reviews a process
-    /// is to answer at the same time, and the larger lists are, the more it needs.
+    /// Sets the memory limit of the process in bytes, as of its container. Reviews in flight take at most half of it;
+    /// further ones are answered with 429, or with 413 when they could never fit. More concurrent reviews and larger
+    /// lists need a higher limit.
     ///
-    /// An operator's `run` says it ([`--memory-limit`](portcullis_operator), or the limit of its cgroup).
+    /// The `run` command of `portcullis-operator` sets it to `--memory-limit`, or to the limit of its cgroup.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Whether there are none.
+    /// Returns whether no webhook and no conversion is registered.
     pub fn is_empty(&self) -> bool {
         self.registered.is_empty() && self.conversions.is_empty()
     }
 
-    /// The entries of the webhook configurations, in the order of registration.
+    /// Returns the entries of the webhook configurations, in the order of registration.
     ///
     /// # Errors
-    /// When they could not be registered or served as they are.
+    /// When the registration is not valid.
     pub fn manifests(&self) -> Result<Vec<Webhook>, RegistrationError> {
         let (mut paths, mut names) = (BTreeSet::new(), BTreeSet::new());
         self.registered
@@ -317,25 +319,25 @@ impl Webhooks {
             .collect()
     }
 
-    /// The webhooks behind HTTP.
+    /// Builds the HTTP routes that serve the webhooks.
     ///
     /// # Errors
-    /// When they could not be registered or served as they are.
+    /// When the registration is not valid.
     pub fn routes(&self) -> Result<Routes, RegistrationError> {
         self.routes_in(|_| None)
     }
 
-    /// The same for an operator that has others beside it: where `passes` says why, reviews of objects in that namespace
-    /// (the empty one for objects without a namespace) are allowed unchecked, and the objects left untouched. `Scope::passes`
-    /// of `portcullis-lease` is what an operator asks.
+    /// Builds the [`routes`](Self::routes) of an operator that skips namespaces of other operators. Where `skip`
+    /// returns a reason for a namespace (empty for objects without one), reviews are allowed without calling a handler,
+    /// and objects are not mutated. `Scope::passes` of `portcullis-lease` is such a function.
     ///
     /// # Errors
-    /// When they could not be registered or served as they are.
+    /// When the registration is not valid.
     pub fn routes_in(
         &self,
-        passes: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        skip: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Result<Routes, RegistrationError> {
-        let passes: Arc<Passes> = Arc::new(passes);
+        let skip: Arc<Skip> = Arc::new(skip);
         let (metrics, memory) = (Metrics::new(), Memory::of(self.memory_limit));
         // One review fits at any time.
         let budget = Budget::of(memory.admission.max(ADMISSION_LIMIT));
@@ -345,7 +347,7 @@ impl Webhooks {
                 Arc::clone(webhook),
                 AdmissionMetrics::new(&metrics, &path),
                 budget.clone(),
-                passes.clone(),
+                skip.clone(),
             );
             (path, Arc::new(calls) as Arc<dyn Endpoint>)
         });
@@ -366,7 +368,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     if manifest.rules.iter().all(|rule| rule.operations.is_empty()) {
         return Err(RegistrationError::NoHandler(name.clone()));
     }
-    // A resource without a name, or with a '/' and no subresource behind it, is none.
+    // A resource with an empty name or an empty subresource matches nothing.
     let is_none = |resource: &String| resource.split('/').any(str::is_empty);
     let none = |r: &Rule| r.groups.is_empty() || r.versions.is_empty() || r.resources.is_empty();
     if manifest.rules.iter().any(|rule| none(rule) || rule.resources.iter().any(is_none)) {
@@ -390,7 +392,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     Ok(())
 }
 
-/// Whether the API server takes the path: its parts are names as domains have them (`ValidateWebhookService`).
+/// Whether the API server accepts the path: its segments are names as domains have them (`ValidateWebhookService`).
 pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError> {
     let parts = path.strip_prefix('/').map(|parts| parts.strip_suffix('/').unwrap_or(parts));
     if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_subdomain)) {

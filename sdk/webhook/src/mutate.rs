@@ -19,7 +19,7 @@ use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
 
-/// What a mutating handler returns: the object as it was, or an edited one, or a denial.
+/// What a mutating handler returns: the unchanged object, an edited one, or a denial.
 ///
 /// ```
 /// use portcullis_webhook::{Mutation, Verdict};
@@ -37,23 +37,23 @@ pub struct Mutation<K> {
 }
 
 impl<K> Mutation<K> {
-    /// Allowed as it is.
+    /// Allows the request without changes.
     pub fn unchanged() -> Self {
         Verdict::allow().into()
     }
 
-    /// Allowed with these edits. Return the object that the handler got, edited: members that `K` does not know stay
-    /// in the real object, and what is equal before and after makes no patch.
+    /// Allows the request with these edits. Return the object that the handler got, edited: fields unknown to `K` are
+    /// kept, and only differences become part of the patch.
     pub fn modified(object: K) -> Self {
         Self { object: Some(object), verdict: Verdict::allow() }
     }
 
-    /// Refused, with code 400; for more make a [`Verdict`] and turn it into a mutation.
+    /// Denies the request with code 400. For another code or causes, convert a [`Verdict`] with `into()`.
     pub fn deny(message: impl Into<String>) -> Self {
         Verdict::deny(message).into()
     }
 
-    /// Tells the user something beside; see [`Verdict::warn`].
+    /// Adds a warning for the user; see [`Verdict::warn`].
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.verdict = self.verdict.warn(warning);
         self
@@ -65,12 +65,12 @@ impl<K> Mutation<K> {
         self
     }
 
-    /// The edited object, if it was edited.
+    /// Returns the edited object, if there is one.
     pub fn object(&self) -> Option<&K> {
         self.object.as_ref()
     }
 
-    /// The verdict that goes with it.
+    /// Returns the verdict: allowed or denied, warnings, audit annotations.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -82,20 +82,20 @@ impl<K> From<Verdict> for Mutation<K> {
     }
 }
 
-/// A mutating webhook. It is called for the operations that have a handler, and for no others.
+/// A mutating webhook. The API server calls it only for operations that have a handler.
 ///
-/// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
-/// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
+/// `T` is the type that handlers get: the kind itself ([`named`](Self::named)), the object of a subresource
+/// ([`subresource_of`](Self::subresource_of)), or an untyped object ([`dynamic`](Self::dynamic)).
 ///
-/// Handlers edit the typed object. What they changed is carried over to the object as the API server holds it, so that
-/// members unknown to `T` survive and defaults that only `T` writes stay out of it. Keep handlers idempotent: the API
-/// server may call them again on their own result. Give sets an order (`BTreeSet`): a `HashSet` is written in another one
-/// each time, which is an edit as any other.
+/// Handlers edit the typed object. Their changes are applied to the object as the API server sent it, so that fields
+/// unknown to `T` are kept and defaults that only `T` writes are not added. Keep handlers idempotent: the API server
+/// may call them again on their own result. Use ordered sets (`BTreeSet`): a `HashSet` serializes in another order each
+/// time, which counts as an edit.
 ///
 /// As with [`Validate`](super::Validate), an update of an object that is being deleted reaches no handler, and gets no
 /// patch, if it changes only `metadata` or `status`.
 ///
-/// A handler returns a [`Mutation`], or a `Result` of one with any error, which counts as it does for
+/// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
 /// [`Validate`](super::Validate).
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T, S = ()> {
@@ -111,24 +111,23 @@ pub struct Mutate<T, S = ()> {
 }
 
 impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
-    /// A webhook for a kind, under this name: a DNS label, unique among the mutating webhooks of the operator. It is
-    /// served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the mutating webhooks of the operator.
+    /// The webhook is served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, Subject::objects::<K>())
     }
 }
 
 impl Mutate<DynamicObject> {
-    /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
-    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than one
-    /// resource.
+    /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
+    /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
         Self::new(name, Subject::dynamic(target.into()))
     }
 }
 
 impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> {
-    /// A webhook for a subresource of the kind `K`, where `T` is what is sent there; see
+    /// Creates a webhook for a subresource of the kind `K`, where `T` is the type of its objects; see
     /// [`Validate::subresource_of`](super::Validate::subresource_of).
     pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
         Self::new(name, Subject::subresource::<K>(subresource))
@@ -140,7 +139,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), edits }
     }
 
-    /// Edits objects that are created.
+    /// Mutates objects on CREATE.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(T, Context) -> R + Send + Sync + 'static,
@@ -150,7 +149,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         self
     }
 
-    /// Edits objects that are changed; the handler gets the object as it is and as it shall be.
+    /// Mutates objects on UPDATE; the handler gets the old and the new object.
     pub fn on_update<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
@@ -160,7 +159,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         self
     }
 
-    /// Sees deletions, and may refuse them. There is no object left to edit, so the handler returns a [`Verdict`].
+    /// Validates DELETE. There is no object to mutate, so the handler returns a [`Verdict`].
     pub fn on_delete<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
@@ -170,7 +169,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         self
     }
 
-    /// Edits the options of connections (`exec`, `attach`, `portforward`, `proxy`).
+    /// Mutates the options of CONNECT (`exec`, `attach`, `portforward`, `proxy`).
     pub fn on_connect<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(T, Context) -> R + Send + Sync + 'static,
@@ -180,7 +179,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         self
     }
 
-    /// Gives handlers a value: those that are registered after this are methods of it, by name; see
+    /// Sets the state of the handlers: handlers registered after this are methods of it; see
     /// [`Validate::state`](super::Validate::state).
     ///
     /// ```
@@ -206,13 +205,13 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     }
 }
 
-/// With a [`state`](Mutate::state).
+/// Handlers that are methods of the [`state`](Mutate::state).
 impl<T, S> Mutate<T, Arc<S>>
 where
     T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
-    /// Edits objects that are created, by a method of the state.
+    /// Mutates objects on CREATE, with a method of the state.
     pub fn on_create<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
@@ -221,7 +220,7 @@ where
         self
     }
 
-    /// Edits objects that are changed, by a method of the state; it gets the object as it is and as it shall be.
+    /// Mutates objects on UPDATE, with a method of the state; it gets the old and the new object.
     pub fn on_update<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (Arc<T>, T, Context), Mutation<T>>,
@@ -230,7 +229,7 @@ where
         self
     }
 
-    /// Sees deletions, and may refuse them, by a method of the state that returns a [`Verdict`].
+    /// Validates DELETE, with a method of the state that returns a [`Verdict`].
     pub fn on_delete<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
@@ -239,7 +238,7 @@ where
         self
     }
 
-    /// Edits the options of connections, by a method of the state.
+    /// Mutates the options of CONNECT, with a method of the state.
     pub fn on_connect<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
@@ -250,7 +249,7 @@ where
 }
 
 impl<T, S> Mutate<T, S> {
-    /// Whether the API server calls this webhook again when one after it changed the object (`IfNeeded`, the default).
+    /// Sets whether the API server calls this webhook again when a later one changed the object (default: `IfNeeded`).
     pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
         self.settings.reinvocation = reinvocation;
         self
@@ -301,8 +300,8 @@ where
                 Err(unread) => return Ok(*unread),
             };
             let raw = text(request, request.object)?;
-            // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too, and to
-            // write it now costs less than to read it again; where it edits none, neither is needed.
+            // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too, and
+            // to write it now costs less than to read it again; where it edits none, neither is needed.
             let before = if self.edits.load(Ordering::Relaxed) { written(&new, raw).ok() } else { None };
             let mutation = match request.operation {
                 Operation::Update => {
@@ -369,9 +368,9 @@ fn patch<T: DeserializeOwned + Serialize>(
         return Ok(None);
     }
     let edited = edit(raw, &before, &after)?;
-    // Read back as the API server's next caller will: what a type writes it need not read (a number that is left out when
-    // it is 0, and 5 when it is left out), and that must be an error here and not in the store. Where the object was just
-    // what the type had written, what it writes now is what will be stored.
+    // Read back as the API server's next caller will: what a type writes it need not read (a number that is left out
+    // when it is 0, and 5 when it is left out), and that must be an error here and not in the store. Where the object
+    // was just what the type had written, what it writes now is what will be stored.
     let stored = match &edited {
         None => before,
         Some(edited) if edited.as_written => written(&read(&after)?, raw)?,

@@ -1,5 +1,5 @@
-//! The registered validators without the API server: what a controller asks about stored objects while webhooks are off,
-//! and what a person asks about a manifest.
+//! The registered validators without the API server: what a controller asks about stored objects while webhooks are
+//! off, and what a person asks about a manifest.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -16,32 +16,34 @@ use serde_json::{Value, json};
 use super::admit::{Admit, Failure};
 use super::{Context, Webhooks};
 
-/// What one webhook says of an object.
+/// The result of one webhook for an object.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// The webhook's own name.
+    /// Name of the webhook.
     pub webhook: String,
-    /// Its verdict; or why there is none: its handler failed (with what its error says), panicked, or took longer than
-    /// the webhook's timeout.
+    /// The verdict, or why there is none: the handler failed (with the text of its error), panicked, or exceeded the
+    /// webhook's timeout.
     pub verdict: Result<Verdict, String>,
-    /// The caches that it reads and that nothing has filled, by what they hold (`regions.shop.example`). It was not asked
-    /// then: to it, all of that would seem absent.
+    /// Resources of the caches that the webhook reads and that are not filled (`regions.shop.example`). Its handler was
+    /// not called then, since it would find no objects there.
     pub unfilled: Vec<String>,
 }
 
 impl Webhooks {
-    /// Asks every registered validating webhook that is called when objects like this one are created, in the order of
-    /// registration. `object` needs `apiVersion` and `kind`; nobody else is asked, and nothing is written.
+    /// Evaluates every registered validating webhook that the API server would call when `object` is created, in the
+    /// order of registration. `object` needs `apiVersion` and `kind`. Nothing is requested from the API server or
+    /// written.
     ///
-    /// An object of another version than a webhook is for is converted first, where the kind has a conversion, as the
-    /// API server would. What the API server alone knows is left out:
+    /// An object of another version than the webhook's is converted first, if the kind has a conversion. Compared with a
+    /// request to the API server:
     ///
-    /// - there is no old object, so that rules about changes ([`on_update`](super::Validate::on_update)) are not asked;
-    /// - there is no user, and no permit to change anything ([`Context::permit`]): it is a dry run;
-    /// - object selectors hold, namespace selectors as far as they are about the namespace's name; match conditions
-    ///   count as met;
-    /// - mutating webhooks are not asked, nor are the schema and CEL rules, those of [policies](super::Validate::cel)
-    ///   included.
+    /// - there is no old object, so that handlers of updates ([`on_update`](super::Validate::on_update)) are not
+    ///   called;
+    /// - there is no user, and the request is a dry run without a permit ([`Context::permit`]);
+    /// - object selectors are evaluated, namespace selectors only by the namespace's name; match conditions count as
+    ///   true;
+    /// - mutating webhooks, the schema and CEL rules are not evaluated, including those of
+    ///   [policies](super::Validate::cel).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -108,12 +110,12 @@ impl Webhooks {
             version: resource.version.clone(),
             kind: resource.kind.clone(),
         };
-        let mut judged = judge(webhook, &kind, &resource.plural, object).await;
-        if let Err(Failure::Kind { .. }) = judged {
+        let mut evaluated = evaluate(webhook, &kind, &resource.plural, object).await;
+        if let Err(Failure::Kind { .. }) = evaluated {
             let converted = self.converted(webhook.only_kind()?, &kind, object)?;
-            judged = judge(webhook, webhook.only_kind()?, &resource.plural, &converted).await;
+            evaluated = evaluate(webhook, webhook.only_kind()?, &resource.plural, &converted).await;
         }
-        match judged {
+        match evaluated {
             Ok(verdict) => Some(Ok(verdict)),
             // This webhook is for other objects.
             Err(Failure::Kind { .. } | Failure::Resource { .. } | Failure::NoHandler(_)) => None,
@@ -121,9 +123,9 @@ impl Webhooks {
         }
     }
 
-    /// Fills the caches that webhooks read with those of these objects that are of their kind, so that
-    /// [`explain`](Self::explain) judges as if these were all that there are. One of whose kind there is none is left as
-    /// it is. Returns what does not decode.
+    /// Fills each cache that webhooks read with the objects of its kind, so that [`explain`](Self::explain) evaluates
+    /// as if no others existed. Caches for whose kind `objects` has none are not changed. Returns one message for each
+    /// cache with an object that does not decode.
     pub fn fill_caches(&self, objects: &[Value]) -> Vec<String> {
         let mut problems = Vec::new();
         for source in self.sources() {
@@ -180,7 +182,12 @@ impl Webhooks {
 }
 
 /// Asks the webhook as the API server would.
-async fn judge(webhook: &dyn Admit, kind: &GroupVersionKind, plural: &str, object: &Value) -> Result<Verdict, Failure> {
+async fn evaluate(
+    webhook: &dyn Admit,
+    kind: &GroupVersionKind,
+    plural: &str,
+    object: &Value,
+) -> Result<Verdict, Failure> {
     let name = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
     let body = json!({
         "apiVersion": "admission.k8s.io/v1",

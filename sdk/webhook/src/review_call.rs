@@ -20,8 +20,8 @@ use super::decision_log::{Outcome, log};
 use crate::metrics::{AdmissionMetrics, Decided};
 use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
 
-/// Why a review of an object in this namespace is let pass unchecked; nothing where it is ours to decide.
-pub(super) type Passes = dyn Fn(&str) -> Option<String> + Send + Sync;
+/// Returns why reviews of objects in a namespace are skipped; `None` where this operator decides.
+pub(super) type Skip = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// A registered webhook at its path.
 pub(super) struct ReviewCalls {
@@ -29,14 +29,14 @@ pub(super) struct ReviewCalls {
     kind: WebhookKind,
     metrics: AdmissionMetrics,
     budget: Budget,
-    passes: Arc<Passes>,
+    skip: Arc<Skip>,
 }
 
 impl ReviewCalls {
     /// `budget` is for the bodies of all admission webhooks together.
-    pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget, passes: Arc<Passes>) -> Self {
+    pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget, skip: Arc<Skip>) -> Self {
         let kind = webhook.manifest().kind;
-        Self { webhook, kind, metrics, budget, passes }
+        Self { webhook, kind, metrics, budget, skip }
     }
 
     /// What the log calls it.
@@ -67,7 +67,8 @@ impl Endpoint for ReviewCalls {
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
         async move {
             let review = Review::parse(&body).map_err(|error| HttpError::malformed(error.to_string()))?;
-            // Debug, as spans of requests commonly are: with the usual subscribers a span costs half as much as a decision.
+            // Debug, as spans of requests commonly are: with the usual subscribers a span costs half as much as a
+            // decision.
             let span = debug_span!("review", webhook = self.name(), uid = &*review.request.uid, trace = Empty);
             if let Some(trace) = call.trace {
                 span.record("trace", display(trace));
@@ -83,7 +84,7 @@ impl ReviewCalls {
     async fn decide(&self, review: &Review<'_>, call: Call) -> Result<Bytes, HttpError> {
         let request = &review.request;
         // Before anything is decoded: another operator's objects may not be of a version that we can read.
-        if let Some(why) = (self.passes)(&request.namespace) {
+        if let Some(why) = (self.skip)(&request.namespace) {
             let skips = match self.kind {
                 WebhookKind::Validating => "validation",
                 WebhookKind::Mutating => "mutation",

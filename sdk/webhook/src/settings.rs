@@ -8,7 +8,7 @@ use portcullis_manifest::{FailurePolicy, MatchCondition, MatchPolicy, Reinvocati
 
 use crate::Source;
 
-/// Reviews of one webhook under way at the same time, unless said otherwise.
+/// Concurrent reviews of one webhook, by default.
 const CONCURRENCY: usize = 256;
 
 /// The settings that end up in the manifest, and those that shape an answer.
@@ -28,8 +28,8 @@ pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
-    /// Whether updates of objects that are being deleted are judged although they change only metadata.
-    pub(super) judges_metadata_of_deleted: bool,
+    /// Whether updates of objects that are being deleted are validated although they change only metadata.
+    pub(super) validates_metadata_of_deleted: bool,
     /// What handlers read.
     pub(super) sources: Vec<Arc<dyn Source>>,
 }
@@ -56,7 +56,7 @@ impl Settings {
             concurrency: CONCURRENCY,
             managed_fields: false,
             deny_on_failure: false,
-            judges_metadata_of_deleted: false,
+            validates_metadata_of_deleted: false,
             sources: Vec::new(),
         }
     }
@@ -65,26 +65,26 @@ impl Settings {
 /// The methods that set them, the same on every kind of webhook.
 macro_rules! settings {
     () => {
-        /// Serves at another path than the one made from the name.
+        /// Sets the path of the webhook instead of the one made from the name.
         pub fn path(mut self, path: impl Into<String>) -> Self {
             self.settings.path = Some(path.into());
             self
         }
 
-        /// What the API server does when this webhook does not answer, or answers with an HTTP error: refuse the
-        /// request (`Fail`, the default) or go on without (`Ignore`). A denial is an answer and always holds.
+        /// Sets what the API server does when this webhook does not answer, or answers with an HTTP error: refuse the
+        /// request (`Fail`, the default) or go on without it (`Ignore`). A denial is an answer and always holds.
         pub fn failure_policy(mut self, policy: portcullis_manifest::FailurePolicy) -> Self {
             self.settings.failure_policy = policy;
             self
         }
 
-        /// How long the API server waits, in whole seconds from 1 to 30; 10 unless said.
+        /// Sets how long the API server waits: whole seconds from 1 to 30 (default: 10).
         pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
             self.settings.timeout = timeout;
             self
         }
 
-        /// Only objects in namespaces with these labels.
+        /// Calls the webhook only for objects in namespaces with these labels.
         pub fn namespace_selector(
             mut self,
             selector: k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
@@ -93,7 +93,8 @@ macro_rules! settings {
             self
         }
 
-        /// Only objects that have these labels, before or after the request. Whoever may set labels can opt out.
+        /// Calls the webhook only for objects that have these labels before or after the request. Users who may set
+        /// labels can opt out.
         pub fn object_selector(
             mut self,
             selector: k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
@@ -102,60 +103,61 @@ macro_rules! settings {
             self
         }
 
-        /// Only requests for which this CEL expression is true; several are joined by "and". `name` shows up in the
-        /// API server's messages and metrics. Kubernetes takes 64; a webhook for updates has one or two more than these,
-        /// which exempt the removal of finalizers (`Webhook::exemptions` in `portcullis_manifest`).
+        /// Calls the webhook only for requests for which this CEL expression is true, as well as all others of its
+        /// match conditions. `name` appears in messages and metrics of the API server. Kubernetes allows 64, of which a
+        /// webhook for updates uses one or two to exempt the removal of finalizers (`Webhook::exemptions` of
+        /// `portcullis-manifest`).
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.match_conditions.push(condition);
             self
         }
 
-        /// Whether the API server also sends requests for other versions of the resource, converted to the one that this
-        /// webhook is for (`Equivalent`, the default): without that (`Exact`) they go past it.
+        /// Sets whether the API server also sends requests for other versions of the resource, converted to the
+        /// webhook's version (`Equivalent`, the default). With `Exact` such requests bypass the webhook.
         pub fn match_policy(mut self, policy: portcullis_manifest::MatchPolicy) -> Self {
             self.settings.match_policy = policy;
             self
         }
 
-        /// Whether the resource lives in a namespace; unless said, what the type or the target says.
+        /// Sets whether the resource is namespaced (default: as the type or the target says).
         pub fn scope(mut self, scope: portcullis_manifest::Scope) -> Self {
             self.settings.scope = Some(scope);
             self
         }
 
-        /// Declares that handlers change something else than the answer (a record elsewhere, an address that is taken),
-        /// though never on a dry run: registered with `sideEffects: NoneOnDryRun`, and
-        /// [`Context::permit`](super::Context::permit) gives what they must hold to do so. Without this there is none.
+        /// Declares that handlers have side effects (such as a record in another system), except in a dry run: the
+        /// webhook is registered with `sideEffects: NoneOnDryRun`, and [`Context::permit`](super::Context::permit)
+        /// returns the permit for them. By default there is none.
         pub fn side_effects(mut self) -> Self {
             self.settings.side_effects = portcullis_manifest::SideEffects::NoneOnDryRun;
             self
         }
 
-        /// The most reviews that are under way at the same time, 256 unless said; those above are answered at once with
-        /// HTTP 429, and the API server tries them again.
+        /// Limits the concurrent reviews of this webhook (default: 256). Further ones are answered at once with HTTP
+        /// 429, and the API server retries them.
         pub fn concurrency(mut self, reviews: usize) -> Self {
             self.settings.concurrency = reviews;
             self
         }
 
-        /// Gives handlers `metadata.managedFields` too. They are left out unless asked for: nearly no handler reads them,
-        /// and they are often half of an object, so that decoding them would cost more than all the rest.
+        /// Passes `metadata.managedFields` to handlers. By default they are left out: few handlers read them, and they
+        /// are often half of an object, so that decoding them would cost more than all the rest.
         pub fn with_managed_fields(mut self) -> Self {
             self.settings.managed_fields = true;
             self
         }
 
-        /// Handlers read this, as a rule `&cache`, a `Cache` of `portcullis-controller`: every replica of the operator keeps
-        /// that filled, with the right to in its generated roles. Until its first list is complete, this webhook answers HTTP
-        /// 429, and the API server tries again.
+        /// Declares a source that handlers read, usually a `&Cache` of `portcullis-controller`. Every replica of the
+        /// operator keeps it filled, and the generated roles permit that. Until its first list is complete, this
+        /// webhook answers HTTP 429, and the API server retries.
         pub fn reads(mut self, source: impl Into<std::sync::Arc<dyn crate::Source>>) -> Self {
             self.settings.sources.push(source.into());
             self
         }
 
-        /// Answers with a denial (code 500) when the handler fails, panics or takes too long. Without this each is an
-        /// HTTP error, and the failure policy decides.
+        /// Denies the request (code 500) when the handler fails, panics or takes too long. By default that is an HTTP
+        /// error, and the failure policy decides.
         pub fn deny_on_failure(mut self) -> Self {
             self.settings.deny_on_failure = true;
             self

@@ -12,21 +12,21 @@ use super::admit::AdmissionObject;
 use super::target::{Subject, Target};
 use super::{Context, Validate};
 
-/// A webhook that refuses updates which change the annotation [`STASH`] of a kind with several versions, in whichever
-/// version they are written.
+/// Builds a webhook that denies updates which change the annotation [`STASH`] of a kind with several versions, whatever
+/// version they are written in.
 ///
-/// The API server checks a write by the schema and the CEL rules of the version in which it is written, and by those of no
-/// other. So a rule of version 2, such as `self == oldSelf`, holds for writers of version 2; and what only version 2 has
-/// lies, for writers of version 1, in that annotation, which anybody who may write the object may write. With this webhook
-/// it stays as it was. It is called for those updates alone that change the annotation, also of objects that are being
-/// deleted; all others go on while it is down.
+/// The API server validates a write only with the schema and the CEL rules of the version in which it is written. So a
+/// rule of version 2, such as `self == oldSelf`, applies to writers of version 2; writers of version 1 find data that
+/// only version 2 has in this annotation, and could change it there. This webhook denies that. The API server calls it
+/// only for updates that change the annotation, also of objects that are being deleted; all others succeed while it is
+/// down.
 ///
-/// It refuses the loss of the annotation as well: a client that writes a whole object back has to keep the annotations that
-/// it has read. A new object may bring one (a backup that is restored does). Rules about what a member may say hold for all
-/// writers where they are in a webhook for the hub version.
+/// It denies removing the annotation as well: a client that replaces a whole object has to keep the annotations that it
+/// has read. A new object may have one, as when a backup is restored. To validate values for all writers, add a webhook
+/// for the hub version.
 ///
 /// ```
-/// use portcullis::kube::CustomResource;
+/// use kube::CustomResource;
 /// use portcullis_webhook::{Webhooks, immutable_stash};
 /// # use schemars::JsonSchema;
 /// # use serde::{Deserialize, Serialize};

@@ -7,10 +7,10 @@ use portcullis_review::{GroupVersionKind, Operation, Request};
 use super::KnownScope;
 use super::admit::{AdmissionObject, Failure};
 
-/// What a webhook for untyped objects is called for; `*` stands for all.
+/// The resources that a webhook for untyped objects is called for; `*` means all.
 ///
 /// ```
-/// use portcullis::kube_core::{ApiResource, GroupVersionKind};
+/// use kube_core::{ApiResource, GroupVersionKind};
 /// use portcullis_webhook::{Scope, Target};
 ///
 /// // One kind that has no Rust type, and everything of a group with its subresources.
@@ -29,8 +29,8 @@ pub struct Target {
     pub groups: Vec<String>,
     /// Versions of the groups.
     pub versions: Vec<String>,
-    /// Plural names. `pods/status` is a subresource, `pods/*` is pods with all their subresources, `*` is everything but
-    /// subresources, `*/*` is everything.
+    /// Plural names. `pods/status` is a subresource, `pods/*` is pods with all their subresources, `*` is all resources
+    /// without subresources, `*/*` is all of both.
     pub resources: Vec<String>,
     /// Namespaced or cluster-scoped.
     pub scope: Scope,

@@ -16,23 +16,23 @@ use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, manifest};
 
-/// A validating webhook. It is called for the operations that have a handler, and for no others.
+/// A validating webhook. The API server calls it only for operations that have a handler.
 ///
-/// `T` is what handlers get: the kind itself ([`named`](Self::named)), what is sent to a subresource of it
-/// ([`subresource_of`](Self::subresource_of)), or an object without a type of its own ([`dynamic`](Self::dynamic)).
+/// `T` is the type that handlers get: the kind itself ([`named`](Self::named)), the object of a subresource
+/// ([`subresource_of`](Self::subresource_of)), or an untyped object ([`dynamic`](Self::dynamic)).
 ///
-/// An update of an object that is being deleted (its stored `metadata.deletionTimestamp` is set) reaches no handler if it
-/// changes only `metadata` or `status`, so that finalizers can go whatever the object looks like. The generated
-/// configuration exempts it by a match condition, so that they go while the webhook is down as well. An update of
-/// anything else is judged like any other; a further deletion is not. So rules about labels, annotations and the status
-/// do not hold for an object once it is being deleted.
+/// An update of an object that is being deleted (its stored `metadata.deletionTimestamp` is set) reaches no handler if
+/// it changes only `metadata` or `status`, so that finalizers can be removed from invalid objects too. The generated
+/// configuration exempts it with a match condition, so that this works while the webhook is down. Other updates are
+/// validated as usual; a repeated deletion is not. So rules about labels, annotations and the status do not apply to an
+/// object that is being deleted.
 ///
 /// An object that does not decode as `T` is denied with the path of the field.
 ///
-/// A handler is an async function, or a closure, that returns a [`Verdict`] or a `Result` of one, with any error. An error
-/// is no verdict: as when the handler panics, the answer is HTTP 500, so that the failure policy decides (or a denial,
-/// with [`deny_on_failure`](Self::deny_on_failure)). The log has the error with its sources, the user reads "handler
-/// failed". What handlers share lives in a value, whose methods they then are: [`state`](Self::state).
+/// A handler is an async function or closure that returns a [`Verdict`], or a `Result` of one with any error. An error
+/// is not a verdict: as after a panic, the answer is HTTP 500, so that the failure policy decides (or a denial, with
+/// [`deny_on_failure`](Self::deny_on_failure)). The error is logged with its sources; the user reads "handler failed".
+/// Handlers share data as methods of a common [`state`](Self::state).
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T, S = ()> {
     settings: Settings,
@@ -46,25 +46,24 @@ pub struct Validate<T, S = ()> {
 }
 
 impl<K: AdmissionObject> Validate<K> {
-    /// A webhook for a kind, under this name: a DNS label, unique among the validating webhooks of the operator. It is
-    /// served at `/validate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the validating webhooks of the
+    /// operator. The webhook is served at `/validate/{name}` and registered as `{name}.{plural}.{group}`.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, Subject::objects::<K>())
     }
 }
 
 impl Validate<DynamicObject> {
-    /// A webhook for objects without a type of their own, of one kind or many. [`Context::kind`] tells which. It is
-    /// registered as `{name}.{plural}.{group}`, and as `{name}.dynamic.portcullis.dev` where the target is more than
-    /// one resource.
+    /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
+    /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
         Self::new(name, Subject::dynamic(target.into()))
     }
 }
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
-    /// A webhook for a subresource of the kind `K`, where `T` is what is sent there: `K` itself for `status`,
-    /// [`Scale`](super::Scale) for `scale`, and for others whatever type reads it.
+    /// Creates a webhook for a subresource of the kind `K`, where `T` is the type of its objects: `K` itself for
+    /// `status`, [`Scale`](super::Scale) for `scale`, and for others any type that decodes them.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -106,7 +105,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), cel_rules }
     }
 
-    /// Judges objects that are created.
+    /// Validates objects on CREATE.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
@@ -116,7 +115,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         self
     }
 
-    /// Judges changes; the handler gets the object as it is and as it shall be.
+    /// Validates objects on UPDATE; the handler gets the old and the new object.
     pub fn on_update<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
@@ -126,7 +125,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         self
     }
 
-    /// Judges deletions; the handler gets the object as it is.
+    /// Validates DELETE; the handler gets the stored object.
     pub fn on_delete<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
@@ -136,7 +135,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         self
     }
 
-    /// Judges connections (`exec`, `attach`, `portforward`, `proxy`); the handler gets the options of the connection.
+    /// Validates CONNECT (`exec`, `attach`, `portforward`, `proxy`); the handler gets the options of the connection.
     pub fn on_connect<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
@@ -146,10 +145,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         self
     }
 
-    /// Gives handlers a value: those that are registered after this are methods of it (`async fn(&self, …)`), by name.
-    /// Nothing is called that is not registered, and of a private method that is not, the compiler warns.
+    /// Sets the state of the handlers: handlers registered after this are methods of it (`async fn(&self, …)`). Only
+    /// registered methods are called; the compiler warns about a private method that is not registered.
     ///
-    /// The same value serves elsewhere, such as in a controller, which asks it about an object that is stored with
+    /// A controller can share the state, and validate stored objects with it in the context of
     /// [`Context::of_stored`].
     ///
     /// ```
@@ -188,9 +187,9 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     }
 }
 
-/// With a [`state`](Validate::state).
+/// Handlers that are methods of the [`state`](Validate::state).
 impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Validate<T, Arc<S>> {
-    /// Judges objects that are created, by a method of the state.
+    /// Validates objects on CREATE, with a method of the state.
     pub fn on_create<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
@@ -199,7 +198,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
         self
     }
 
-    /// Judges changes, by a method of the state; it gets the object as it is and as it shall be.
+    /// Validates objects on UPDATE, with a method of the state; it gets the old and the new object.
     pub fn on_update<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (Arc<T>, Arc<T>, Context), Verdict>,
@@ -208,7 +207,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
         self
     }
 
-    /// Judges deletions, by a method of the state; it gets the object as it is.
+    /// Validates DELETE, with a method of the state; it gets the stored object.
     pub fn on_delete<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
@@ -217,7 +216,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
         self
     }
 
-    /// Judges connections, by a method of the state; it gets the options of the connection.
+    /// Validates CONNECT, with a method of the state; it gets the options of the connection.
     pub fn on_connect<F>(mut self, method: F) -> Self
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
@@ -231,19 +230,19 @@ impl<T, S> Validate<T, S> {
     /// Calls it only for updates that change the stash of a conversion, also of objects that are being deleted.
     pub(super) fn of_stash_changes(mut self) -> Self {
         self.settings.match_conditions.push(MatchCondition::stash_changes());
-        self.settings.judges_metadata_of_deleted = true;
+        self.settings.validates_metadata_of_deleted = true;
         self
     }
 
-    /// Adds a rule in CEL that the API server evaluates by itself, whether the operator runs or not: an object that is
-    /// created or updated is refused (422) with `message` where `expression` is false or cannot be evaluated. The
-    /// expression has `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
+    /// Adds a CEL rule that the API server evaluates by itself, whether the operator runs or not: it refuses to create
+    /// or update an object (422) with `message` when `expression` is false or cannot be evaluated. The expression can
+    /// use `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
     ///
-    /// `generate policies` writes the rules of a webhook as a `ValidatingAdmissionPolicy` with its binding. They hold for
-    /// what the webhook is called for (of its operations, create and update), under its selectors and match conditions,
-    /// and leave an object that is being deleted alone as it does; its failure policy says nothing about them. For kinds
-    /// of your own, prefer rules in the CRD (`x-kubernetes-validations`): they need no object of their own, and bind who
-    /// may write policies too.
+    /// `generate policies` writes the rules of a webhook as a `ValidatingAdmissionPolicy` with its binding. They apply
+    /// to the CREATE and UPDATE requests that the webhook is called for, with its selectors and match conditions and
+    /// the same exemption of objects that are being deleted; its failure policy does not apply to them. For kinds of
+    /// your own, prefer rules in the CRD (`x-kubernetes-validations`): they need no further object, and users who may
+    /// write policies cannot remove them.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -290,7 +289,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());
             let new = || -> Result<_, Failure> { Ok(new_object::<T>(request, &self.settings)?.map(Arc::new)) };
-            let judged = match request.operation {
+            let called = match request.operation {
                 Operation::Create | Operation::Connect => {
                     let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
                     let handler = handler.as_ref().ok_or_else(no_handler)?;
@@ -298,7 +297,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
                 }
                 Operation::Update => {
                     let handler = self.update.as_ref().ok_or_else(no_handler)?;
-                    // What the user sent comes first: that is what can be mended.
+                    // What the user sent comes first: that is what can be fixed.
                     match (new()?, old_object(request, &self.settings)?) {
                         (Ok(new), Ok(old)) => Ok(handler(old, new, context)),
                         (Err(unread), _) | (_, Err(unread)) => Err(unread),
@@ -309,7 +308,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
                     old_object(request, &self.settings)?.map(|old| handler(old, context))
                 }
             };
-            let verdict = match judged {
+            let verdict = match called {
                 Ok(verdict) => verdict,
                 Err(unread) => return Ok(*unread),
             };

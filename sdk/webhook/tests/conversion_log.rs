@@ -78,7 +78,7 @@ async fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_valu
     // A kind whose objects are all bad fills no disk: the first hundred are named, the rest is counted.
     ask(&routes, objects(150, 0)).await;
     let text = lines.take();
-    assert_eq!(text.lines().filter(|line| line.contains("bad object is converted")).count(), 100);
+    assert_eq!(text.lines().filter(|line| line.contains("object converted only in part")).count(), 100);
     assert!(text.contains(r#""more":50"#), "{text}");
     let metrics = routes.metrics().encode();
     let flagged = r#"portcullis_conversion_objects_total{kind="Person",from="v1",to="v3",outcome="flagged"} 151"#;

@@ -142,7 +142,7 @@ async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_obje
             none(),
             "WARN",
             "error",
-            "the handler's object does not survive its own type: it does not decode at spec.password",
+            "the handler's object does not round-trip through its type: it does not decode at spec.password",
         ),
     ];
     for (path, operation, object, old, level, decision, reason) in cases {

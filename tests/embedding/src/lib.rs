@@ -1,1 +1,56 @@
-//! Tests of operators that run inside of somebody else's process. There is nothing but tests.
+//! What the tests of crates outside of the workspace have in common: the examples, built as their users build them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+
+/// How long a process may take to start, to act or to end.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+/// It compiles what of the SDK was not compiled for it yet, and waits for the builds of other tests.
+const BUILD: Duration = Duration::from_mins(15);
+
+/// Builds the crate of this name in `examples/` into the target folder of the workspace, with the versions and the
+/// profile of the workspace, so that what both depend on is compiled once. Returns the folder of its binaries.
+///
+/// # Panics
+/// When it does not compile, or takes more than fifteen minutes.
+pub async fn built(example: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let folder = root.join("examples").join(example);
+    std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    // The folder of the test's own binary is `<target>/debug/deps`.
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(3).unwrap();
+    let build = |more: &'static [&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--bins"]).args(more).arg("--target-dir").arg(target);
+        for setting in ["profile.dev.debug='line-tables-only'", "profile.dev.package.'*'.debug=false"] {
+            cargo.args(["--config", setting]);
+        }
+        let output = cargo.current_dir(&folder).kill_on_drop(true).output();
+        async { tokio::time::timeout(BUILD, output).await.expect("it is built in time").unwrap() }
+    };
+    let mut output = build(&["--offline"]).await;
+    if !output.status.success() {
+        // What the workspace does without, such as axum, was never fetched on this machine.
+        output = build(&[]).await;
+    }
+    assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+    target.join("debug")
+}
+
+/// Sends SIGTERM, waits until the process has ended in order, and returns what it wrote to standard error from here on.
+///
+/// # Panics
+/// When it fails, or takes more than a minute.
+pub async fn ended(process: Child) -> String {
+    let id = process.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+    let output = tokio::time::timeout(PATIENCE, process.wait_with_output()).await.expect("it ends").unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{}\n{log}", output.status);
+    log
+}

@@ -2,49 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
+use portcullis_embedding::{PATIENCE, built, ended};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
-
-const PATIENCE: Duration = Duration::from_mins(1);
-/// It compiles what of the SDK was not compiled for it yet.
-const BUILD: Duration = Duration::from_mins(15);
-
-/// Builds the crate into the target folder of the workspace, with the versions and the profile of the workspace, so that
-/// what both depend on is compiled once. Returns the folder of its binaries.
-async fn built() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let application = root.join("examples/axum-application");
-    std::fs::copy(root.join("Cargo.lock"), application.join("Cargo.lock")).unwrap();
-    // The folder of this test's own binary is `<target>/debug/deps`.
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap();
-    let build = |more: &'static [&str]| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--bins"]).args(more).arg("--target-dir").arg(target);
-        for setting in ["profile.dev.debug='line-tables-only'", "profile.dev.package.'*'.debug=false"] {
-            cargo.args(["--config", setting]);
-        }
-        let output = cargo.current_dir(&application).kill_on_drop(true).output();
-        async { tokio::time::timeout(BUILD, output).await.expect("it is built in time").unwrap() }
-    };
-    let mut output = build(&["--offline"]).await;
-    if !output.status.success() {
-        // What the workspace does without, such as axum, was never fetched on this machine.
-        output = build(&[]).await;
-    }
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    target.join("debug")
-}
+use tokio::process::Command;
 
 /// What the operator's own command line generates.
 async fn generate(binaries: &Path, what: &[&str]) -> Vec<Value> {
@@ -67,18 +36,9 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-async fn end(application: Child) -> String {
-    let id = application.id().unwrap().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
-    let output = tokio::time::timeout(PATIENCE, application.wait_with_output()).await.expect("it ends").unwrap();
-    let log = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{}\n{log}", output.status);
-    log
-}
-
 #[tokio::test]
 async fn an_axum_application_serves_webhooks_with_its_own_runtime_logger_and_metrics() {
-    let (cluster, binaries) = tokio::join!(ControlPlane::shared(), built());
+    let (cluster, binaries) = tokio::join!(ControlPlane::shared(), built("axum-application"));
     let namespace = cluster.namespace("application").await;
     let user = cluster.user_of(&generate(&binaries, &["rbac", "--namespace", &namespace]).await).await;
     let [site, webhooks] = [free_port(), free_port()];
@@ -112,7 +72,7 @@ async fn an_axum_application_serves_webhooks_with_its_own_runtime_logger_and_met
     let metrics = get(site, "/metrics").await.unwrap();
     let counted = |name: &str| metrics.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0"));
     assert!(counted("application_webhook_calls_total ") && counted("portcullis_"), "{metrics}");
-    let log = end(application).await;
+    let log = ended(application).await;
     // One logger, the application's, has the lines of both.
     let messages: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let said = |part: &str| messages.iter().any(|line| line["fields"]["message"].as_str().unwrap().contains(part));

@@ -44,19 +44,23 @@ impl Graph {
         Ok(Self { names, members, edges })
     }
 
-    /// The names of the packages that are compiled for `package`, near and far. Asks `cargo tree`, which drops what no
-    /// enabled feature reaches; the resolve graph of the metadata keeps it.
+    /// The names of the packages that are compiled for `package` with its default features, near and far. Asks `cargo
+    /// tree`, which drops what no enabled feature reaches; the resolve graph of the metadata keeps it.
     pub fn dependencies(&self, package: &str) -> std::io::Result<BTreeSet<String>> {
-        let output = Command::new(env!("CARGO"))
-            .args(["tree", "--locked", "--edges=no-dev", "--prefix=none", "--format={p}", "--package", package])
-            .current_dir(repository_root())
-            .output()?;
-        if !output.status.success() {
-            return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-        }
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let names = text.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| *name != package);
-        Ok(names.map(str::to_owned).collect())
+        Ok(names(&tree(package, &[])?, package))
+    }
+
+    /// The same with all features of `package`.
+    pub fn dependencies_of_all_features(&self, package: &str) -> std::io::Result<BTreeSet<String>> {
+        Ok(names(&tree(package, &["--all-features"])?, package))
+    }
+
+    /// The packages that are compiled on this host for `package` with its default features, itself included, each as its
+    /// name and its version.
+    pub fn packages(&self, package: &str) -> std::io::Result<BTreeSet<String>> {
+        let tree = tree(package, &[])?;
+        let words = tree.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+        Ok(words.filter(|line| !line.is_empty()).collect())
     }
 
     /// The names of the packages that name `dependency` directly.
@@ -77,4 +81,22 @@ impl Graph {
     pub fn contains(&self, package: &str) -> bool {
         self.names.values().any(|name| name == package)
     }
+}
+
+/// The packages that are compiled for `package`, one a line, some of them several times.
+fn tree(package: &str, more: &[&str]) -> std::io::Result<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--edges=no-dev", "--prefix=none", "--format={p}", "--package", package])
+        .args(more)
+        .current_dir(repository_root())
+        .output()?;
+    if !output.status.success() {
+        return Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn names(tree: &str, package: &str) -> BTreeSet<String> {
+    let names = tree.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| *name != package);
+    names.map(str::to_owned).collect()
 }

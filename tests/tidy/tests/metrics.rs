@@ -1,4 +1,4 @@
-//! The tables of metrics, in the book and in the crate's documentation, are of the metrics that the code registers.
+//! The tables of metrics, in the book and in the documentation of portcullis-metrics, are of the metrics that the code registers.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
 
@@ -23,10 +23,11 @@ fn exposed(source: &str, name: &str, after: &str) -> String {
     format!("portcullis_{name}{}", if counter { "_total" } else { "" })
 }
 
-/// Every metric of the crate.
+/// Every metric of the crates in `sdk/`.
 fn registered() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for source in read("sdk/portcullis/src/").into_iter().filter(|source| source.text.contains("prometheus_client::")) {
+    let registers = |source: &Source| source.path.contains("/src/") && source.text.contains("prometheus_client::");
+    for source in read("sdk/").into_iter().filter(registers) {
         let text = &source.text;
         let mut starts: Vec<usize> = REGISTERED_BY
             .iter()
@@ -55,9 +56,9 @@ fn every_metric_is_in_the_book_and_in_the_documentation_of_the_crate_with_the_sa
     let code = registered();
     assert!(code.len() > 15, "{code:?}; has registering another form?");
     let book = table(&read("docs/src/reference/metrics.md").remove(0).text);
-    let documentation = table(&read("sdk/portcullis/src/metrics/mod.rs").remove(0).text);
+    let documentation = table(&read("sdk/metrics/src/lib.rs").remove(0).text);
     assert_eq!(book.keys().cloned().collect::<BTreeSet<_>>(), code, "reference/metrics.md");
-    assert_eq!(book, documentation, "reference/metrics.md and the table in metrics/mod.rs");
+    assert_eq!(book, documentation, "reference/metrics.md and the table in sdk/metrics/src/lib.rs");
 }
 
 /// The values of a label are what an enum can say.
@@ -65,12 +66,12 @@ fn every_metric_is_in_the_book_and_in_the_documentation_of_the_crate_with_the_sa
 fn the_values_of_labels_are_those_that_the_code_gives_them() {
     let book = table(&read("docs/src/reference/metrics.md").remove(0).text);
     for (metric, label, file, of) in [
-        ("admission_requests_total", "decision", "metrics/admission.rs", "Decided"),
-        ("webhook_rejected_total", "reason", "routes/endpoint.rs", "Rejected"),
-        ("conversion_objects_total", "outcome", "metrics/conversion.rs", "ObjectOutcome"),
-        ("reconciles_total", "result", "metrics/reconcile.rs", "Reconciled"),
+        ("admission_requests_total", "decision", "webhook/src/metrics/admission.rs", "Decided"),
+        ("webhook_rejected_total", "reason", "webhook/src/routes/endpoint.rs", "Rejected"),
+        ("conversion_objects_total", "outcome", "webhook/src/metrics/conversion.rs", "ObjectOutcome"),
+        ("reconciles_total", "result", "controller/src/metrics.rs", "Reconciled"),
     ] {
-        let source = read(&format!("sdk/portcullis/src/{file}")).remove(0).text;
+        let source = read(&format!("sdk/{file}")).remove(0).text;
         let block = source.split(&format!("impl {of} {{")).nth(1).unwrap().split("\n}").next().unwrap();
         let values = block.split("=> \"").skip(1).map(|rest| format!("`{}`", rest.split('"').next().unwrap()));
         let said = format!("`{label}` ({})", values.collect::<Vec<_>>().join(", "));

@@ -59,7 +59,7 @@ fn a_review_without_objects_is_answered_without_objects() {
 #[test]
 fn what_is_no_review_says_what_to_send() {
     let error = |body: &[u8]| Review::parse(body).unwrap_err().to_string();
-    let uid = "request.uid is empty; send the uid that the answer shall repeat";
+    let uid = "request.uid is empty; send the uid that the response must repeat";
     assert_eq!(error(&review("apiextensions.k8s.io/v1", &Value::Null)), uid);
     assert_eq!(error(&review("apiextensions.k8s.io/v1", &json!({ "uid": "" }))), uid);
     assert_eq!(

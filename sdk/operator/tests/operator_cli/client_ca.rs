@@ -139,7 +139,7 @@ async fn who_shows_no_certificate_of_the_api_servers_authority_has_no_review_ans
     assert_eq!(listener.call("/convert/orders", None).await.unwrap(), 400, "it is read, and is no review");
     let ((first, one), (second, other)) = (somebody(), somebody());
     assert!(listener.call(&judged, Some(&one)).await.is_err());
-    running.says("the authorities of callers do not vouch for its certificate").await;
+    running.says("refused a client: its certificate is not trusted").await;
 
     // A file that changes is taken up, unless it is of no use.
     let answers = async |caller: &Pair| listener.call(&judged, Some(caller)).await.ok();

@@ -5,10 +5,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use super::Conversion;
 use crate::{RegistrationError, Webhooks};
 
-/// The conversions of `webhooks`, each with its CRD among `crds`.
+/// Returns the conversions of `webhooks`, each with its CRD among `crds`.
 ///
 /// # Errors
-/// When a conversion has no CRD, or one that has other versions than there are functions for.
+/// When a conversion has no CRD, or one whose versions are not those with converters.
 pub fn convertible<'a>(
     webhooks: &Webhooks,
     crds: &'a [CustomResourceDefinition],
@@ -98,7 +98,7 @@ mod tests {
             (
                 two(),
                 vec![other::Other::crd()],
-                "Person of group demo.example has a conversion, but the operator brings no such CRD: add it to Operator::crds",
+                "Person of group demo.example has a conversion, but no CRD: add the CRD to Operator::crds",
             ),
             (
                 two().spoke(v1_to_v2, v2_to_v1),
@@ -123,7 +123,7 @@ mod tests {
         let odd = Webhooks::new().convert(two().path("people?"));
         assert_eq!(
             registered(odd).unwrap_err(),
-            "path \"people?\" of webhook people must begin with '/' and have parts of lower-case letters, digits, '-' and '.'"
+            "path \"people?\" of webhook people must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
         );
     }
 }

@@ -1,12 +1,13 @@
 //! Conversion webhooks: one kind in several versions.
 //!
-//! One version is the hub. Every other version has two functions, one to the hub and one back; from them objects go
-//! from any version to any other. The functions say what a version means in the other's words, and refuse nothing; one
-//! that cannot go on returns an error ([`ConverterFn`]). Metadata is not their business, and what one version cannot express is carried along and comes back
-//! ([`portcullis_convert`] says how).
+//! One version is the hub. Every other version is a spoke with two converters, one to the hub and one back; with them
+//! every version converts to every other. Converters do not validate; one that cannot convert an object returns an
+//! error ([`ConverterFn`]). They need not handle metadata or data that one version cannot express: the engine keeps
+//! both ([`portcullis_convert`] explains how).
 //!
-//! Register it beside the admission webhooks. From the one value come the route (`/convert/<plural>`) and the CRD's
-//! conversion stanza, and the operator refuses to start or to generate when a version of the CRD has no functions.
+//! Register the conversion beside the admission webhooks. The route (`/convert/<plural>`) and the CRD's conversion
+//! stanza are made from it, and the operator refuses to start or to generate when a version of the CRD has no
+//! converters.
 //!
 //! ```
 //! use portcullis_webhook::conversion::Convert;
@@ -53,23 +54,22 @@
 //! # Ok::<(), portcullis_webhook::RegistrationError>(())
 //! ```
 //!
-//! # What can be relied on
+//! # Guarantees
 //!
-//! The API server converts whenever an object is asked for in another version than the one in which it is stored, and
-//! no policy lets it go on without an answer. So an answer is given whatever is stored: an object that does not read as
-//! its own version, or at which a function fails or panics, goes over as far as it goes, with an annotation
-//! ([`PROBLEM`]), a log line and a count that say what is wrong, and without a trace of its values (the log line has what
-//! the function's error says, too). It hides no others, and it can be
-//! mended, deleted and collected like them. [`Convert::fail_on_bad_objects`] is for those who want it otherwise.
+//! The API server converts whenever an object is requested in another version than the one in which it is stored, and
+//! conversion webhooks have no failure policy. So every object gets an answer: one that does not decode as its own
+//! version, or whose converter fails or panics, is converted as far as possible, and an annotation ([`PROBLEM`]), a log
+//! line and a metric tell what is wrong, without its values (the log line also has the text of the converter's error).
+//! It breaks no lists, and can be fixed, deleted and garbage-collected. [`Convert::fail_on_bad_objects`] changes this.
 //!
-//! Small reviews are answered where they are read. Large ones, and those of slow functions, are converted on other
-//! threads, as many as there are cores for all lists together, and come back in their order. Bodies beyond
-//! [`Convert::body_limit`] are refused with 413; what all conversions under way may take together is about 512 MiB, or
-//! three eighths of the memory that the process is limited to ([`Webhooks::memory_limit`]), and what does not fit is sent
-//! away with 429 and comes again. Time is what the API server grants, 30 s.
+//! Small reviews are converted on the thread that reads them. Large ones, and those of slow converters, are converted
+//! on other threads, for all lists together as many as there are cores; the order of objects is kept. Bodies larger
+//! than [`Convert::body_limit`] are refused with 413. All conversions in flight share about 512 MiB, or three eighths
+//! of the process's memory limit ([`Webhooks::memory_limit`]); what exceeds that is answered with 429 and retried. The
+//! deadline is the API server's, 30 s.
 //!
-//! Objects stay stored in the version in which they were written last. Before a version is removed from the CRD, run
-//! the operator's `migrate-storage`.
+//! Objects stay stored in the version in which they were written last. Run the operator's `migrate-storage` before
+//! removing a version from the CRD.
 
 mod call;
 mod cover;
@@ -91,10 +91,10 @@ use portcullis_metrics::Metrics;
 
 pub use cover::convertible;
 
-/// Bytes that one review may have unless said otherwise.
+/// Default limit of a review's body in bytes.
 const BODY: usize = 128 * 1024 * 1024;
 
-/// The conversion of one kind: its hub version `H`, and the functions of its other versions.
+/// The conversion of one kind: its hub version `H`, and the converters of its other versions.
 #[must_use = "a conversion does nothing until it is registered"]
 pub struct Convert<H, S = ()> {
     hub: Hub<H>,
@@ -114,7 +114,7 @@ struct Settings {
 }
 
 impl<H: Version> Convert<H> {
-    /// A kind whose hub is this version: the one that can say most, commonly the newest.
+    /// Creates the conversion of a kind with the hub version `H`: the one that can express most, usually the newest.
     pub fn hub() -> Self {
         let plural = H::plural(&()).into_owned();
         let settings = Settings {
@@ -129,14 +129,15 @@ impl<H: Version> Convert<H> {
         Self { hub: Hub::new(), settings, state: () }
     }
 
-    /// Adds another version. The functions see objects without `metadata.managedFields`, and what they do to metadata
-    /// is ignored. One that fails or panics makes the object a bad one.
+    /// Adds a version with its converters. They get objects without `metadata.managedFields`, and their changes of
+    /// metadata are ignored. When one fails or panics, the object is converted as far as possible and gets the
+    /// annotation [`PROBLEM`].
     pub fn spoke<V: Version>(mut self, to_hub: impl ConverterFn<V, H>, from_hub: impl ConverterFn<H, V>) -> Self {
         self.hub = self.hub.spoke(to_hub, from_hub);
         self
     }
 
-    /// Gives the functions a value: those of versions that are added after this are methods of it.
+    /// Sets the state of the converters: those of versions added after this are methods of it.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -179,9 +180,9 @@ impl<H: Version> Convert<H> {
     }
 }
 
-/// With a [`state`](Convert::state).
+/// Converters that are methods of the [`state`](Convert::state).
 impl<H: Version, S: Send + Sync + 'static> Convert<H, Arc<S>> {
-    /// Adds another version, whose functions are methods of the state; see [`spoke`](Convert::spoke) of one without.
+    /// Adds a version whose converters are methods of the state; see [`spoke`](Convert::spoke) without a state.
     pub fn spoke<V: Version>(
         mut self,
         to_hub: impl ConverterMethod<S, V, H>,
@@ -194,44 +195,45 @@ impl<H: Version, S: Send + Sync + 'static> Convert<H, Arc<S>> {
 }
 
 impl<H, S> Convert<H, S> {
-    /// Another name than the plural: it shows up in logs and metrics, and in the path `/convert/<name>`.
+    /// Sets the name that logs, metrics and the path `/convert/<name>` have (default: the plural).
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
         self
     }
 
-    /// Serves at another path than the one made from the name.
+    /// Sets the path of the webhook instead of the one made from the name.
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.settings.path = Some(path.into());
         self
     }
 
-    /// Bytes that one review may have; 128 MiB unless said. The API server asks for whole lists at once where it lists
-    /// without a limit, as controllers do.
+    /// Sets the maximum size of a review in bytes (default: 128 MiB). The API server sends a whole list at once to a
+    /// client that lists without a limit, as controllers do.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body = bytes;
         self
     }
 
-    /// Fails a whole review for one bad object, with its index, namespace, name and the path of what is wrong.
+    /// Fails the whole review when one object does not convert; the answer has its index, namespace, name and the path
+    /// of the field.
     ///
-    /// Choose this only where a half-converted object does more harm than none: lists and watches of the kind fail as
-    /// long as there is a bad object, and with them garbage collection and the deletion of namespaces. Unless this is
-    /// said, a bad object goes over as far as it goes, with an annotation ([`PROBLEM`]), a log line and a count that
-    /// say what is wrong.
+    /// Use this only where a partly converted object does more harm than none: lists and watches of the kind fail as
+    /// long as there is such an object, and with them garbage collection and the deletion of namespaces. By default the
+    /// object is converted as far as possible, and an annotation ([`PROBLEM`]), a log line and a metric tell what is
+    /// wrong.
     pub fn fail_on_bad_objects(mut self) -> Self {
         self.settings.strict = true;
         self
     }
 }
 
-/// A method of `S` from version `A` to version `B`: `fn(&S, A) -> B`, or with a `Result` of it.
+/// A method of `S` that converts version `A` to version `B`: `fn(&S, A) -> B`, or one that returns a `Result` of it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no method of `{S}` that converts `{A}` to `{B}`",
-    note = "write `fn to(&self, from: {A}) -> {B}`, or with a `Result<{B}, E>`"
+    message = "`{Self}` is not a method of `{S}` that converts `{A}` to `{B}`",
+    note = "write `fn to(&self, from: {A}) -> {B}`, or one that returns a `Result<{B}, E>`"
 )]
 pub trait ConverterMethod<S, A, B>: Send + Sync + 'static {
-    /// Calls it.
+    /// Calls the method.
     #[doc(hidden)]
     fn call(&self, state: &S, from: A) -> Result<B, BoxError>;
 }
@@ -262,9 +264,9 @@ pub struct Conversion {
     pub kind: String,
     /// Name of its CRD.
     pub crd: String,
-    /// Where it is served.
+    /// Path that it is served at.
     pub path: String,
-    /// What converts.
+    /// Engine that converts the objects.
     pub engine: Engine,
 }
 
@@ -296,18 +298,17 @@ impl Registered {
 type Served = (String, Arc<dyn Endpoint>);
 
 impl Webhooks {
-    /// Adds the conversion of a kind.
+    /// Registers the conversion of a kind.
     pub fn convert<H: Version, S>(mut self, convert: Convert<H, S>) -> Self {
         let Convert { hub, settings, .. } = convert;
         self.conversions.push(Registered { settings, engine: hub.build().map_err(Arc::new) });
         self
     }
 
-    /// The conversions, in the order of registration.
+    /// Returns the conversions, in the order of registration.
     ///
     /// # Errors
-    /// When they could not be served as they are: two types of one version, a type of another kind, or a path that
-    /// another webhook has.
+    /// When they cannot be served: two types of one version, a type of another kind, or a path of another webhook.
     pub fn conversions(&self) -> Result<Vec<Conversion>, RegistrationError> {
         let mut paths: Vec<_> = self.manifests()?.into_iter().map(|manifest| manifest.path).collect();
         let mut conversions = Vec::new();
@@ -322,7 +323,7 @@ impl Webhooks {
         Ok(conversions)
     }
 
-    /// Whether objects of this kind are converted here.
+    /// Returns whether a conversion of this kind is registered.
     pub fn converts(&self, kind: &GroupVersionKind) -> bool {
         let mut settings = self.conversions.iter().map(|registered| &registered.settings);
         settings.any(|converted| (&converted.group, &converted.kind) == (&kind.group, &kind.kind))

@@ -52,24 +52,31 @@ impl Records {
                 let (path, reason, error) = (&*problem.path, &*problem.message, problem.error.as_deref());
                 warn!(
                     kind = self.kind,
-                    namespace, name, from, to, path, reason, error, "bad object is converted as far as it goes"
+                    namespace,
+                    name,
+                    from,
+                    to,
+                    path,
+                    reason,
+                    error,
+                    "object converted only in part; its problem annotation tells why"
                 );
             }
         }
         if flagged > LINES {
             let more = flagged - LINES;
-            warn!(kind = self.kind, to, more, "further bad objects are converted as far as they go");
+            warn!(kind = self.kind, to, more, "more objects of this review converted only in part");
         }
         self.metrics.took(took);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        debug!(kind = self.kind, to, objects = objects.len(), flagged, threads, micros, "objects are converted");
+        debug!(kind = self.kind, to, objects = objects.len(), flagged, threads, micros, "converted objects");
     }
 
     /// A review that is answered with a failure: no list of the kind can be read as long as the object is there.
     pub(super) fn failed(&self, from: &str, to: &str, reason: &str, error: Option<&str>, took: Duration) {
         self.count(from, to, ObjectOutcome::Failed);
         self.metrics.took(took);
-        error!(kind = self.kind, from, to, reason, error, "conversion fails");
+        error!(kind = self.kind, from, to, reason, error, "conversion failed, and with it the whole review");
     }
 
     fn count(&self, from: &str, to: &str, outcome: ObjectOutcome) {

@@ -55,8 +55,8 @@ struct RouteFamilies {
 
 impl Families for RouteFamilies {
     fn register(&self, registry: &mut Registry) {
-        registry.register("webhook_in_flight", "Reviews under way", self.in_flight.clone());
-        let help = "Webhook calls that got no review for an answer, by reason";
+        registry.register("webhook_in_flight", "Reviews in flight", self.in_flight.clone());
+        let help = "Webhook calls that were not answered with a review, by reason";
         registry.register("webhook_rejected", help, self.rejected.clone());
     }
 }

@@ -104,14 +104,14 @@ impl Reading<'_> {
                     }
                 }
                 Ok(Some(Err(error))) => {
-                    return Err(HttpError::malformed(format!("body broke off: {}", error.into())));
+                    return Err(HttpError::malformed(format!("cannot read the body: {}", error.into())));
                 }
                 Ok(None) => return Ok(None),
                 Err(_) => {
                     let now = Instant::now();
                     if now >= self.deadline {
                         let status = StatusCode::REQUEST_TIMEOUT;
-                        return Err(HttpError::new(status, Rejected::Timeout, "body did not come in time"));
+                        return Err(HttpError::new(status, Rejected::Timeout, "body did not arrive in time"));
                     }
                     self.keeps_up(now, came)?;
                     glance = now + GLANCE;
@@ -124,7 +124,7 @@ impl Reading<'_> {
     fn keeps_up(&self, now: Instant, came: usize) -> Result<(), HttpError> {
         let time = GRACE + Duration::from_micros((came / BYTES_PER_MICROSECOND) as u64);
         if now > self.began + time && (self.budget.short(now) || (self.crowded)()) {
-            return Err(HttpError::shed("body comes too slowly while others wait"));
+            return Err(HttpError::shed("body arrives too slowly while others wait"));
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Reading<'_> {
     }
 
     fn take(share: &mut Share, bytes: usize) -> Result<(), HttpError> {
-        if share.grow(bytes) { Ok(()) } else { Err(HttpError::shed("no memory is left for further bodies")) }
+        if share.grow(bytes) { Ok(()) } else { Err(HttpError::shed("no memory is left for more bodies")) }
     }
 
     fn too_large(&self) -> HttpError {

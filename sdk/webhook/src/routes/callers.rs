@@ -9,7 +9,7 @@ use tracing::warn;
 
 use portcullis_listener::ClientCertificate;
 
-/// How long it is not said again that callers show no certificate: whoever can call can do so often.
+/// Interval between log lines about callers without a certificate, who can call often.
 const SAID: Duration = Duration::from_mins(1);
 
 /// Everybody, or only those that showed a certificate.

@@ -37,16 +37,17 @@ use portcullis_manifest::words::POST_ONLY;
 use portcullis_metrics::Metrics;
 
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for
-/// [`Server::serve_tls`](portcullis_listener::Server::serve_tls), and a [`tower::Service`] for a router or a server of your own.
+/// [`Server::serve_tls`](portcullis_listener::Server::serve_tls), and a [`tower::Service`] for a router or a server of
+/// your own.
 ///
-/// Everything that keeps it from an answer is an HTTP error, so that an admission webhook's failure policy decides: 400
-/// for what is no review, 401 for a caller without the certificate that is demanded, 404, 405, 408 for a body that does not
-/// come, 413 for one that is too large (admission: above 7 MiB), 415 for what is not JSON, 500 for a handler that panicked
-/// or did not finish in the time that the API server waits.
+/// A request that cannot be answered with a review gets an HTTP error, so that the failure policy of an admission
+/// webhook decides: 400 for a body that is not a review, 401 without a required client certificate, 404, 405, 408 for a
+/// body that does not arrive in time, 413 for one that is too large (admission: above 7 MiB), 415 for one that is not
+/// JSON, 500 for a handler that failed, panicked or exceeded the time that the API server waits.
 ///
-/// What there is no room for is answered at once with 429 and `Retry-After: 1`: reviews above a webhook's concurrency,
-/// bodies above the memory that all of them share (64 MiB for admission), slow bodies while others wait. The API server
-/// then asks again, within the webhook's timeout. So is a review by a webhook whose [cache](portcullis_controller::cache) is not filled yet.
+/// Overload is answered at once with 429 and `Retry-After: 1`: reviews above a webhook's concurrency, bodies above the
+/// memory that all of them share (64 MiB for admission), slow bodies while others wait. So is a review while a cache
+/// that its webhook reads is not filled yet. The API server then retries within the webhook's timeout.
 #[derive(Clone)]
 pub struct Routes {
     by_path: Arc<HashMap<String, Route>>,
@@ -77,12 +78,12 @@ impl Handler for Routes {
     async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         discard(body).await;
-        let problem = HttpError::shed("all connections of this server are at work");
+        let problem = HttpError::shed("all connections of this server are busy");
         Some(http_error(&head, self.by_path.get(head.uri.path()), problem))
     }
 }
 
-/// Ready at all times: what there is no room for is answered with 429, and nothing waits.
+/// Always ready: overload is answered with 429 instead of waiting.
 impl<B> Service<Request<B>> for Routes
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -115,27 +116,27 @@ impl Routes {
         Self { by_path, callers: Callers::default(), metrics }
     }
 
-    /// Answers admission reviews only to callers that showed a certificate which the listener's authorities vouch for
-    /// ([`ClientCa`](portcullis_listener::ClientCa)); all others get 401. Conversions are answered to everybody: the API server
-    /// has no certificate to show for them.
+    /// Requires a client certificate for admission reviews, issued by a CA of the listener
+    /// ([`ClientCa`](portcullis_listener::ClientCa)); other callers get 401. Conversion reviews need none, since the
+    /// API server cannot present one for them.
     #[must_use]
     pub fn demanding_client_certificates(self) -> Self {
         Self { callers: Callers::demanding(), ..self }
     }
 
-    /// The paths that are served, sorted.
+    /// Returns the served paths, sorted.
     pub fn paths(&self) -> Vec<&str> {
         let mut paths: Vec<_> = self.by_path.keys().map(String::as_str).collect();
         paths.sort_unstable();
         paths
     }
 
-    /// What was counted so far, by these routes and their clones.
+    /// Returns the metrics of these routes and their clones.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Answers one request, from whatever its body comes.
+    /// Answers one request, with a body of any type.
     pub async fn respond<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes> + Send,
@@ -185,7 +186,7 @@ where
     }
     if endpoint.called_with_certificate() && !callers.admits(head) {
         discard(body).await;
-        let problem = "show a certificate: callers of admission are asked for one (--client-ca)";
+        let problem = "admission reviews require a client certificate (--client-ca)";
         return Err(HttpError::new(StatusCode::UNAUTHORIZED, Rejected::Unauthenticated, problem));
     }
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
@@ -229,7 +230,7 @@ impl AsRef<[u8]> for Answer {
 }
 
 fn busy() -> HttpError {
-    HttpError::shed("as many reviews as this webhook takes are under way")
+    HttpError::shed("too many concurrent reviews for this webhook")
 }
 
 /// An answer that is not a review.

@@ -92,7 +92,8 @@ fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
             webhook = webhook.match_condition(format!("c{index}"), "true");
         }
         let refused = Webhooks::new().validate(webhook).manifests().map_err(|error| error.to_string()).err();
-        let said = format!("webhook a has {given} match conditions: {} is the most", if updates { 63 } else { 64 });
+        let said =
+            format!("webhook a has {given} match conditions: at most {} are allowed", if updates { 63 } else { 64 });
         assert_eq!(refused.is_none(), taken, "{given}");
         assert!(refused.is_none_or(|refused| refused.starts_with(&said)), "{said}");
     }

@@ -80,7 +80,7 @@ fn an_untyped_webhook_says_what_it_is_for_and_is_refused_where_that_is_nothing()
     assert_eq!(manifests[0].name, "any.dynamic.portcullis.dev");
     assert_eq!((&*manifests[0].rules[0].resources[0], manifests[0].rules[0].scope), ("*/*", Scope::Namespaced));
     let said: RegistrationError = for_target(no_version).unwrap_err();
-    assert_eq!(said.to_string(), "webhook any is for no resource: name groups, versions and resources, or '*'");
+    assert_eq!(said.to_string(), "webhook any matches no resource: name groups, versions and resources, or '*'");
 }
 
 /// A Deployment as somebody wrote it down who needed nothing but the images.

@@ -158,10 +158,10 @@ fn what_would_be_registered_twice_or_never_called_is_refused() {
         Mutate::<Entity>::named("username").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
     assert!(webhooks().mutate(both).manifests().is_ok());
     let none = Webhooks::new().validate(named("a").concurrency(0));
-    assert!(none.manifests().unwrap_err().to_string().contains("admits no request at a time"));
+    assert!(none.manifests().unwrap_err().to_string().contains("concurrency of webhook a is 0"));
     for subresource in ["", "/status", "status/"] {
         let none = Validate::<Entity>::subresource_of::<Entity>("a", subresource).on_create(yes);
         let said = Webhooks::new().validate(none).manifests().unwrap_err().to_string();
-        assert!(said.contains("webhook a is for no resource"), "{subresource:?}: {said}");
+        assert!(said.contains("webhook a matches no resource"), "{subresource:?}: {said}");
     }
 }

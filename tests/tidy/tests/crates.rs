@@ -1,0 +1,149 @@
+//! What ARCHITECTURE.md says of the crates in `sdk/`: what each is built on, how much a user compiles, how large they are.
+
+#![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
+
+use std::collections::BTreeSet;
+
+use portcullis_tidy::{Graph, sources};
+
+/// The folders of `sdk/` from the bottom up, each with its direct dependencies, optional ones included. A crate depends on
+/// crates above it in this table only. Who adds a dependency here has asked what it costs those who choose the crate.
+const CRATES: [(&str, &str); 16] = [
+    ("review", "base64 json-patch serde serde_json serde_path_to_error thiserror"),
+    ("convert", "kube-core portcullis-review serde serde_json thiserror"),
+    ("pki", "aws-lc-rs base64 jiff rcgen rustls-pki-types thiserror x509-parser"),
+    ("manifest", "k8s-openapi portcullis-review serde serde-saphyr serde_json thiserror"),
+    ("metrics", "prometheus-client thiserror"),
+    ("client", "futures kube serde tokio"),
+    (
+        "lease",
+        "futures jiff k8s-openapi kube portcullis-manifest portcullis-metrics prometheus-client serde \
+         serde_json thiserror tokio tracing uuid",
+    ),
+    (
+        "listener",
+        "arc-swap bytes futures http-body http-body-util hyper hyper-util rustls rustls-pki-types socket2 \
+         thiserror tokio tokio-rustls tokio-util tracing",
+    ),
+    (
+        "webhook",
+        "bytes futures http http-body-util hyper k8s-openapi kube-core portcullis-convert portcullis-listener \
+         portcullis-manifest portcullis-metrics portcullis-review prometheus-client serde serde_json \
+         thiserror tokio tower tracing",
+    ),
+    (
+        "testing",
+        "base64 http http-body-util jiff json-patch k8s-openapi kube portcullis-convert portcullis-manifest \
+         portcullis-pki portcullis-webhook proptest rustls-pki-types serde serde-saphyr serde_json thiserror \
+         tokio tracing tracing-subscriber uuid",
+    ),
+    (
+        "certificates",
+        "arc-swap backon futures http jiff k8s-openapi kube portcullis-client portcullis-listener \
+         portcullis-manifest portcullis-metrics portcullis-pki prometheus-client rustls rustls-pki-types \
+         serde serde_json thiserror tokio tokio-rustls tokio-util tower tracing",
+    ),
+    (
+        "controller",
+        "aws-lc-rs backon futures http jiff json-patch k8s-openapi kube portcullis-client portcullis-lease \
+         portcullis-manifest portcullis-metrics portcullis-review portcullis-webhook prometheus-client serde \
+         serde_json thiserror tokio tokio-util tower tracing",
+    ),
+    (
+        "doctor",
+        "aws-lc-rs futures http jiff k8s-openapi kube portcullis-certificates portcullis-client \
+         portcullis-lease portcullis-listener portcullis-manifest portcullis-pki portcullis-webhook rustls \
+         rustls-pki-types serde serde_json tokio tokio-rustls tower",
+    ),
+    (
+        "operator",
+        "anyhow arc-swap aws-lc-rs bytes clap futures http http-body-util hyper jiff json-patch k8s-openapi \
+         kube portcullis-certificates portcullis-client portcullis-controller portcullis-doctor \
+         portcullis-lease portcullis-listener portcullis-manifest portcullis-metrics portcullis-pki \
+         portcullis-webhook prometheus-client rustls serde serde-saphyr serde_json thiserror tokio tokio-util \
+         tower tracing tracing-subscriber",
+    ),
+    (
+        "portcullis",
+        "k8s-openapi kube portcullis-certificates portcullis-controller portcullis-doctor portcullis-lease \
+         portcullis-listener portcullis-manifest portcullis-metrics portcullis-operator portcullis-webhook \
+         prometheus-client",
+    ),
+    ("project", "clap thiserror"),
+];
+
+/// The most packages that are compiled for webhooks alone, `portcullis-webhook` included.
+const WEBHOOK_PACKAGES: usize = 110;
+
+/// The most lines that a crate may have in `src/`.
+const LINES: usize = 8_000;
+/// Crates that were larger when that bound was set, with bounds of their own: lower them when the crate shrinks.
+const LARGER: [(&str, usize); 1] = [("operator", 10_400)];
+
+fn package(folder: &str) -> String {
+    if folder == "portcullis" { folder.to_owned() } else { format!("portcullis-{folder}") }
+}
+
+/// The keys of the table `[dependencies]` of a Cargo.toml.
+fn direct(manifest: &str) -> BTreeSet<&str> {
+    let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let entries = lines.take_while(|line| !line.starts_with('['));
+    let keys = entries.filter(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
+    keys.map(|line| line.split(['.', ' ', '=']).next().unwrap()).collect()
+}
+
+#[test]
+fn the_direct_dependencies_of_each_crate_of_the_sdk_are_those_of_the_table() {
+    let manifests = sources(|path| path.starts_with("sdk/") && path.ends_with("/Cargo.toml")).unwrap();
+    let folder = |path: &str| path.split('/').nth(1).unwrap().to_owned();
+    let found: BTreeSet<_> = manifests.iter().map(|manifest| folder(&manifest.path)).collect();
+    let told = CRATES.iter().map(|(folder, _)| (*folder).to_owned()).collect();
+    assert_eq!(found, told, "the crates of sdk/ and those of the table");
+    for (folder, told) in CRATES {
+        let path = format!("sdk/{folder}/Cargo.toml");
+        let manifest = manifests.iter().find(|manifest| manifest.path == path).unwrap();
+        let (found, told) = (direct(&manifest.text), told.split_whitespace().collect::<BTreeSet<_>>());
+        let added: Vec<_> = found.difference(&told).collect();
+        let removed: Vec<_> = told.difference(&found).collect();
+        assert!(added.is_empty() && removed.is_empty(), "{path} has {added:?} in addition, and not {removed:?}");
+    }
+}
+
+#[test]
+fn a_crate_of_the_sdk_depends_on_those_below_it_only() {
+    for (at, (folder, dependencies)) in CRATES.iter().enumerate() {
+        let below: BTreeSet<_> = CRATES[..at].iter().map(|(folder, _)| package(folder)).collect();
+        for dependency in dependencies.split_whitespace().filter(|name| name.starts_with("portcullis")) {
+            assert!(below.contains(dependency), "{} depends on {dependency}, which is not below it", package(folder));
+        }
+    }
+}
+
+#[test]
+fn webhooks_alone_compile_few_packages_and_no_client_of_the_api_server() {
+    let packages = Graph::resolve().unwrap().packages("portcullis-webhook").unwrap();
+    let count = packages.len();
+    assert!(packages.iter().any(|package| package.starts_with("portcullis-webhook ")), "{packages:?}");
+    for forbidden in ["kube ", "kube-client ", "kube-runtime "] {
+        let found = packages.iter().find(|package| package.starts_with(forbidden));
+        assert_eq!(found, None, "portcullis-webhook compiles a client of the API server");
+    }
+    assert!(
+        count <= WEBHOOK_PACKAGES,
+        "portcullis-webhook compiles {count} packages, {WEBHOOK_PACKAGES} are allowed:\n{}",
+        packages.into_iter().collect::<Vec<_>>().join("\n")
+    );
+}
+
+#[test]
+fn a_crate_of_the_sdk_fits_one_reader() {
+    for (folder, _) in CRATES {
+        let src = format!("sdk/{folder}/src/");
+        let files = sources(|path| path.starts_with(&src) && path.rsplit('.').next() == Some("rs")).unwrap();
+        let lines: usize = files.iter().map(|source| source.text.lines().count()).sum();
+        let larger = LARGER.iter().find(|(name, _)| *name == folder).map(|(_, most)| *most);
+        let most = larger.unwrap_or(LINES);
+        assert!(lines <= most, "{src} has {lines} lines, {most} are allowed; split the crate by concept");
+        assert!(larger.is_none() || lines > LINES, "{src} has {lines} lines now: it needs no bound of its own");
+    }
+}
