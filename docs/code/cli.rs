@@ -8,10 +8,11 @@ use portcullis::operator::{NoArgs, Operator};
 const HEAD: &str = "\
 # The command line
 
-`Operator::main` gives your binary these commands. [Your own arguments](../how-to/flags.md) (a `clap::Args` struct, given to `setup`) are added to each
-that makes the webhooks. This page is generated from the definitions that parse them: `make generate` writes it.
+`Operator::main` gives your binary these commands: `run`, `generate` and `certs` with the feature `operator` of `portcullis`, and `dev`, `doctor` and
+`migrate-storage` with the features `dev`, `doctor` and `migrate`. [Your own arguments](../how-to/flags.md) (a `clap::Args` struct, given to `setup`) are added to
+each that makes the webhooks. This page is generated from the definitions of the flags: `make generate` writes it.
 
-**What tells one installation from another is the same in every command**: the same flags give the same names.
+**The flags of the installation are the same in every command**: the same flags give the same names.
 ";
 
 const FOOT: &str = "
@@ -94,7 +95,7 @@ fn same(one: &Arg, other: &Arg) -> bool {
 }
 
 fn table(arguments: &[&Arg]) -> String {
-    let mut table = "| flag | unless you say | what |\n|---|---|---|\n".to_owned();
+    let mut table = "| flag | default | what |\n|---|---|---|\n".to_owned();
     for argument in arguments {
         let (help, default) = explained(argument);
         let _ = writeln!(table, "| {} | {} | {} |", name(argument), default, help);

@@ -7,7 +7,7 @@ use serde_json::Value;
 const HEAD: &str = "\
 # Values of the charts
 
-What `helm install` and `helm upgrade` take ([how](../how-to/install.md)). A value that is not here is refused, and so is one of another form. This page is
+The values of `helm install` and `helm upgrade` ([how](../how-to/install.md)). An unknown value is refused, and so is one of another type. This page is
 generated from the schemas of the charts: `make generate` writes it.
 ";
 
@@ -37,7 +37,7 @@ pub fn values() -> std::io::Result<String> {
         let schema: Value = serde_json::from_str(schema)?;
         let values: Value = serde_saphyr::from_str(values).map_err(std::io::Error::other)?;
         // Writing to a String cannot fail.
-        let _ = write!(page, "\n## {name}\n\n| value | unless you say | what |\n|---|---|---|\n");
+        let _ = write!(page, "\n## {name}\n\n| value | default | what |\n|---|---|---|\n");
         rows(&mut page, &schema, &values, "");
     }
     Ok(page)

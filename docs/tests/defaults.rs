@@ -1,4 +1,4 @@
-//! The tables that are written by hand (settings, limits, production) say what the code does when nothing is said.
+//! The tables that are written by hand (settings, limits, production) name the defaults of the code.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
 

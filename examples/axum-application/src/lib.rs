@@ -1,4 +1,4 @@
-//! What the application refuses, as an operator without a process of its own.
+//! The operator that the application embeds: a webhook that refuses ConfigMaps with passwords.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
     Verdict::allow()
 }
 
-/// The operator: what the application runs, and what `src/bin/manifests.rs` generates from.
+/// The operator: the application runs it, and `src/bin/manifests.rs` generates its manifests.
 pub fn operator() -> Operator {
     Operator::named("axum-application").setup(|_| {
         let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);

@@ -1,5 +1,5 @@
-//! An axum application that answers its users on one address and the API server on another. Its runtime, its logger, its
-//! command line and its metrics are its own.
+//! An axum application that serves its users on one address and webhooks on another. It has its own runtime, logger, command
+//! line and metrics.
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -1,12 +1,12 @@
-//! What the operator does with entities that are stored: it says in the status what somebody is called.
+//! The controller for entities: it writes the full name into the status.
 //!
-//! Its conditions are there for `run --webhooks off`: what the webhooks would have said is then said in `Valid`.
+//! The status has conditions for `run --webhooks off`: `Valid` then holds the verdict of the webhooks.
 
 use portcullis::controller::{Action, Controller, ControllerError, Reconcile};
 
 use crate::{EntityStatus, v3::Entity};
 
-/// What should be, from what is.
+/// The status of an entity: a function without IO.
 fn observed(entity: &Entity) -> EntityStatus {
     let names = [entity.spec.firstname.trim(), entity.spec.lastname.trim()];
     EntityStatus { full_name: Some(names.join(" ").trim().to_owned()), conditions: None }
@@ -15,13 +15,13 @@ fn observed(entity: &Entity) -> EntityStatus {
 /// Brings an entity's status up to date.
 ///
 /// # Errors
-/// When the API server does not take it.
+/// When the API server refuses the status.
 pub async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
     cx.status(&observed(&cx.object)).await?;
     Ok(Action::await_change())
 }
 
-/// What it watches; what it may do follows from that.
+/// The controller; its rights follow from what it watches.
 pub fn controller() -> Controller<Entity> {
     Controller::named("entities")
 }

@@ -1,13 +1,13 @@
-//! From every version to the stored one and back.
+//! Conversion of every version to the stored one and back.
 //!
-//! The status is the same in every version. Metadata stays as it is whatever these functions do, and what a version cannot say (the
-//! birthday, in `v1` and `v2`) is kept beside the object until it is back in a version that can.
+//! The status is the same in every version. Metadata stays as it is whatever these functions do, and a field that a version
+//! lacks (the birthday, in `v1` and `v2`) is kept in an annotation until the object is back in a version that has it.
 
 use portcullis::conversion::Convert;
 
 use crate::{v1, v2, v3};
 
-/// The star: `v3` in the middle.
+/// The hub `v3`, with `v1` and `v2` as spokes.
 pub(crate) fn conversion() -> Convert<v3::Entity> {
     Convert::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2)
 }

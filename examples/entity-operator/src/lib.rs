@@ -4,10 +4,10 @@
 //! | file | what it shows |
 //! |---|---|
 //! | `v1.rs`, `v2.rs`, `v3.rs` | the versions of the kind; `v3` is stored |
-//! | `status.rs` | what the controller says, in every version |
+//! | `status.rs` | the status that the controller writes, in every version |
 //! | `webhooks.rs` | validation, mutation, and everything registered as one value |
-//! | `conversion.rs` | the way from each version to the stored one and back |
-//! | `controller.rs` | a controller that writes the status, and what it may do |
+//! | `conversion.rs` | conversion of each version to the stored one and back |
+//! | `controller.rs` | a controller that writes the status, and the rights that it needs |
 //! | `main.rs` | the binary: `run`, `generate`, `certs`, `dev`, `doctor`, `migrate-storage` |
 
 pub mod controller;
@@ -25,7 +25,7 @@ use kube::core::crd::merge_crds;
 pub use status::EntityStatus;
 pub use webhooks::webhooks;
 
-/// The kind with all its versions.
+/// The CRD with all versions of the kind.
 ///
 /// # Errors
 /// When the versions are not of one kind.

@@ -1,4 +1,4 @@
-//! The binary: `entity-operator run`, `generate …`, and what every operator has.
+//! The binary: `entity-operator run`, `generate …`, and the other commands of an operator.
 
 use std::process::ExitCode;
 
@@ -10,8 +10,8 @@ fn main() -> anyhow::Result<ExitCode> {
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![entity_operator::crd()?])
         .setup(|_: &NoArgs| {
-            let parts = Components::new(entity_operator::webhooks()?);
-            Ok(parts.controller(controller::controller(), controller::reconcile))
+            let components = Components::new(entity_operator::webhooks()?);
+            Ok(components.controller(controller::controller(), controller::reconcile))
         });
     Ok(operator.main())
 }

@@ -1,7 +1,7 @@
-//! What the API server asks the operator about entities.
+//! The webhooks for entities.
 //!
-//! The handlers know the stored version only. Whatever version a user writes, the API server converts the entity before
-//! it asks, through the operator's own conversion.
+//! The handlers are for the stored version only. Whatever version a user writes, the API server converts the entity
+//! before it calls them, through the operator's own conversion.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::conversion::conversion;
 use crate::crd;
 use crate::v3::Entity;
 
-/// All of them. Routes, manifests and rights follow from this value.
+/// All webhooks of the operator. Routes, manifests and rights follow from this value.
 ///
 /// # Errors
-/// When the versions are not of one kind, or nothing in them is immutable.
+/// When the versions are not of one kind, or no field of them is immutable.
 pub fn webhooks() -> anyhow::Result<Webhooks> {
     Ok(Webhooks::new()
         .validate(Validate::<Entity>::named("username").on_create(create).on_update(update))
@@ -23,7 +23,7 @@ pub fn webhooks() -> anyhow::Result<Webhooks> {
         .convert(conversion()))
 }
 
-/// Nobody is called `forbidden`.
+/// Refuses the user name `forbidden`.
 async fn create(new: Arc<Entity>, _: Context) -> Verdict {
     if new.spec.username == "forbidden" {
         return Verdict::deny("name may not be 'forbidden'.").code(422);
@@ -31,7 +31,7 @@ async fn create(new: Arc<Entity>, _: Context) -> Verdict {
     Verdict::allow()
 }
 
-/// Nor does anybody become it. A denial without a code is a 400.
+/// Refuses a change to it as well. A denial without a code is a 400.
 async fn update(_old: Arc<Entity>, new: Arc<Entity>, _: Context) -> Verdict {
     if new.spec.username == "forbidden" {
         return Verdict::deny("name may not be 'forbidden'.");
@@ -39,7 +39,7 @@ async fn update(_old: Arc<Entity>, new: Arc<Entity>, _: Context) -> Verdict {
     Verdict::allow()
 }
 
-/// Who wants to be overwritten, is.
+/// Replaces the user name `overwrite`.
 async fn overwrite(mut new: Entity, _: Context) -> Mutation<Entity> {
     if new.spec.username != "overwrite" {
         return Mutation::unchanged();

@@ -6,7 +6,7 @@ pub mod v1;
 
 use portcullis::webhooks::Webhooks;
 
-/// What the API server calls us for.
+/// The webhooks that the API server calls.
 pub fn webhooks() -> Webhooks {
     Webhooks::new().validate(rules::rules()).mutate(defaults::defaults())
 }

@@ -1,4 +1,4 @@
-//! What a Backup gets when nobody says.
+//! The defaults of a Backup.
 
 use portcullis::webhooks::{Context, Mutate, Mutation};
 

@@ -11,7 +11,7 @@ use kube::CustomResourceExt as _;
 use kube::core::crd::{MergeError, merge_crds};
 use portcullis::webhooks::Webhooks;
 
-/// What the API server calls us for.
+/// The webhooks that the API server calls.
 pub fn webhooks() -> Webhooks {
     Webhooks::new().validate(rules::rules()).mutate(defaults::defaults()).convert(conversion::conversion())
 }

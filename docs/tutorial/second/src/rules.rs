@@ -1,4 +1,4 @@
-//! What a Backup has to keep to.
+//! The rules for a Backup.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use portcullis::webhooks::{Context, Validate, Verdict};
 
 use crate::v2::Backup;
 
-/// Who may have backups deleted.
+/// The group whose members may shorten the time.
 const ADMINS: &str = "backup-admins";
 
 /// The validating webhook.
