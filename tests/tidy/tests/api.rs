@@ -58,16 +58,16 @@ fn listed() -> BTreeMap<String, String> {
     packages.iter().map(list).collect()
 }
 
-/// All features, unless the crate says otherwise to docs.rs. What it says of its dependencies is which version of Kubernetes.
+/// All features, unless the crate names some to docs.rs. What it names of its dependencies is a version of Kubernetes.
 fn features(package: &Value) -> Vec<String> {
     let docs = docs_rs(package);
-    if docs.is_null() || docs["all-features"] == true {
+    let own = texts(&docs["features"]).into_iter().filter(|feature| !feature.contains('/'));
+    let own: Vec<String> = own.map(|feature| format!("--features={}/{feature}", name(package))).collect();
+    if docs["all-features"] == true || own.is_empty() {
         return vec!["--all-features".to_owned()];
     }
-    let own = texts(&docs["features"]).into_iter().filter(|feature| !feature.contains('/'));
-    let arguments = own.map(|feature| format!("--features={}/{feature}", name(package)));
     let default = (docs["no-default-features"] == true).then(|| "--no-default-features".to_owned());
-    default.into_iter().chain(arguments).collect()
+    default.into_iter().chain(own).collect()
 }
 
 /// Has rustdoc write JSON, in a target folder of its own: it stands where the pages of `cargo doc` would.
