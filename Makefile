@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo on-node built test lint generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
+.PHONY: help demo on-node built test lint deny generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -48,11 +48,16 @@ built:
 	@hack/identity-providers/build.sh all
 	cargo build --workspace --bins --examples --tests
 
-lint: ## Formatting, clippy and rustdoc, warnings as errors
+lint: ## Formatting, clippy and rustdoc, warnings as errors; what may be depended on
 	@hack/prerequisites.sh lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --features portcullis-node/node -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	@hack/deny/check.sh
+
+deny: ## Licences, banned crates and sources of what is depended on (deny.toml); builds cargo-deny once per machine
+	@hack/prerequisites.sh deny
+	@hack/deny/check.sh
 
 # As in the workspace's Cargo.toml, and in the names of the images.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,0 +1,56 @@
+//! The crates that are published, as cargo describes them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use portcullis_tidy::repository_root;
+use serde_json::Value;
+
+/// What lies in `sdk/`, from the metadata of the workspace.
+pub(crate) fn published() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--locked"])
+        .current_dir(repository_root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "`cargo metadata` fails:\n{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sdk = repository_root().canonicalize().unwrap().join("sdk");
+    let inside = |package: &&Value| Path::new(package["manifest_path"].as_str().unwrap()).starts_with(&sdk);
+    metadata["packages"].as_array().unwrap().iter().filter(inside).cloned().collect()
+}
+
+pub(crate) fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+/// The name by which code uses the package's library, if it has one.
+pub(crate) fn library(package: &Value) -> Option<String> {
+    let targets = package["targets"].as_array().unwrap();
+    let library = targets.iter().find(|target| is_library(target))?;
+    Some(library["name"].as_str().unwrap().replace('-', "_"))
+}
+
+fn is_library(target: &Value) -> bool {
+    target["kind"].as_array().unwrap().iter().any(|kind| kind == "lib" || kind == "proc-macro")
+}
+
+/// What the manifest says to docs.rs.
+pub(crate) fn docs_rs(package: &Value) -> &Value {
+    &package["metadata"]["docs"]["rs"]
+}
+
+/// The texts of a list in the metadata; none where there is no list.
+pub(crate) fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// The target folder that this test was built into.
+pub(crate) fn target_folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_owned()
+}
+
+/// rustdoc with the features of nightly, which docs.rs has.
+pub(crate) fn nightly_rustdoc() -> PathBuf {
+    repository_root().canonicalize().unwrap().join("hack/rustdoc/rustdoc.sh")
+}
