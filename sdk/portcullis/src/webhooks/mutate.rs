@@ -112,7 +112,8 @@ pub struct Mutate<T, S = ()> {
 
 impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
     /// A webhook for a kind, under this name: a DNS label, unique among the mutating webhooks of the operator. It is
-    /// served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`, unless [`path`](Self::path) and
+    /// [`full_name`](Self::full_name) say otherwise.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, Subject::objects::<K>())
     }

@@ -19,7 +19,7 @@ use super::{Context, Webhooks};
 /// What one webhook says of an object.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// The webhook's own name.
+    /// The webhook's own name; its [full name](super::Validate::full_name) where it was given one.
     pub webhook: String,
     /// Its verdict; or why there is none: its handler failed (with what its error says), panicked, or took longer than
     /// the webhook's timeout.
@@ -72,7 +72,7 @@ impl Webhooks {
             if !unfilled.is_empty() {
                 if self.is_for(&**webhook, &resource, object) {
                     let verdict = Err(format!("not judged: reads {}", unfilled.join(", ")));
-                    judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
+                    judgements.push(Judgement { webhook: settings.shown_name().to_owned(), verdict, unfilled });
                 }
                 continue;
             }
@@ -86,7 +86,7 @@ impl Webhooks {
                 Ok(Err(_)) => Err(format!("handler did not finish within {} s", patience.as_secs())),
                 Err(_) => Err("handler panicked".to_owned()),
             };
-            judgements.push(Judgement { webhook: settings.name.clone(), verdict, unfilled });
+            judgements.push(Judgement { webhook: settings.shown_name().to_owned(), verdict, unfilled });
         }
         judgements
     }

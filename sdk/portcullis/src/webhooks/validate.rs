@@ -47,7 +47,8 @@ pub struct Validate<T, S = ()> {
 
 impl<K: AdmissionObject> Validate<K> {
     /// A webhook for a kind, under this name: a DNS label, unique among the validating webhooks of the operator. It is
-    /// served at `/validate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// served at `/validate/{name}` and registered as `{name}.{plural}.{group}`, unless [`path`](Self::path) and
+    /// [`full_name`](Self::full_name) say otherwise.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, Subject::objects::<K>())
     }

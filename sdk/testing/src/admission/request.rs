@@ -130,7 +130,7 @@ impl Request<'_> {
         self
     }
 
-    /// Asks the validating webhook that is registered under this name.
+    /// Asks the validating webhook that is registered under this name, or under this full name.
     ///
     /// # Panics
     /// When there is none, the API server would never send it this request, or the answer breaks the rules of the API
@@ -212,10 +212,12 @@ impl Reviews {
         Err((head.status.as_u16(), String::from_utf8_lossy(&body).trim_end().to_owned()))
     }
 
-    /// Names are unique among the webhooks of a type, and the registered name begins with the one they were given.
+    /// Names are unique among the webhooks of a type, and the registered name begins with the one they were given, or is
+    /// the full name that they were given instead.
     fn webhook(&self, kind: WebhookKind, name: &str) -> &Webhook {
         let mut of_kind = self.webhooks.iter().filter(|webhook| webhook.kind == kind);
-        of_kind.clone().find(|webhook| webhook.name.split('.').next() == Some(name)).unwrap_or_else(|| {
+        let named = |webhook: &&Webhook| webhook.name == name || webhook.name.split('.').next() == Some(name);
+        of_kind.clone().find(named).unwrap_or_else(|| {
             let there: Vec<&str> = of_kind.by_ref().map(|webhook| webhook.name.as_str()).collect();
             panic!("no {} webhook is named '{name}'; there are {there:?}", kind.as_str().to_lowercase())
         })
