@@ -36,7 +36,7 @@ pub(super) struct DoctorFlags {
     #[arg(long, value_parser = label)]
     namespace: Option<String>,
     #[command(flatten)]
-    installation: InstallationFlags,
+    pub(super) installation: InstallationFlags,
     /// Look at objects of this namespace only, and say whether the webhooks see them
     #[arg(long, value_name = "NAMESPACE", value_parser = label)]
     in_namespace: Option<String>,

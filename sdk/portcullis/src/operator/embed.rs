@@ -146,7 +146,8 @@ impl<A: clap::Args> Operator<A> {
     }
 
     fn prepare(&self, args: &A, config: Config, options: EmbedOptions) -> Result<EmbeddedOperator, RunError> {
-        let parts = (self.setup)(args).map_err(|error| RunError::Setup(error.into()))?;
+        let context = options.installation.setup_context();
+        let parts = (self.setup)(args, &context).map_err(|error| RunError::Setup(error.into()))?;
         parts.checked()?;
         convertible(&parts.webhooks, &self.crds)?;
         let clients = Clients::new(config).map_err(|error| RunError::Client(error.into()))?;

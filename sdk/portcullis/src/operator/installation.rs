@@ -111,6 +111,12 @@ impl Default for InstallationFlags {
 }
 
 impl InstallationFlags {
+    /// What of it is known before it is.
+    pub(super) fn setup_context(&self) -> SetupContext {
+        let restricted_to = self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty());
+        SetupContext { restricted_to, webhooks: self.webhooks }
+    }
+
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
     pub(super) fn resolve(
         &self,
@@ -145,6 +151,17 @@ impl InstallationFlags {
             release,
         })
     }
+}
+
+/// What webhooks and controllers may know of their installation when they are made
+/// ([`Operator::setup_within`](super::Operator::setup_within)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetupContext {
+    /// The one namespace that it serves; all when `None`.
+    pub restricted_to: Option<String>,
+    /// Whether webhooks validate; when they are off, controllers do.
+    pub webhooks: Switch,
 }
 
 /// Names that an installation cannot have. Choose others.
@@ -212,6 +229,11 @@ pub struct Installation {
 }
 
 impl Installation {
+    /// What webhooks and controllers are told of it.
+    pub(super) fn setup_context(&self) -> SetupContext {
+        SetupContext { restricted_to: self.restricted_to.clone(), webhooks: self.webhooks }
+    }
+
     /// Name of the validating configuration: `<release>-validating`, and `<release>-validating-<ns>` when restricted.
     pub fn validating(&self) -> String {
         self.cluster_scoped(&format!("{}-validating", self.release))

@@ -84,6 +84,7 @@ mod tasks;
 mod work;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
 pub use error::RunError;
 pub(crate) use installation::SERVICE_PORT;
-pub use installation::{Installation, InstallationError, Switch};
+pub use installation::{Installation, InstallationError, SetupContext, Switch};
 
 use crate::certificates::{RotationTiming, TimeOfDay};
 use crate::controller::{Controller, Kind, Next, Pass};
@@ -119,7 +120,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
     setup: Setup<A>,
 }
 
-type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Parts>>;
+type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> anyhow::Result<Parts>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// What runs in the one replica that leads: what it may do, and what it does.
@@ -354,7 +355,7 @@ impl<A: clap::Args> Operator<A> {
     /// An operator under this name: it names the roles, the configurations (`<name>-validating`), the Service and the
     /// Secrets.
     pub fn named(name: &'static str) -> Self {
-        let setup: Setup<A> = Box::new(|_| Ok(Parts::default()));
+        let setup: Setup<A> = Box::new(|_, _| Ok(Parts::default()));
         Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_leases: Vec::new(), setup }
     }
 
@@ -390,7 +391,14 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// Makes webhooks and controllers from the arguments. State that both need is made here and captured by both.
-    pub fn setup(mut self, setup: impl Fn(&A) -> anyhow::Result<Parts> + 'static) -> Self {
+    pub fn setup(self, setup: impl Fn(&A) -> anyhow::Result<Parts> + 'static) -> Self {
+        self.setup_within(move |args, _| setup(args))
+    }
+
+    /// As [`setup`](Self::setup), for webhooks or controllers that do something else in an installation that is restricted
+    /// to a namespace, or whose webhooks are off. It says how they behave, and not which there are: `generate` makes one
+    /// chart for all installations.
+    pub fn setup_within(mut self, setup: impl Fn(&A, &SetupContext) -> anyhow::Result<Parts> + 'static) -> Self {
         self.setup = Box::new(setup);
         self
     }
@@ -398,7 +406,13 @@ impl<A: clap::Args> Operator<A> {
     /// Reads the command line and does what it says. Call it as the binary's `main`, before anything that uses TLS: it
     /// installs the process's crypto provider, which is the binary's business and not a library's.
     pub fn main(self) -> ExitCode {
-        cli::main(self)
+        self.main_from(std::env::args_os())
+    }
+
+    /// As [`main`](Self::main), with this command line: for a binary that takes another one, and translates it. The first
+    /// word is the program's name.
+    pub fn main_from(self, words: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        cli::main(self, words.into_iter().map(Into::into).collect())
     }
 
     /// The command line, from which completions for shells and manual pages are made.
@@ -407,8 +421,8 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// The parts that these arguments make.
-    fn parts(&self, args: &A) -> anyhow::Result<Parts> {
-        let parts = (self.setup)(args)?;
+    fn parts(&self, args: &A, context: &SetupContext) -> anyhow::Result<Parts> {
+        let parts = (self.setup)(args, context)?;
         parts.checked()?;
         Ok(parts)
     }
@@ -496,6 +510,31 @@ mod tests {
     }
 
     #[test]
+    fn setup_is_told_the_restriction_and_the_webhooks_of_the_command_line_that_main_is_given() {
+        use std::cell::RefCell;
+        use std::rc::Rc;
+
+        let directory = tempfile::tempdir().unwrap();
+        let out = format!("--out={}", directory.path().display());
+        let table = [
+            (vec!["--restrict-to-namespace=team-a", "--namespace=op-system"], Some("team-a"), Switch::On),
+            (vec!["--restrict-to-namespace=", "--webhooks=off"], None, Switch::Off),
+            (vec![], None, Switch::On),
+        ];
+        for (flags, restricted_to, webhooks) in table {
+            let told = Rc::new(RefCell::new(Vec::new()));
+            let tell = told.clone();
+            let operator = Operator::<NoArgs>::named("op").setup_within(move |_, context| {
+                tell.borrow_mut().push(context.clone());
+                Ok(Parts::default())
+            });
+            let words = ["op", "generate", "rbac", &out].into_iter().chain(flags);
+            operator.main_from(words);
+            assert_eq!(*told.borrow(), [SetupContext { restricted_to: restricted_to.map(str::to_owned), webhooks }]);
+        }
+    }
+
+    #[test]
     fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
@@ -506,7 +545,7 @@ mod tests {
         ];
         for (parts, expected) in table {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(parts()));
-            let made = operator.parts(&NoArgs {});
+            let made = operator.parts(&NoArgs {}, &SetupContext::default());
             assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
         }
     }
