@@ -72,7 +72,7 @@ impl<K: Kind> Reconciler<K> {
             .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
         let (reason, message) = match &problem {
             Some(problem) => (FAILED, format!("Validation failed: {problem}")),
-            None => (PASSED, format!("{} is valid", K::kind(&()))),
+            None => (PASSED, format!("{} spec is valid", K::kind(&()))),
         };
         let previous = conditions(&live.status(None).value);
         let mut conditions = Conditions::after(Some(&previous), object.meta().generation, Timestamp::now());

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -176,8 +177,8 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
-pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
-    let result = matches(&command(&operator), std::env::args_os()).and_then(|matches| {
+pub(super) fn main<A: clap::Args>(operator: Operator<A>, words: Vec<OsString>) -> ExitCode {
+    let result = matches(&command(&operator), words).and_then(|matches| {
         let cli = Cli::<A>::from_arg_matches(&matches)?;
         perform(operator, cli.command, &matches)
     });
@@ -194,17 +195,19 @@ pub(super) fn main<A: clap::Args>(operator: Operator<A>) -> ExitCode {
 /// What these words of a command line say. The process ends here where they do not parse.
 fn matches<W>(command: &clap::Command, words: impl IntoIterator<Item = W>) -> anyhow::Result<ArgMatches>
 where
-    W: Into<std::ffi::OsString> + Clone,
+    W: Into<OsString>,
 {
     taken::check(command)?;
-    Ok(command.clone().try_get_matches_from(words).unwrap_or_else(|error| from_environment(command, error).exit()))
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let matches = command.clone().try_get_matches_from(&words);
+    Ok(matches.unwrap_or_else(|error| from_environment(command, &words, error).exit()))
 }
 
 /// Names the environment variable that an invalid value came from, when it was not given on the command line.
-fn from_environment(command: &clap::Command, mut error: clap::Error) -> clap::Error {
+fn from_environment(command: &clap::Command, words: &[OsString], mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
     let long = flag.split(' ').next().unwrap_or_default();
-    let given = std::env::args_os().any(|word| word.to_string_lossy().split('=').next() == Some(long));
+    let given = words.iter().any(|word| word.to_string_lossy().split('=').next() == Some(long));
     let mut known = command.get_subcommands().flat_map(clap::Command::get_arguments);
     let variable = known
         .find(|known| known.get_env().is_some() && known.get_long() == long.strip_prefix("--"))
@@ -223,7 +226,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {
         Command::Generate { what, flags, args } => {
-            let components = operator.components(&args)?;
+            let components = operator.components(&args, &flags.installation.setup_context())?;
             let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
             Ok(generate::perform(&operator, &components, what, &flags, own.unwrap_or_default())?)
         }
@@ -231,14 +234,14 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             let (what, flags, args) = certs.parts();
             init_log("warn,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let components = operator.components(&args)?;
+            let components = operator.components(&args, &flags.installation.setup_context())?;
             on_runtime(certs::perform(&operator, components, what, flags, provider))
         }
         #[cfg(feature = "dev")]
         Command::Dev { flags, args } => {
             init_log("info,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let components = operator.components(&args)?;
+            let components = operator.components(&args, &flags.installation.setup_context())?;
             convertible(&components.webhooks, &operator.crds)?;
             on_runtime(dev::perform(&operator, components, flags, provider))
         }
@@ -246,7 +249,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         Command::Doctor { flags, args } => {
             init_log("error,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let components = operator.components(&args)?;
+            let components = operator.components(&args, &flags.installation.setup_context())?;
             on_runtime(doctor::perform(&operator, components, flags, provider))
         }
         #[cfg(feature = "migrate")]
@@ -257,7 +260,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         Command::Run { flags, args } => {
             init_log(&flags.log, flags.log_format)?;
             let provider = install_provider();
-            let components = operator.components(&args)?;
+            let components = operator.components(&args, &flags.installation.setup_context())?;
             // With a version that nobody converts, reading would fail later.
             convertible(&components.webhooks, &operator.crds)?;
             // Schemas take megabytes, and from here on nobody reads them.

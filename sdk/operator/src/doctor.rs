@@ -36,7 +36,7 @@ pub(super) struct DoctorFlags {
     #[arg(long, value_parser = label)]
     namespace: Option<String>,
     #[command(flatten)]
-    installation: InstallationFlags,
+    pub(super) installation: InstallationFlags,
     /// Check only objects of this namespace, and whether the webhooks are called for it
     #[arg(long, value_name = "NAMESPACE", value_parser = label)]
     in_namespace: Option<String>,

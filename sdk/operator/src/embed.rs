@@ -24,7 +24,7 @@ use super::installation::configurations;
 use super::leases::{LeaseFlags, LeaseTiming, Leases};
 use super::run::{CONTROLLERS, LONGEST_DRAIN, SHUTDOWN};
 use super::tasks::Tasks;
-use super::{Components, Installation, Operator, Runtime, Switch};
+use super::{Components, Installation, Operator, Runtime, SetupContext, Switch};
 use portcullis_certificates::Configurations;
 use portcullis_client::in_one_line;
 use portcullis_listener::{Handler, Limits, Server};
@@ -150,7 +150,8 @@ impl<A: clap::Args> Operator<A> {
     }
 
     fn prepare(&self, args: &A, config: Config, options: EmbedOptions) -> Result<EmbeddedOperator, RunError> {
-        let components = (self.setup)(args).map_err(|error| RunError::Setup(error.into()))?;
+        let context = SetupContext::from(&options.installation);
+        let components = (self.setup)(args, &context).map_err(|error| RunError::Setup(error.into()))?;
         components.checked()?;
         convertible(&components.webhooks, &self.crds)?;
         let clients = Clients::new(config).map_err(|error| RunError::Client(error.into()))?;

@@ -110,6 +110,12 @@ impl Default for InstallationFlags {
 }
 
 impl InstallationFlags {
+    /// What setup is told of the installation.
+    pub(super) fn setup_context(&self) -> SetupContext {
+        let restricted_to = self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty());
+        SetupContext { restricted_to, webhooks: self.webhooks }
+    }
+
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
     pub(super) fn resolve(
         &self,
@@ -143,6 +149,23 @@ impl InstallationFlags {
             overrides: self.overrides.overrides(),
             release,
         })
+    }
+}
+
+/// What webhooks and controllers may know of their installation when they are made
+/// ([`Operator::setup_within`](super::Operator::setup_within)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SetupContext {
+    /// The one namespace that it serves; all when `None`.
+    pub restricted_to: Option<String>,
+    /// Whether webhooks validate; when they are off, controllers do.
+    pub webhooks: Switch,
+}
+
+impl From<&Installation> for SetupContext {
+    fn from(installation: &Installation) -> Self {
+        Self { restricted_to: installation.restricted_to.clone(), webhooks: installation.webhooks }
     }
 }
 

@@ -91,6 +91,7 @@ mod tasks;
 mod token_metrics;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -103,7 +104,7 @@ use prometheus_client::registry::Metric;
 pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
 pub use error::RunError;
-pub use installation::InstallationError;
+pub use installation::{InstallationError, SetupContext};
 /// What a controller or task is given: client, scope, leadership and the token that stops it.
 pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Rights, Switch};
@@ -124,7 +125,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
     setup: Setup<A>,
 }
 
-type Setup<A> = Box<dyn Fn(&A) -> anyhow::Result<Components>>;
+type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> anyhow::Result<Components>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
 /// What runs in the leading replica: its access, and its task.
@@ -300,7 +301,7 @@ impl<A: clap::Args> Operator<A> {
     /// Creates an operator of this name, after which roles, webhook configurations (`<name>-validating`), Service and
     /// Secrets are named.
     pub fn named(name: &'static str) -> Self {
-        let setup: Setup<A> = Box::new(|_| Ok(Components::default()));
+        let setup: Setup<A> = Box::new(|_, _| Ok(Components::default()));
         Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_leases: Vec::new(), setup }
     }
 
@@ -336,7 +337,14 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// Sets the function that makes webhooks and controllers from the arguments. Create state that both share in it.
-    pub fn setup(mut self, setup: impl Fn(&A) -> anyhow::Result<Components> + 'static) -> Self {
+    pub fn setup(self, setup: impl Fn(&A) -> anyhow::Result<Components> + 'static) -> Self {
+        self.setup_within(move |args, _| setup(args))
+    }
+
+    /// As [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is restricted
+    /// to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend on it: `generate`
+    /// makes one chart for all installations.
+    pub fn setup_within(mut self, setup: impl Fn(&A, &SetupContext) -> anyhow::Result<Components> + 'static) -> Self {
         self.setup = Box::new(setup);
         self
     }
@@ -344,7 +352,13 @@ impl<A: clap::Args> Operator<A> {
     /// Parses the command line and runs the subcommand. Call it as the binary's `main`, before anything that uses TLS:
     /// it installs the process's crypto provider.
     pub fn main(self) -> ExitCode {
-        cli::main(self)
+        self.main_from(std::env::args_os())
+    }
+
+    /// As [`main`](Self::main), with this command line: for a binary that takes another one, and translates it. The first
+    /// word is the program's name.
+    pub fn main_from(self, words: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        cli::main(self, words.into_iter().map(Into::into).collect())
     }
 
     /// The command line as a [`clap::Command`], for shell completions and manual pages.
@@ -353,8 +367,8 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// The components that these arguments make.
-    fn components(&self, args: &A) -> anyhow::Result<Components> {
-        let components = (self.setup)(args)?;
+    fn components(&self, args: &A, context: &SetupContext) -> anyhow::Result<Components> {
+        let components = (self.setup)(args, context)?;
         components.checked()?;
         Ok(components)
     }
@@ -438,6 +452,31 @@ mod tests {
     }
 
     #[test]
+    fn setup_is_told_the_restriction_and_the_webhooks_of_the_command_line_that_main_is_given() {
+        use std::cell::RefCell;
+        use std::rc::Rc;
+
+        let directory = tempfile::tempdir().unwrap();
+        let out = format!("--out={}", directory.path().display());
+        let table = [
+            (vec!["--restrict-to-namespace=team-a", "--namespace=op-system"], Some("team-a"), Switch::On),
+            (vec!["--restrict-to-namespace=", "--webhooks=off"], None, Switch::Off),
+            (vec![], None, Switch::On),
+        ];
+        for (flags, restricted_to, webhooks) in table {
+            let told = Rc::new(RefCell::new(Vec::new()));
+            let tell = told.clone();
+            let operator = Operator::<NoArgs>::named("op").setup_within(move |_, context| {
+                tell.borrow_mut().push(context.clone());
+                Ok(Components::default())
+            });
+            let words = ["op", "generate", "rbac", &out].into_iter().chain(flags);
+            operator.main_from(words);
+            assert_eq!(*told.borrow(), [SetupContext { restricted_to: restricted_to.map(str::to_owned), webhooks }]);
+        }
+    }
+
+    #[test]
     fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
@@ -451,7 +490,7 @@ mod tests {
         ];
         for (components, expected) in table {
             let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(components()));
-            let made = operator.components(&NoArgs {});
+            let made = operator.components(&NoArgs {}, &SetupContext::default());
             assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
         }
     }

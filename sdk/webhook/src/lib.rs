@@ -122,6 +122,9 @@ pub enum RegistrationError {
     /// The name is not a DNS label, which Kubernetes requires.
     #[error("webhook name {0:?} is not a DNS label: use lower-case letters, digits and '-'")]
     Name(String),
+    /// The full name is no name that Kubernetes takes for a webhook.
+    #[error("full name {0:?} of a webhook is not a DNS subdomain of three labels at least, as in check.shop.example")]
+    BadFullName(String),
     /// Two webhooks have the same path.
     #[error("two webhooks are served at {0}: give one of them another name or path")]
     Path(String),
@@ -360,6 +363,11 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     let name = &settings.name;
     if !is_label(name) {
         return Err(RegistrationError::Name(name.clone()));
+    }
+    // To the API server (`IsFullyQualifiedName`) a name is one from three labels on.
+    let refused = |name: &&String| !is_subdomain(name) || name.split('.').count() < 3;
+    if let Some(full_name) = settings.full_name.as_ref().filter(refused) {
+        return Err(RegistrationError::BadFullName(full_name.clone()));
     }
     check_path(name, &manifest.path)?;
     if settings.timeout.subsec_nanos() != 0 || !(1..=30).contains(&settings.timeout.as_secs()) {

@@ -14,7 +14,8 @@ pub(super) fn webhook(
     handled: [(Operation, bool); 4],
 ) -> Webhook {
     let operations = handled.into_iter().filter_map(|(operation, handled)| handled.then_some(operation)).collect();
-    let name = format!("{}.{}", settings.name, subject.domain());
+    let full_name = settings.full_name.clone();
+    let name = full_name.unwrap_or_else(|| format!("{}.{}", settings.name, subject.domain()));
     let path = settings.path.clone().unwrap_or_else(|| match kind {
         WebhookKind::Validating => format!("/validate/{}", settings.name),
         WebhookKind::Mutating => format!("/mutate/{}", settings.name),

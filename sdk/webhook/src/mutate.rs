@@ -112,7 +112,8 @@ pub struct Mutate<T, S = ()> {
 
 impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
     /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the mutating webhooks of the operator.
-    /// The webhook is served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// The webhook is served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`, unless
+    /// [`path`](Self::path) and [`full_name`](Self::full_name) give others.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, Subject::objects::<K>())
     }

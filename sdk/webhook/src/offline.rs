@@ -74,7 +74,7 @@ impl Webhooks {
             if !unfilled.is_empty() {
                 if self.is_for(&**webhook, &resource, object) {
                     let verdict = Err(format!("not judged: reads {}", unfilled.join(", ")));
-                    evaluations.push(Evaluation { webhook: settings.name.clone(), verdict, unfilled });
+                    evaluations.push(Evaluation { webhook: settings.shown_name().to_owned(), verdict, unfilled });
                 }
                 continue;
             }
@@ -88,7 +88,7 @@ impl Webhooks {
                 Ok(Err(_)) => Err(format!("handler did not finish within {} s", patience.as_secs())),
                 Err(_) => Err("handler panicked".to_owned()),
             };
-            evaluations.push(Evaluation { webhook: settings.name.clone(), verdict, unfilled });
+            evaluations.push(Evaluation { webhook: settings.shown_name().to_owned(), verdict, unfilled });
         }
         evaluations
     }

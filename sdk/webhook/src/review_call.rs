@@ -41,7 +41,7 @@ impl ReviewCalls {
 
     /// What the log calls it.
     fn name(&self) -> &str {
-        &self.webhook.settings().name
+        self.webhook.settings().shown_name()
     }
 }
 

@@ -15,6 +15,8 @@ const CONCURRENCY: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) name: String,
+    /// What it is registered as, where that does not follow from `name`.
+    pub(super) full_name: Option<String>,
     pub(super) path: Option<String>,
     pub(super) failure_policy: FailurePolicy,
     pub(super) timeout: Duration,
@@ -40,9 +42,15 @@ impl Settings {
         self.sources.iter().filter(|source| !source.is_filled())
     }
 
+    /// Its name in the log and for who asks it without the API server.
+    pub(super) fn shown_name(&self) -> &str {
+        self.full_name.as_deref().unwrap_or(&self.name)
+    }
+
     pub(super) fn named(name: String) -> Self {
         Self {
             name,
+            full_name: None,
             path: None,
             failure_policy: FailurePolicy::Fail,
             timeout: Duration::from_secs(10),
@@ -65,6 +73,15 @@ impl Settings {
 /// The methods that set them, the same on every kind of webhook.
 macro_rules! settings {
     () => {
+        /// Registers under this name, and not under the one made from the name, the resource and the group: for an
+        /// operator that takes the place of one whose webhooks have other names. Denials and the log show it. It is a DNS
+        /// subdomain of three labels at least, as in `check.shop.example`, and no two webhooks of a configuration share one;
+        /// otherwise the registration is an error.
+        pub fn full_name(mut self, full_name: impl Into<String>) -> Self {
+            self.settings.full_name = Some(full_name.into());
+            self
+        }
+
         /// Sets the path of the webhook instead of the one made from the name.
         pub fn path(mut self, path: impl Into<String>) -> Self {
             self.settings.path = Some(path.into());

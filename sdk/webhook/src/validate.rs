@@ -47,7 +47,8 @@ pub struct Validate<T, S = ()> {
 
 impl<K: AdmissionObject> Validate<K> {
     /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the validating webhooks of the
-    /// operator. The webhook is served at `/validate/{name}` and registered as `{name}.{plural}.{group}`.
+    /// operator. The webhook is served at `/validate/{name}` and registered as `{name}.{plural}.{group}`, unless
+    /// [`path`](Self::path) and [`full_name`](Self::full_name) give others.
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, Subject::objects::<K>())
     }

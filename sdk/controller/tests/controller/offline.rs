@@ -45,7 +45,7 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
 
     place.merge("odd", json!({"spec": {"oars": 4}})).await;
     let even = place.until("odd", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
-    assert_eq!(even.says("Valid"), Some(("True", "ValidationPassed", "Boat is valid")));
+    assert_eq!(even.says("Valid"), Some(("True", "ValidationPassed", "Boat spec is valid")));
     assert_eq!(even.status.unwrap().phase.as_deref(), Some("4 oars"));
     running.end().await;
 }
@@ -84,7 +84,7 @@ async fn a_handler_that_fails_is_asked_again_and_the_condition_stays_as_it_was_m
     })
     .await;
     let boat = place.api::<Boat>().get("late").await.unwrap();
-    assert_eq!(boat.says("Valid"), Some(("True", "ValidationPassed", "Boat is valid")));
+    assert_eq!(boat.says("Valid"), Some(("True", "ValidationPassed", "Boat spec is valid")));
     assert_eq!(place.writes(quiet).await, [], "nobody knows, so nothing is said");
 
     // Nothing wakes it but its own backoff.

@@ -78,7 +78,7 @@ pub(super) struct CertsFlags {
     #[arg(long, value_parser = label)]
     namespace: Option<String>,
     #[command(flatten)]
-    installation: InstallationFlags,
+    pub(super) installation: InstallationFlags,
     /// Give up after this long
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration_within(1, 86_400))]
     timeout: Duration,

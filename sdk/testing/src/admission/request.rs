@@ -215,7 +215,8 @@ impl Reviews {
     /// Names are unique among the webhooks of a type, and the registered name begins with the one they were given.
     fn webhook(&self, kind: WebhookKind, name: &str) -> &Webhook {
         let mut of_kind = self.webhooks.iter().filter(|webhook| webhook.kind == kind);
-        of_kind.clone().find(|webhook| webhook.name.split('.').next() == Some(name)).unwrap_or_else(|| {
+        let named = |webhook: &&Webhook| webhook.name == name || webhook.name.split('.').next() == Some(name);
+        of_kind.clone().find(named).unwrap_or_else(|| {
             let there: Vec<&str> = of_kind.by_ref().map(|webhook| webhook.name.as_str()).collect();
             panic!("no {} webhook is named '{name}'; there are {there:?}", kind.as_str().to_lowercase())
         })

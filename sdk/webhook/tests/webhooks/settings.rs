@@ -143,6 +143,32 @@ async fn warnings_beyond_what_kubernetes_keeps_are_counted() {
     assert_eq!(warnings[15], "299 - \"… and 15 more warnings\"");
 }
 
+/// An operator that takes the place of another keeps what users and their scripts know.
+#[test]
+fn a_webhook_has_the_full_name_that_it_is_given_if_kubernetes_takes_it_and_no_other_has_it() {
+    let named =
+        |name: &str| Validate::<Entity>::named(name).on_create(|_: Arc<Entity>, _: Context| async { Verdict::allow() });
+    let manifests = Webhooks::new().validate(named("judged").full_name("vjudged.kb.io")).manifests().unwrap();
+    assert_eq!((&*manifests[0].name, &*manifests[0].path), ("vjudged.kb.io", "/validate/judged"));
+
+    let mutate =
+        Mutate::<Entity>::named("judged").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
+    let both =
+        Webhooks::new().validate(named("judged").full_name("judged.kb.io")).mutate(mutate.full_name("judged.kb.io"));
+    assert!(both.manifests().is_ok(), "the other configuration is another list");
+
+    for refused in ["", "judged", "kb.io", "Judged.kb.io", "judged..kb.io", ".kb.io", "judged.kb.io."] {
+        let said = Webhooks::new().validate(named("judged").full_name(refused)).routes().unwrap_err().to_string();
+        let expected = "is not a DNS subdomain of three labels at least, as in check.shop.example";
+        assert_eq!(said, format!("full name {refused:?} of a webhook {expected}"));
+    }
+    let twice = Webhooks::new().validate(named("a").full_name("a.kb.io")).validate(named("b").full_name("a.kb.io"));
+    assert_eq!(
+        twice.manifests().unwrap_err().to_string(),
+        "two webhooks are registered as a.kb.io: give one of them another name"
+    );
+}
+
 #[test]
 fn what_would_be_registered_twice_or_never_called_is_refused() {
     let yes = |_: Arc<Entity>, _: Context| async { Verdict::allow() };
