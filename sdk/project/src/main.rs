@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(()) => {
             // It is written, whether or not anybody reads this. In which order imports stand depends on the names.
             let _ =
-                writeln!(io::stdout(), "{} is written. Next:\n\n  cd {0}\n  cargo fmt\n  cargo test", folder.display());
+                writeln!(io::stdout(), "{} is written. Then run:\n\n  cd {0}\n  cargo fmt\n  cargo test", folder.display());
             ExitCode::SUCCESS
         }
         Err(error) => {
