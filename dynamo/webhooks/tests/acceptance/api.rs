@@ -76,10 +76,12 @@ fn compare(vector: &Vector, expected: &Said, answer: &Answer) -> Result<(), &'st
             if *code != 422 {
                 return Err("not refused by the schema");
             }
+            // A message may begin with the value, as in `Invalid value: "object": must be even`.
+            let error = expected.error.as_deref().unwrap_or_default();
+            let says = |message: &str| message == error || message.ends_with(&format!(": {error}"));
             let mut causes = body["details"]["causes"].as_array().into_iter().flatten();
             let named = causes.any(|cause| {
-                let message = cause["message"].as_str().map(without_value);
-                cause["field"].as_str() == vector.case.field.as_deref() && message == expected.error.as_deref()
+                cause["field"].as_str() == vector.case.field.as_deref() && cause["message"].as_str().is_some_and(says)
             });
             if !named {
                 return Err("refused for something else");
@@ -87,10 +89,4 @@ fn compare(vector: &Vector, expected: &Said, answer: &Answer) -> Result<(), &'st
         }
     }
     if *warnings == expected.warnings { Ok(()) } else { Err("warned otherwise") }
-}
-
-/// A message without the value that it begins with, as in `Invalid value: "object": must be even`.
-fn without_value(message: &str) -> &str {
-    let value = message.strip_prefix("Invalid value: ");
-    value.and_then(|rest| rest.split_once(": ")).map_or(message, |(_, rest)| rest)
 }
