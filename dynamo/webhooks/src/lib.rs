@@ -2,7 +2,7 @@
 //! promises them (Dynamo 0.7 and 0.8), on the SDK.
 //!
 //! Two things are otherwise than in Dynamo, on purpose. An object that is being deleted loses its finalizers whatever it
-//! looks like, also with webhooks off; an edit of its spec is judged like any other, where Dynamo lets all cx. And
+//! looks like, also with webhooks off; an edit of its spec is judged like any other, where Dynamo lets all pass. And
 //! of several services that are wrong the first one by name is reported, where Dynamo reports any.
 
 pub mod command_line;
