@@ -183,6 +183,7 @@ impl CertificateSource {
     }
 
     /// Requests client certificates of these authorities from callers.
+    #[must_use]
     pub fn asking(self, client_ca: Option<Arc<ClientCa>>) -> Self {
         match self {
             Self::Automatic(automatic) => Self::Automatic(Automatic { client_ca, ..automatic }),

@@ -165,11 +165,11 @@ impl<K: Kind> Controller<K> {
         R: Future<Output = Result<Cleanup, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
-        let clean_up: CleanUp<K> = Arc::new(move |deletion| {
+        let run: CleanUp<K> = Arc::new(move |deletion| {
             let cleaned = cleanup(deletion);
             async move { cleaned.await.map_err(failed) }.boxed()
         });
-        self.finalizer = Some((name.to_owned(), clean_up));
+        self.finalizer = Some((name.to_owned(), run));
         self
     }
 
@@ -470,14 +470,14 @@ mod tests {
         controller.store.written(known, controller.store.begin());
         let reconciler = Arc::new(controller.reconciler(&runtime));
         let key = Key::new("team", "brief");
-        let reconciled = std::sync::atomic::AtomicBool::new(false);
+        let was_called = std::sync::atomic::AtomicBool::new(false);
         let reconcile = |_: Reconcile<ConfigMap>| {
-            reconciled.store(true, std::sync::atomic::Ordering::SeqCst);
+            was_called.store(true, std::sync::atomic::Ordering::SeqCst);
             ready(Ok::<_, Infallible>(Action::await_change()))
         };
         let next = reconciler.reconcile(key, &reconcile).await.map_err(|error| error.to_string());
         assert_eq!(next, Ok(Action::await_change()));
-        assert!(!reconciled.into_inner(), "it has no finalizer");
+        assert!(!was_called.into_inner(), "it has no finalizer");
         let patch = patches.recv().await.unwrap();
         let uid = serde_json::json!({"op": "test", "path": "/metadata/uid", "value": "first"});
         assert!(patch.as_array().unwrap().contains(&uid), "a successor of its name is left alone: {patch}");

@@ -88,7 +88,6 @@ pub mod cache;
 mod changes;
 mod children;
 mod conditions;
-#[expect(clippy::module_inception, reason = "the module is private; its one type is what the folder is about")]
 mod controller;
 mod error;
 mod events;

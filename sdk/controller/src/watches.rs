@@ -29,7 +29,6 @@ use super::{Change, KindScope, Store, Stored};
 use portcullis_metrics::Metrics;
 
 use super::metrics::watch_panics;
-use portcullis_client;
 use portcullis_lease::Scope;
 
 /// Objects per page of a list: what is held in full at any time.

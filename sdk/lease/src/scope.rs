@@ -43,11 +43,13 @@ impl Scope {
 
     /// Restricts this scope to these namespaces; an empty list does not restrict it. The rest is left to other
     /// operators.
+    #[must_use]
     pub fn only(&self, namespaces: &[String]) -> Self {
         Self { only: namespaces.into(), ..self.clone() }
     }
 
     /// Restricts writing to the time in which `leadership` holds.
+    #[must_use]
     pub fn led_by(&self, leadership: Leadership) -> Self {
         Self { leadership, ..self.clone() }
     }

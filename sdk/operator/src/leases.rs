@@ -151,14 +151,14 @@ impl Leases {
         };
         if let Some(namespace) = &installation.restricted_to {
             let name = installation.scope_lease();
-            let candidacy = LeaseElection::scope(namespace, &name, identity)?.vouched_by(Vouchers::of(&installation));
+            let candidacy = LeaseElection::scope(namespace, &name, identity)?.vouched_by(Vouchers::of(installation));
             let (election, driver) = stand(namespace, &name, candidacy, timing.scope);
             let scope = Scope::restricted(namespace, election.lease.clone());
             return Ok(Self { scope, election: Some(election), candidacy: Some(driver), scopes: None, watch: None });
         }
         let own = installation.scope_lease();
         let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
-        let (scopes, mut watch) = Scopes::new(client.clone(), &names, Vouchers::of(&installation), timing.watch)?;
+        let (scopes, mut watch) = Scopes::new(client.clone(), &names, Vouchers::of(installation), timing.watch)?;
         let (mut election, mut candidacy) = (None, None);
         let scope = Scope::cluster_wide(scopes.clone());
         if has_controllers && leader_elect.is_on() {

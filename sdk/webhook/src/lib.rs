@@ -279,7 +279,6 @@ impl Webhooks {
     }
 
     /// Applies the settings of an installation to evaluations [without the API server](Self::explain).
-    #[must_use]
     pub fn overridden(mut self, overrides: &Overrides) -> Self {
         self.overrides = overrides.clone();
         self

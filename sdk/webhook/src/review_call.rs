@@ -89,7 +89,7 @@ impl ReviewCalls {
                 WebhookKind::Validating => "validation",
                 WebhookKind::Mutating => "mutation",
             };
-            let note = format!("skipping {skips} - {}", why);
+            let note = format!("skipping {skips} - {why}");
             return Ok(self.decided(review, &Decision::skipped(&note), call));
         }
         let admitted = AssertUnwindSafe(

@@ -1,5 +1,7 @@
 //! DynamoGraphDeploymentRequest: asks for a graph that is found by profiling.
 
+#![allow(clippy::duplicated_attributes, reason = "each printer column has a type and a path")]
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,7 @@
 //! DynamoModel: a model that components serve.
 
+#![allow(clippy::duplicated_attributes, reason = "each printer column has a type and a path")]
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
