@@ -30,7 +30,7 @@ fn the_validators_say_of_every_row_of_dynamos_tables_what_dynamo_says() {
         // What the schema refuses may be something that no type can hold.
         let undecodable = said.is_none() && vector.case.stage == Some(Stage::Schema);
         if !undecodable && said.as_ref() != Some(&expected) {
-            wrong.push(format!("{} {:?}: {said:?}, not {expected:?}", vector.kind, vector.case.case));
+            wrong.push(format!("{} {:?}: {said:?}, not {expected:?}", vector.kind, vector.case.name));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -35,7 +35,7 @@ async fn a_user_is_told_of_every_row_of_dynamos_tables_what_dynamo_tells() {
 async fn the_log_has_the_lines_that_dynamos_guide_tells_to_look_for() {
     let (cluster, operator) = operator().await;
     let namespace = cluster.namespace("logged").await;
-    let bad = vectors("dynamomodel").into_iter().find(|vector| vector.case.case == "missing modelName").unwrap();
+    let bad = vectors("dynamomodel").into_iter().find(|vector| vector.case.name == "missing modelName").unwrap();
     assert_eq!(answered_otherwise(cluster, &namespace, &[bad]).await, Vec::<String>::new());
     let log = operator.log();
     for line in [

@@ -22,7 +22,7 @@ pub(crate) async fn answered_otherwise(cluster: &ControlPlane, namespace: &str, 
         let name = format!("case-{index}");
         let answer = asked(cluster, vector, namespace, &name).await;
         if let Err(problem) = compare(vector, &vector.said(namespace, &name), &answer) {
-            let (kind, case) = (&vector.kind, &vector.case.case);
+            let (kind, case) = (&vector.kind, &vector.case.name);
             wrong.push(format!("{kind} {case:?}: {problem}: {} {} {:?}", answer.code, answer.body, answer.warnings));
         }
     }
@@ -35,7 +35,7 @@ async fn asked(cluster: &ControlPlane, vector: &Vector, namespace: &str, name: &
     let user = vector.case.user.as_deref();
     let Some(old) = old else { return send(cluster, Method::POST, &format!("{objects}?dryRun=All"), user, &new).await };
     let made = send(cluster, Method::POST, &objects, None, &old).await;
-    assert_eq!(made.code, 201, "{:?}: {}", vector.case.case, made.body);
+    assert_eq!(made.code, 201, "{:?}: {}", vector.case.name, made.body);
     new["metadata"]["resourceVersion"] = made.body["metadata"]["resourceVersion"].clone();
     send(cluster, Method::PUT, &format!("{objects}/{name}?dryRun=All"), user, &new).await
 }

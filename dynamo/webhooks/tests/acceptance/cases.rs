@@ -28,7 +28,8 @@ pub(crate) struct Said {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
-    pub(crate) case: String,
+    #[serde(rename = "case")]
+    pub(crate) name: String,
     /// It is in none of Dynamo's tables.
     #[serde(default)]
     extra: bool,
