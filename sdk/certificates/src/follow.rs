@@ -109,7 +109,8 @@ mod tests {
         let client = Client::new(tower::service_fn(answer), "default");
         let versions = follow(Api::<Secret>::default_namespaced(client), "tls");
         let listed = versions.filter_map(async |version| version.ok()??.metadata.labels?.remove("list"));
-        let seen: Vec<String> = listed.take(3).collect().await;
+        let seen = timeout(Duration::from_mins(1), listed.take(3).collect::<Vec<String>>()).await;
+        let seen = seen.expect("it lists again after each try in vain");
         assert_eq!(seen, ["0", "1", "2"]);
     }
 

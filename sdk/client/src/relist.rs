@@ -36,12 +36,14 @@ pub fn begun_anew<T: 'static>(
 mod tests {
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::client::Body;
     use kube::{Client, ResourceExt as _};
     use serde_json::{Value, json};
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -83,7 +85,8 @@ mod tests {
             Ok(Event::InitApply(map) | Event::Apply(map)) => map.resource_version(),
             _ => None,
         });
-        let seen: Vec<String> = versions.take(3).collect().await;
+        let seen = timeout(Duration::from_mins(1), versions.take(3).collect::<Vec<String>>()).await;
+        let seen = seen.expect("it lists again, instead of waiting for a version that is yet to come");
         assert_eq!(seen, ["900", "40", "41"]);
         // From the list, again when that watch has ended, and from the other list.
         assert_eq!(*asked.lock().unwrap(), ["900", "900", "40"]);

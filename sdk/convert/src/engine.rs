@@ -128,10 +128,10 @@ impl Engine {
         let (converted, problem) = if from.version == to.version {
             (json.to_owned(), None)
         } else {
-            let hops = self.graph.route(&from.version, &to.version);
-            match fast::convert(&object, &hops) {
+            let route = self.graph.route(&from.version, &to.version);
+            match fast::convert(&object, &route) {
                 Some(converted) => (converted, None),
-                None => convert_with_care(&object, &hops, to),
+                None => convert_with_care(&object, &route, to),
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
@@ -184,7 +184,7 @@ impl fmt::Display for Who {
 }
 
 /// The way of an object that may lose something, has lost something, or does not convert.
-fn convert_with_care(object: &Object<'_>, hops: &[Edge<'_>], to: &Codec) -> (String, Option<Problem>) {
+fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], to: &Codec) -> (String, Option<Problem>) {
     let mut out = Vec::with_capacity(object.metadata.raw.len() + 1024);
     begin(&mut out, &to.api_version, &object.kind);
     let problem = match object.document() {
@@ -194,14 +194,14 @@ fn convert_with_care(object: &Object<'_>, hops: &[Edge<'_>], to: &Codec) -> (Str
                 object.members.iter().map(|member| member.whole.len()).chain(stash.as_deref().map(str::len)).sum();
             let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters(), length };
             let stash = Stash::read(stash.as_deref());
-            let mut traveller = ObjectInConversion { document, stash, problem: None };
-            for edge in hops {
-                traveller.go(*edge, identity);
+            let mut converting = ObjectInConversion { document, stash, problem: None };
+            for edge in route {
+                converting.go(*edge, identity);
             }
-            let problem = traveller.problem.as_ref().map(ToString::to_string);
-            object.metadata.write(&mut out, traveller.stash.write().as_deref(), problem.as_deref());
-            write_members(&mut out, &traveller.document);
-            traveller.problem
+            let problem = converting.problem.as_ref().map(ToString::to_string);
+            object.metadata.write(&mut out, converting.stash.write().as_deref(), problem.as_deref());
+            write_members(&mut out, &converting.document);
+            converting.problem
         }
         // Not even a document: its text goes over, which loses nothing.
         Err(problem) => {

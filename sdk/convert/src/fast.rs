@@ -10,16 +10,16 @@ use crate::source::Source;
 use crate::trace::Trace;
 use crate::watch::Notice;
 
-/// The object after all hops; None where any of them would lose something, or fails: then the long way finds out what.
-pub(crate) fn convert(object: &Object<'_>, hops: &[Edge<'_>]) -> Option<String> {
+/// The object after all edges of the route; None where any of them would lose something, or fails: then the long way finds out what.
+pub(crate) fn convert(object: &Object<'_>, route: &[Edge<'_>]) -> Option<String> {
     if object.metadata.is_annotated() || object.is_too_large() {
         return None;
     }
-    unless_it_panics(|| attempt(object, hops)).flatten()
+    unless_it_panics(|| attempt(object, route)).flatten()
 }
 
-fn attempt(source: &Object<'_>, hops: &[Edge<'_>]) -> Option<String> {
-    let (first, last) = (hops.first()?, hops.last()?);
+fn attempt(source: &Object<'_>, route: &[Edge<'_>]) -> Option<String> {
+    let (first, last) = (route.first()?, route.last()?);
     let members: Vec<(&str, &str)> = source.members.iter().map(|member| (&*member.key, member.value)).collect();
     let length: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
 
@@ -34,8 +34,8 @@ fn attempt(source: &Object<'_>, hops: &[Edge<'_>]) -> Option<String> {
     // Converters may use the metadata, and what they do to it counts for nothing: each of them gets it as it came.
     let mut metadata = object.metadata().clone();
 
-    let mut said = Vec::with_capacity(hops.len());
-    for (index, edge) in hops.iter().enumerate() {
+    let mut said = Vec::with_capacity(route.len());
+    for (index, edge) in route.iter().enumerate() {
         let mut trace = Trace::with_capacity(length * 2).with_digests(index == 0 && notice.is_buffered());
         object.trace(&mut trace).ok()?;
         if index == 0 && notice.passed_over(&trace) {
@@ -59,7 +59,7 @@ fn attempt(source: &Object<'_>, hops: &[Edge<'_>]) -> Option<String> {
     }
     out.push(b'}');
 
-    for (index, (edge, before)) in hops.iter().zip(said).enumerate().rev() {
+    for (index, (edge, before)) in route.iter().zip(said).enumerate().rev() {
         *object.metadata() = if index == 0 { std::mem::take(&mut metadata) } else { metadata.clone() };
         object = (edge.back)(object).ok()?;
         let mut after = Trace::with_capacity(length * 2);

@@ -153,7 +153,7 @@ impl Graph {
         std::iter::once(&self.hub).chain(self.spokes.iter().map(|spoke| &spoke.codec))
     }
 
-    /// The hops from one version to another one.
+    /// The edges from one version to another one.
     pub(crate) fn route(&self, from: &str, to: &str) -> Vec<Edge<'_>> {
         let spoke = |version: &str| self.spokes.iter().find(|spoke| spoke.codec.version == version);
         let up = spoke(from).map(|spoke| spoke.up(&self.hub));

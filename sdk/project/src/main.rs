@@ -43,8 +43,11 @@ fn main() -> ExitCode {
     match write(&name, kind, group, &folder, &sdk) {
         Ok(()) => {
             // It is written, whether or not anybody reads this. In which order imports stand depends on the names.
-            let _ =
-                writeln!(io::stdout(), "{} is written. Then run:\n\n  cd {0}\n  cargo fmt\n  cargo test", folder.display());
+            let _ = writeln!(
+                io::stdout(),
+                "{} is written. Then run:\n\n  cd {0}\n  cargo fmt\n  cargo test",
+                folder.display()
+            );
             ExitCode::SUCCESS
         }
         Err(error) => {

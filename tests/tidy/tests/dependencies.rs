@@ -16,7 +16,7 @@ const SANS_IO: [&str; 8] = [
     "mcp-plan",
 ];
 /// What is built into images.
-const SHIPPED: [&str; 2] = ["mcp-operator", "mcp-runner"];
+const SHIPPED: [&str; 3] = ["mcp-operator", "mcp-runner", "dynamo-webhooks"];
 
 #[test]
 fn sans_io_crates_depend_on_no_runtime_no_http_stack_and_no_client() {
@@ -54,13 +54,17 @@ fn heavy_or_lossy_dependencies_stay_in_one_crate() {
 }
 
 #[test]
-fn the_sdk_knows_nothing_of_its_users() {
+fn the_sdk_knows_nothing_of_its_users_and_they_nothing_of_each_other() {
     let graph = Graph::resolve().unwrap();
-    for package in graph.members_in("sdk") {
-        let package = &*package;
-        let ours =
-            graph.dependencies_of_all_features(package).unwrap().into_iter().find(|name| name.starts_with("mcp-"));
-        assert_eq!(ours, None, "{package} depends on a product that is built on it");
+    for (layer, others) in [("sdk", &["mcp-", "dynamo-"][..]), ("mcp", &["dynamo-"]), ("dynamo", &["mcp-"])] {
+        let members = graph.members_in(layer);
+        assert!(!members.is_empty(), "nothing lies in {layer}/");
+        for package in members {
+            let package = &*package;
+            let mut dependencies = graph.dependencies_of_all_features(package).unwrap().into_iter();
+            let other = dependencies.find(|name| others.iter().any(|other| name.starts_with(other)));
+            assert_eq!(other, None, "{package} depends on a product that is built on it, or beside it");
+        }
     }
 }
 

@@ -15,7 +15,11 @@ pub(crate) struct StatusState {
 
 /// True when `desired` (pruned) states a value that differs, or when our entry holds less or more than `desired` states.
 /// What others wrote beside it (an operator that ran here before) is neither seen nor fought.
+/// Who has nothing to say, and holds nothing, leaves the object alone.
 pub(crate) fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
+    if live.held.is_none() && desired.as_object().is_some_and(serde_json::Map::is_empty) {
+        return false;
+    }
     let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
     let document = json!({"status": desired});
     !states(&live.value, desired)
@@ -84,5 +88,14 @@ mod tests {
         for (case, live, held, expected) in cases {
             assert_eq!(status_needs_apply(&state(live, &held), &desired), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn an_empty_status_is_written_only_to_take_back_what_is_held() {
+        let foreign = json!({"phase": "Ready"});
+        for value in [Value::Null, foreign.clone()] {
+            assert!(!status_needs_apply(&StatusState { value, held: None }, &json!({})));
+        }
+        assert!(status_needs_apply(&state(foreign, &json!({"f:status": {"f:phase": {}}})), &json!({})));
     }
 }

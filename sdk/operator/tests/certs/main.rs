@@ -7,7 +7,7 @@ mod outage;
 #[allow(dead_code, reason = "the tests of the other commands use the rest")]
 #[path = "../operator_cli/process.rs"]
 mod process;
-mod supplied;
+mod provided;
 
 use std::collections::BTreeMap;
 use std::process::Output;

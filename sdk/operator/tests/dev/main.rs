@@ -9,7 +9,7 @@ mod leftovers;
 mod policies;
 mod process;
 mod restricted;
-mod seats;
+mod session_leases;
 mod sessions;
 mod signals;
 mod tunnel;

@@ -20,9 +20,9 @@ use tokio_rustls::TlsConnector;
 use crate::process::{PATIENCE, Running, output_of};
 
 /// The example with a rule, a default and a conversion.
-const SHOP: &str = "shop_operator";
+pub(crate) const SHOP: &str = "shop_operator";
 
-async fn generate(arguments: &[&str]) -> Vec<Value> {
+pub(crate) async fn generate(arguments: &[&str]) -> Vec<Value> {
     let output = output_of(SHOP, &[&["generate"], arguments].concat()).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
@@ -47,15 +47,20 @@ fn somebody() -> (Ca, Pair) {
 }
 
 /// The webhooks, as whoever reaches their port sees them.
-struct Listener {
-    address: SocketAddr,
-    server_name: String,
-    ca_pem: Vec<u8>,
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
+    pub(crate) server_name: String,
+    pub(crate) ca_pem: Vec<u8>,
 }
 
 impl Listener {
     /// The status of a review that is none; or why there is no answer.
     async fn call(&self, path: &str, caller: Option<&Pair>) -> std::io::Result<u16> {
+        self.announce(path, 2, caller).await
+    }
+
+    /// The same, and its body is said to be this long.
+    pub(crate) async fn announce(&self, path: &str, length: usize, caller: Option<&Pair>) -> std::io::Result<u16> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&self.ca_pem).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -72,7 +77,7 @@ impl Listener {
         let stream = TcpStream::connect(self.address).await?;
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+            "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{{}}"
         );
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();

@@ -11,6 +11,7 @@ mod failures;
 mod generate;
 mod generate_helm;
 mod generate_operator;
+mod memory_limit;
 mod migrate;
 mod process;
 mod refusal;

@@ -110,6 +110,15 @@ impl Home {
         let crds = self.crds();
         let none = Patch::Merge(json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }));
         if crds.patch(CRD, &PatchParams::default(), &none).await.is_ok() {
+            // Deleting them while they are still to be converted is tried again ever more slowly.
+            let uncached = ListParams::default().limit(10);
+            let readable = || async {
+                match self.api("v1").list(&uncached).await {
+                    Err(kube::Error::Api(status)) if status.code != 404 => None,
+                    _ => Some(()),
+                }
+            };
+            wait_until("the objects to be readable without a conversion", PATIENCE, readable).await;
             crds.delete(CRD, &DeleteParams::default()).await.unwrap();
             let gone = || async { crds.get_opt(CRD).await.unwrap().is_none().then_some(()) };
             wait_until("the CRD to be gone", PATIENCE, gone).await;

@@ -22,7 +22,7 @@ pub fn controller() -> Controller<v1::Kettle> {
 /// When the API server refuses a write. The object is then reconciled again.
 pub async fn reconcile(cx: Reconcile<v1::Kettle>) -> Result<Action, ControllerError> {
     cx.apply(&config_map(&cx.object)).await?;
-    let previous = pass
+    let previous = cx
         .object
         .status
         .as_ref()

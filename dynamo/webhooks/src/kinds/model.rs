@@ -1,0 +1,58 @@
+//! DynamoModel: a model that components serve.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Rest, Status, schema};
+
+/// A model that components serve.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "nvidia.com",
+    version = "v1alpha1",
+    kind = "DynamoModel",
+    plural = "dynamomodels",
+    shortname = "dm",
+    doc = "A model that components serve.",
+    namespaced,
+    status = "Status",
+    printcolumn(name = "BaseModel", type_ = "string", json_path = ".spec.baseModelName"),
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.modelType"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyEndpoints"),
+    printcolumn(name = "Total", type_ = "integer", json_path = ".status.totalEndpoints"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::immutable(["modelType", "baseModelName"])))]
+pub struct DynamoModelSpec {
+    /// The model.
+    pub model_name: String,
+    /// The model that endpoints are found by. It does not change.
+    pub base_model_name: String,
+    /// What the model is. It does not change.
+    #[serde(default = "base")]
+    #[schemars(extend("enum" = ["base", "lora", "adapter"]))]
+    pub model_type: String,
+    /// Where a LoRA comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<ModelSource>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelSource {
+    /// Begins with `s3://` or `hf://`.
+    pub uri: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+fn base() -> String {
+    "base".to_owned()
+}

@@ -1,0 +1,89 @@
+//! Stands in for the validating webhooks of Dynamo's operator: the same kinds, rules, names, paths and messages, as its guide
+//! promises them (Dynamo 0.7 and 0.8), on the SDK.
+//!
+//! Two things are otherwise than in Dynamo, on purpose. An object that is being deleted loses its finalizers whatever it
+//! looks like, also with webhooks off; an edit of its spec is judged like any other, where Dynamo lets all pass. And
+//! of several services that are wrong the first one by name is reported, where Dynamo reports any.
+
+pub mod command_line;
+mod controllers;
+pub mod kinds;
+pub mod rules;
+mod webhooks;
+
+use portcullis::operator::{Components, Operator, SetupContext};
+use portcullis::webhooks::{RegistrationError, Webhooks};
+use tracing::info;
+
+use controllers::with_controllers;
+use rules::RuleContext;
+pub use webhooks::webhooks;
+
+/// The operator's name, from which the name of its Lease in a namespace follows: `dynamo-operator-namespace-scope`, which is
+/// that of Dynamo's code.
+const NAME: &str = "dynamo-operator";
+/// The name of that Lease in the guide.
+const LEASE_OF_THE_GUIDE: &str = "dynamo-operator-ns-lock";
+
+/// Which account Dynamo's own operator has: in Dynamo's Deployment, the downward API says so.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Arguments {
+    /// ServiceAccount of the Dynamo operator, which may scale services that have a scaling adapter
+    #[arg(long, env = "POD_SERVICE_ACCOUNT", value_name = "NAME")]
+    pub operator_account: Option<String>,
+    /// Its namespace
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub operator_account_namespace: Option<String>,
+}
+
+impl Arguments {
+    /// The name under which that account makes requests.
+    fn principal(&self) -> Option<String> {
+        let (namespace, name) = (self.operator_account_namespace.as_ref()?, self.operator_account.as_ref()?);
+        (!namespace.is_empty() && !name.is_empty()).then(|| format!("system:serviceaccount:{namespace}:{name}"))
+    }
+}
+
+/// The operator. `without_effect` are flags that were given and that nothing here is about: the log says so.
+pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
+    Operator::named(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .crds(kinds::crds())
+        .scope_leases(&[LEASE_OF_THE_GUIDE])
+        .setup_within(move |arguments: &Arguments, installation| {
+            let restricted_to = installation.restricted_to.clone();
+            let webhooks = webhooks(RuleContext { restricted_to, principal: arguments.principal() });
+            announce(installation, &webhooks, &without_effect)?;
+            Ok(with_controllers(Components::new(webhooks), installation.webhooks))
+        })
+}
+
+/// What people look for in the log of Dynamo's operator. The rest of it, the SDK says.
+fn announce(
+    installation: &SetupContext,
+    webhooks: &Webhooks,
+    without_effect: &[String],
+) -> Result<(), RegistrationError> {
+    if !without_effect.is_empty() {
+        let flags = without_effect.join(" ");
+        info!(flags, "flags without effect: they are about what this operator does not do, or does in one way only");
+    }
+    if !installation.webhooks.is_on() {
+        return Ok(());
+    }
+    match &installation.restricted_to {
+        None => info!("Configuring webhooks with lease-based namespace exclusion for cluster-wide mode"),
+        Some(namespace) => {
+            info!(
+                restrictedNamespace = namespace,
+                "Configuring webhooks for namespace-restricted mode (no lease checking)"
+            );
+        }
+    }
+    info!("Registering validation webhooks");
+    for webhook in webhooks.manifests()? {
+        info!(path = webhook.path, "Registering webhook");
+    }
+    info!("Validation webhooks registered successfully");
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! What the API server asks: a validating webhook for each kind, under the names and at the paths of Dynamo's.
+//!
+//! The API server evaluates the rules of the CRDs first, and asks no validating webhook about what these refuse. So the
+//! warnings on changes of immutable fields, which Dynamo's webhooks give with their refusal, come from mutating webhooks,
+//! which are asked before that and change nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis::webhooks::{Context, FailurePolicy, Mutate, Mutation, Reinvocation, Validate, Verdict, Webhooks};
+
+use crate::kinds::{
+    DynamoComponentDeployment, DynamoGraphDeployment, DynamoGraphDeploymentRequest, DynamoKind, DynamoModel,
+};
+use crate::rules::{Findings, RuleContext, Rules};
+
+/// The webhooks of all kinds, in the order in which Dynamo's configuration has them.
+pub fn webhooks(context: RuleContext) -> Webhooks {
+    let context = Arc::new(context);
+    Webhooks::new()
+        .validate(validate::<DynamoComponentDeployment>(&context))
+        .validate(validate::<DynamoGraphDeployment>(&context))
+        .validate(validate::<DynamoModel>(&context))
+        .validate(validate::<DynamoGraphDeploymentRequest>(&context))
+        .mutate(warn::<DynamoComponentDeployment>(&context))
+        .mutate(warn::<DynamoGraphDeployment>(&context))
+        .mutate(warn::<DynamoModel>(&context))
+}
+
+fn validate<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Validate<K, Arc<RuleContext>> {
+    let kind = K::lower_case();
+    Validate::<K>::named(kind.clone())
+        .full_name(format!("v{kind}.kb.io"))
+        .path(format!("/validate-nvidia-com-v1alpha1-{kind}"))
+        .state(context.clone())
+        .on_create(created::<K>)
+        .on_update(updated::<K>)
+}
+
+/// Dynamo got a mutating webhook for graphs later, under this name and at this path.
+fn warn<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Mutate<K, Arc<RuleContext>> {
+    let kind = K::lower_case();
+    Mutate::<K>::named(kind.clone())
+        .full_name(format!("m{kind}.kb.io"))
+        .path(format!("/mutate-nvidia-com-v1alpha1-{kind}"))
+        .reinvocation(Reinvocation::Never)
+        .failure_policy(FailurePolicy::Ignore)
+        .timeout(Duration::from_secs(2))
+        .state(context.clone())
+        .on_update(warned::<K>)
+}
+
+async fn created<K: DynamoKind + Rules>(context: &RuleContext, new: Arc<K>, _: Context) -> Verdict {
+    verdict(new.check(context))
+}
+
+async fn updated<K: DynamoKind + Rules>(context: &RuleContext, old: Arc<K>, new: Arc<K>, cx: Context) -> Verdict {
+    verdict(new.check_update(&old, &cx.user.username, context))
+}
+
+async fn warned<K: DynamoKind + Rules>(context: &RuleContext, old: Arc<K>, new: K, cx: Context) -> Mutation<K> {
+    let warnings = new.check_change(&old, &cx.user.username, context).warnings;
+    warnings.into_iter().fold(Mutation::unchanged(), Mutation::warn)
+}
+
+/// A plain error of a Go handler is a 403.
+fn verdict(findings: Findings) -> Verdict {
+    let verdict = match findings.error {
+        Some(error) => Verdict::deny(error).code(403),
+        None => Verdict::allow(),
+    };
+    findings.warnings.into_iter().fold(verdict, Verdict::warn)
+}

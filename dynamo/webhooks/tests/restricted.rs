@@ -1,0 +1,39 @@
+//! An operator that is restricted to a namespace, behind a real API server.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+#[path = "acceptance/api.rs"]
+mod api;
+#[allow(dead_code, reason = "other test binaries use the rest")]
+#[path = "acceptance/cases.rs"]
+mod cases;
+
+use api::answered_otherwise;
+use cases::{FILES, File, Vector};
+use portcullis_testing::{ControlPlane, OperatorBinary};
+
+#[tokio::test]
+async fn in_its_namespace_it_says_what_only_a_cluster_wide_operator_can_do_and_elsewhere_nothing() {
+    let cluster = ControlPlane::shared().await;
+    let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
+    // The kinds are the business of the cluster-wide operator.
+    cluster.install_crds(&dynamo_webhooks::kinds::crds()).await;
+    let operator = OperatorBinary::at(env!("CARGO_BIN_EXE_dynamo-webhooks"))
+        .flags(["--restrict-to-namespace", team.as_str()])
+        .run_flags(["--log-format", "json"])
+        .install(cluster)
+        .await;
+    let vectors: Vec<Vector> = FILES.into_iter().flat_map(|file| File::named(file).vectors()).collect();
+    let of_restricted: Vec<Vector> = vectors.into_iter().filter(|vector| vector.case.restricted).collect();
+    assert_eq!(of_restricted.len(), 3);
+    let wrong = answered_otherwise(cluster, &team, &of_restricted).await;
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), operator.log());
+
+    let log = operator.log();
+    let mode = "Configuring webhooks for namespace-restricted mode (no lease checking)";
+    assert!(log.lines().any(|line| line.contains(mode) && line.contains(&team)), "{log}");
+
+    // Two of the three are wrong, and nobody says so.
+    assert_eq!(answered_otherwise(cluster, &others, &of_restricted).await.len(), 2);
+    assert!(!operator.log().contains(&others), "{}", operator.log());
+}
