@@ -114,6 +114,7 @@ impl Package {
         let mut attempt = |what: &str, arguments: &[&str], folder: &Path| {
             println!("{} {what}", self.name);
             if let Err(said) = cargo(arguments, folder) {
+                println!("no: {said}");
                 failures.push(format!("{} {what}:\n{said}", self.name));
             }
         };
