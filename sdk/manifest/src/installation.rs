@@ -185,11 +185,8 @@ impl Installation {
     }
 
     /// The objects to publish its CA in: the configurations with these [entries](Self::webhooks), and these CRDs, whose
-    /// objects are converted. A CRD has one converter for all namespaces, so a restricted operator has none.
+    /// objects it converts.
     pub fn configurations(&self, entries: &[Webhook], converted: Vec<String>) -> Configurations {
-        if !self.webhooks.is_on() {
-            return Configurations::default();
-        }
         let of = |kind, configuration: String| {
             let names: Vec<_> = entries.iter().filter(|w| w.kind == kind).map(|w| w.name.clone()).collect();
             (!names.is_empty()).then_some((configuration, names))
@@ -197,7 +194,7 @@ impl Installation {
         Configurations {
             validating: of(WebhookKind::Validating, self.validating()),
             mutating: of(WebhookKind::Mutating, self.mutating()),
-            crds: if self.restricted_to.is_some() { Vec::new() } else { converted },
+            crds: converted,
         }
     }
 

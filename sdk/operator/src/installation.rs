@@ -51,8 +51,14 @@ pub(super) fn configurations(
     installation: &Installation,
     webhooks: &Webhooks,
 ) -> Result<Configurations, RegistrationError> {
-    let converted = webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
-    Ok(installation.configurations(&entries(installation, webhooks)?, converted))
+    if !installation.webhooks.is_on() {
+        return Ok(Configurations::default());
+    }
+    let entries = entries(installation, webhooks)?;
+    // A CRD has one converter for all namespaces, so a restricted operator converts nothing.
+    let conversions = if installation.restricted_to.is_some() { Vec::new() } else { webhooks.conversions()? };
+    let converted = conversions.into_iter().map(|conversion| conversion.crd).collect();
+    Ok(installation.configurations(&entries, converted))
 }
 
 /// What tells one installation of an operator from another. Every command that has to do with a cluster takes these
