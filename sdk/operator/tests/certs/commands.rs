@@ -41,9 +41,9 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
     let writes = place.cluster.audit().writes(mark).await;
     assert!(writes.iter().all(|write| write.namespace != place.name), "{writes:?}");
 
-    let missing = place.fails(&["publish", "--timeout", "1"]).await;
+    let missing = place.fails(&["publish", "--timeout", "10"]).await;
     let wanted = format!(
-        "error: waited 1 s in vain for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
+        "error: waited 10 s in vain for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
          installed; see 'generate webhooks'",
         place.name
     );
@@ -97,8 +97,8 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     let said = place.says(&["rotate"]).await;
     assert!(said.starts_with(&format!("{}: a rotation is under way already: publishing", place.name)), "{said}");
     assert_eq!(place.secret("-ca").await["next.crt"], next);
-    let tired = place.fails(&["rotate", "--wait", "--timeout", "1"]).await;
-    assert!(tired.contains("error: waited 1 s; the rotation goes on while replicas run, now publishing"), "{tired}");
+    let tired = place.fails(&["rotate", "--wait", "--timeout", "10"]).await;
+    assert!(tired.contains("error: waited 10 s; the rotation goes on while replicas run, now publishing"), "{tired}");
     let roles = place.shown(&[]).await["certificates"]
         .as_array()
         .unwrap()
@@ -122,7 +122,7 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     // Its CA is in their conversion, too.
     place.install(&["crds"]).await;
     let _replica = Running::run(place.example, &arguments);
-    let said = place.says(&["rotate", "--wait", "--timeout", "40"]).await;
+    let said = place.says(&["rotate", "--wait", "--timeout", "10m"]).await;
     assert!(said.contains(": draining (") && said.ends_with(": steady (one CA)\n"), "{said}");
     let after = bundle_fingerprints(&place.secret("").await["ca.crt"].0).unwrap();
     assert!(before.is_disjoint(&after) && after.len() == 1);
@@ -195,7 +195,7 @@ async fn no_command_waits_for_a_silent_api_server_any_longer_than_it_is_told() {
         let begun = std::time::Instant::now();
         let said = place.fails(&[what, "--timeout", "1"]).await;
         assert!(said.contains("the API server did not answer within 1 s"), "{what}: {said}");
-        assert!(begun.elapsed() < Duration::from_secs(15), "{what}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_mins(1), "{what}: {:?}", begun.elapsed());
     }
     std::fs::remove_file(file).unwrap();
 }

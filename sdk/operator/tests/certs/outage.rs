@@ -70,7 +70,7 @@ async fn a_rotation_is_waited_for_through_an_outage_of_the_api_server() {
     std::fs::write(file.path(), gated).unwrap();
 
     let config = file.path().to_str().unwrap();
-    let arguments = ["certs", "rotate", "--wait", "--timeout", "40", "--kubeconfig", config];
+    let arguments = ["certs", "rotate", "--wait", "--timeout", "10m", "--kubeconfig", config];
     let place_arguments = ["--namespace", &place.name, "--release", &place.name];
     let mut waiting = command("controller", &[&arguments[..], &place_arguments].concat());
     let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
