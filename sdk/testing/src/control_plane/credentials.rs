@@ -12,7 +12,7 @@ use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedC
 use portcullis_pki::{Ca, CertificateParams, Pair, PkiError, Usage};
 
 use crate::ControlPlaneError;
-use crate::error::Doing as _;
+use super::error::Doing as _;
 
 /// A control plane lives for minutes, at the most days; its clock is this machine's.
 const VALID_FOR: SignedDuration = SignedDuration::from_hours(24 * 30);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::ControlPlaneError;
-pub(crate) use crate::error::CONTROLLER_MANAGER;
+pub(crate) use super::error::CONTROLLER_MANAGER;
 
 /// The version of Kubernetes that `make control-plane` builds (`hack/control-plane/go.mod`), and the name of its
 /// directory in the per-user cache.
