@@ -7,6 +7,7 @@
 //! | a mutating webhook is idempotent | [`admission::assert_idempotent`] |
 //! | converters lose nothing and undo nothing | [`conversion::assert_laws`], on objects generated from the CRD's schemas |
 //! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one, with the operator's binary in it: [`OperatorBinary`] |
+//! | something is done in time, also on a machine that stalls | [`Stopwatch`] |
 //!
 //! The control plane and all that acts on it is behind the feature `control-plane`, which brings a client of the API
 //! server. The rest needs none.
@@ -76,6 +77,7 @@ mod control_plane;
 pub mod conversion;
 mod difference;
 mod log;
+mod stopwatch;
 mod wait;
 
 #[cfg(feature = "control-plane")]
@@ -84,4 +86,5 @@ pub use control_plane::{
     KUBERNETES_VERSION, Mark, OperatorBinary, RunningOperator, User, apply_manifests, wait_for_object,
 };
 pub use log::Log;
+pub use stopwatch::Stopwatch;
 pub use wait::wait_until;

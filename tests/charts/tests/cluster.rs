@@ -26,7 +26,7 @@ use tokio::process::{Child, Command};
 
 const RELEASE: &str = "mcp-operator";
 const NAMESPACE: &str = "mcp-operator-system";
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The operator's process, under the ServiceAccount that the chart installed, with the arguments of its Deployment.
 struct Operator {
