@@ -29,16 +29,9 @@ pub(super) fn switch(on: &'static str, off: &'static str) -> impl TypedValuePars
 
 /// Reads who makes the certificates.
 fn certificate_mode() -> impl TypedValueParser<Value = CertificateMode> {
-    let values = [
-        PossibleValue::new("automatic").help("The operator itself"),
-        PossibleValue::new("cert-manager").help("cert-manager, which also publishes the CA"),
-        PossibleValue::new("external").help("You: a Secret that you fill, and a CA that you put into the manifests"),
-    ];
-    PossibleValuesParser::new(values).map(|word| match &*word {
-        "cert-manager" => CertificateMode::CertManager,
-        "external" => CertificateMode::External,
-        _ => CertificateMode::Automatic,
-    })
+    let values = CertificateMode::ALL.map(|mode| PossibleValue::new(mode.as_str()).help(mode.about()));
+    PossibleValuesParser::new(values)
+        .map(|word| CertificateMode::ALL.into_iter().find(|mode| mode.as_str() == word).unwrap_or_default())
 }
 
 /// The entries of an installation's configurations.
@@ -118,8 +111,12 @@ impl Default for InstallationFlags {
 impl InstallationFlags {
     /// What setup is told of the installation.
     pub(super) fn setup_context(&self) -> SetupContext {
-        let restricted_to = self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty());
-        SetupContext { restricted_to, webhooks: self.webhooks }
+        SetupContext { restricted_to: self.restricted_to(), webhooks: self.webhooks }
+    }
+
+    /// The one namespace that is served; an empty one stands for all.
+    fn restricted_to(&self) -> Option<String> {
+        self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty())
     }
 
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
@@ -144,7 +141,7 @@ impl InstallationFlags {
         }
         Ok(Installation {
             operator,
-            restricted_to: self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty()),
+            restricted_to: self.restricted_to(),
             service: ServiceRef { namespace: namespace.clone(), name, port: self.service_port },
             namespace,
             cluster_domain: self.cluster_domain.clone(),
