@@ -4,8 +4,9 @@ use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::names::{is_label, is_subdomain};
 use portcullis_manifest::{CertificateMode, Configurations, Installation, ServiceRef, Switch, Webhook};
-use portcullis_webhook::{RegistrationError, Webhooks};
+use portcullis_webhook::Webhooks;
 
+use super::error::ComponentsError;
 use super::overrides::OverrideFlags;
 
 /// The DNS domain of clusters, unless another is said.
@@ -35,7 +36,7 @@ fn certificate_mode() -> impl TypedValueParser<Value = CertificateMode> {
 }
 
 /// The entries of an installation's configurations.
-pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Result<Vec<Webhook>, RegistrationError> {
+pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Result<Vec<Webhook>, ComponentsError> {
     Ok(installation.webhooks(webhooks.manifests()?))
 }
 
@@ -43,7 +44,7 @@ pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Resul
 pub(super) fn configurations(
     installation: &Installation,
     webhooks: &Webhooks,
-) -> Result<Configurations, RegistrationError> {
+) -> Result<Configurations, ComponentsError> {
     if !installation.webhooks.is_on() {
         return Ok(Configurations::default());
     }

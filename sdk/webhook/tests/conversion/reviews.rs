@@ -174,3 +174,18 @@ async fn a_slow_list_does_not_keep_others_waiting() {
     }
     assert!(others > 10, "{others} others were answered meanwhile");
 }
+
+#[test]
+fn a_path_is_served_once_and_can_be_called() {
+    let registered = |webhooks: Webhooks| webhooks.routes().map(drop).map_err(|error| error.to_string());
+    let two = |other: Convert<v3::Person>| Webhooks::new().convert(reviewed::convert()).convert(other);
+    assert_eq!(
+        registered(two(reviewed::convert())).unwrap_err(),
+        "two webhooks are served at /convert/people: give one of them another name or path"
+    );
+    assert_eq!(registered(two(reviewed::convert().named("again"))), Ok(()));
+    assert_eq!(
+        registered(Webhooks::new().convert(reviewed::convert().path("people?"))).unwrap_err(),
+        "path \"people?\" of webhook people must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
+    );
+}
