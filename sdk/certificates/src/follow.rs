@@ -11,7 +11,7 @@ use kube::runtime::watcher::{self, ExponentialBackoff, watch_object};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use portcullis_client::begun_anew;
+use portcullis_client::relist_after_outage;
 
 /// First and longest pause between tries, before chance adds up to as much again: a cluster waits for certificates, so
 /// that nobody is later than five seconds when an outage ends, and replicas do not come all at once.
@@ -31,7 +31,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let name = name.to_owned();
-    begun_anew(move || watch_object(api.clone(), &name).boxed()).backoff(pauses())
+    relist_after_outage(move || watch_object(api.clone(), &name).boxed()).backoff(pauses())
 }
 
 fn pauses() -> impl Backoff {

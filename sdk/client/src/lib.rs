@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`watched`], [`begun_anew`] | watches that list again after an outage of the API server, in case etcd was restored from a backup |
+//! | [`watched`], [`relist_after_outage`] | watches that list again after an outage of the API server, in case etcd was restored from a backup |
 //! | [`Pauses`] | exponential backoff between retries |
 //! | [`own_sentence`] | the message of an error, for a log line or a condition |
 //! | [`plain`] | untrusted text, escaped for a terminal |
@@ -14,5 +14,5 @@ mod terminal;
 
 pub use api_error::{in_one_line, own_sentence};
 pub use pauses::Pauses;
-pub use relist::{begun_anew, watched};
+pub use relist::{relist_after_outage, watched};
 pub use terminal::plain;

@@ -8,19 +8,19 @@ use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// Watches with kube's `watcher`, and [lists again](begun_anew) when a watch cannot be resumed.
+/// Watches with kube's `watcher`, and [lists again](relist_after_outage) when a watch cannot be resumed.
 pub fn watched<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + 'static,
 {
-    begun_anew(move || watcher::watcher(api.clone(), config.clone()).boxed())
+    relist_after_outage(move || watcher::watcher(api.clone(), config.clone()).boxed())
 }
 
 /// Delivers the events of the watch that `begin` starts, and starts it again, with a list, when it cannot be resumed. A
 /// resume from the last seen resource version is unsafe after an outage of the API server: etcd may have been restored
 /// from a backup, with lower resource versions, and the API server accepts a watch from a version in the future but
 /// sends nothing until it is reached (<https://github.com/kubernetes/kubernetes/issues/107457>).
-pub fn begun_anew<T: 'static>(
+pub fn relist_after_outage<T: 'static>(
     begin: impl Fn() -> BoxStream<'static, watcher::Result<T>> + Send,
 ) -> impl Stream<Item = watcher::Result<T>> + Send {
     stream::unfold((begin(), begin), |(mut watch, begin)| async move {

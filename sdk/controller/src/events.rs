@@ -79,11 +79,13 @@ impl Events {
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         for planned in events {
             let event = self.event(&regarding, planned);
-            match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::warn!(reason = planned.reason, %error, "cannot publish an event"),
-                Err(_) => tracing::warn!(reason = planned.reason, "cannot publish an event: no answer"),
-            }
+            let error = match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
+                Ok(Ok(_)) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {} s", DEADLINE.as_secs()),
+            };
+            let ObjectReference { kind, namespace, name, .. } = &regarding;
+            tracing::warn!(kind, namespace, name, reason = planned.reason, error, "cannot publish an event");
         }
     }
 
@@ -109,6 +111,36 @@ impl Events {
             reporting_controller: Some(self.controller.clone()),
             reporting_instance: Some(self.controller.clone()),
             ..Event::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, StatusCode};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use portcullis_testing::Log;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_event_that_is_refused_is_logged_with_its_object_and_why() {
+        let status =
+            r#"{"kind":"Status","status":"Failure","message":"events is forbidden","reason":"Forbidden","code":403}"#;
+        let refusing = tower::service_fn(move |_: Request<Body>| async move {
+            let mut refusal = Response::new(Body::from(status.as_bytes().to_vec()));
+            *refusal.status_mut() = StatusCode::FORBIDDEN;
+            Ok::<_, std::convert::Infallible>(refusal)
+        });
+        let events = Events::new(Client::new(refusing, "default"), "kettles");
+        let mut object = ConfigMap::default();
+        (object.metadata.namespace, object.metadata.name) = (Some("team".to_owned()), Some("a".to_owned()));
+        let (log, _listening) = Log::listen();
+        events.publish(&object, &[PlannedEvent::new(EventType::Normal, "Boiled", "it boils")]).await;
+        let said = log.take();
+        for part in ["WARN", "ConfigMap", "team", "name=\"a\"", "Boiled", "events is forbidden"] {
+            assert!(said.contains(part), "{part} is not in: {said}");
         }
     }
 }

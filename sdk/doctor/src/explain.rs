@@ -32,7 +32,7 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
             if !unfilled.is_empty() {
                 let unfilled = unfilled.join(", ");
                 let fix = format!("give a file with {unfilled} too: -f FILE -f OTHER-FILE");
-                say(Verdict::Warn, format!("{webhook}: not judged: reads {unfilled}"), Some(fix));
+                say(Verdict::Warn, format!("{webhook}: not evaluated: reads {unfilled}"), Some(fix));
                 continue;
             }
             let verdict = match verdict {

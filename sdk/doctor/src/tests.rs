@@ -19,7 +19,7 @@ use super::report::Verdict;
 use super::snapshot::{Answer, Calls, Identity, Listed, Listener, Log, Look, Reached, Served, Snapshot, Stored};
 use super::subject::{Kind, Subject};
 use super::{CATALOGUE, Report, examine};
-use portcullis_listener::MISTRUSTED;
+use portcullis_listener::UNTRUSTED_CERTIFICATE;
 use portcullis_manifest::CertificateMode;
 use portcullis_manifest::words::{FAILED, POST_ONLY, VALIDATE, WEBHOOKS_OFF};
 use portcullis_manifest::{Installation, Rights, Switch};
@@ -306,13 +306,14 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
             stored.0.metadata.managed_fields = Some(vec![of(json!({ "time": "2026-01-01T11:30:00Z" }))]);
         }),
         ("X15", Verdict::Info, "normal until the CA has been published", "", |s| {
-            s.logs.push(said("shop-0", true, &format!("2026-01-01T11:01:00Z  WARN {MISTRUSTED}")));
+            s.logs.push(said("shop-0", true, &format!("2026-01-01T11:01:00Z  WARN {UNTRUSTED_CERTIFICATE}")));
         }),
         ("X15", Verdict::Warn, "shop-0 says: a caller does not trust", "W3", |s| {
-            s.logs.push(said("shop-0", true, &format!("2026-01-01T11:50:00Z  WARN {MISTRUSTED}")));
+            s.logs.push(said("shop-0", true, &format!("2026-01-01T11:50:00Z  WARN {UNTRUSTED_CERTIFICATE}")));
         }),
         ("X15", Verdict::Info, "last 50 min ago, and not since", "", |s| {
-            let line = format!(r#"{{"timestamp":"2026-01-01T11:10:00Z","level":"WARN","message":"{MISTRUSTED}"}}"#);
+            let line =
+                format!(r#"{{"timestamp":"2026-01-01T11:10:00Z","level":"WARN","message":"{UNTRUSTED_CERTIFICATE}"}}"#);
             s.logs.push(said("shop-0", true, &line));
         }),
         ("H1", Verdict::Fail, "job shop-certs-1 failed 4×: BackoffLimitExceeded", "describe job shop-certs-1", |s| {

@@ -24,7 +24,7 @@ use tracing::debug;
 use crate::body::{Answer, RequestBody};
 use crate::client_ca::ClientCertificate;
 use crate::clock::{Clock, Due};
-use crate::handler::{Handler, come_again};
+use crate::handler::{Handler, retry_later};
 use crate::limits::Limits;
 use crate::places::{Busy, Place, Told};
 use crate::socket::Socket;
@@ -165,7 +165,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
         if !place.reserved() {
             return handler.handle(request).await.map(Either::Left);
         }
-        let refusal = || come_again(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are busy");
+        let refusal = || retry_later(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are busy");
         let shed = handler.shed(request).await;
         shed.map_or_else(|| refusal().map(Either::Right), |answer| answer.map(Either::Left))
     };
@@ -173,7 +173,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
     let answer = poll_fn(|cx| match place.told() {
         // Another replica, or the next process, can do better.
         Told::Cut => {
-            Poll::Ready(come_again(StatusCode::SERVICE_UNAVAILABLE, "this server is shutting down").map(Either::Right))
+            Poll::Ready(retry_later(StatusCode::SERVICE_UNAVAILABLE, "this server is shutting down").map(Either::Right))
         }
         _ => answer.as_mut().poll(cx),
     });

@@ -41,8 +41,8 @@ where
     }
 }
 
-/// Returns a response with `Retry-After: 1`, which the API server's client obeys within its timeout.
-pub fn come_again(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
+/// Returns a response with `Retry-After: 1`, after which the API server's client tries again within its timeout.
+pub fn retry_later(status: StatusCode, why: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(format!("{why}; ask again in a second\n")));
     *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -21,7 +21,7 @@ use crate::places::{Places, Told};
 use crate::workers::Workers;
 
 /// Log message when a client aborts the TLS handshake because of the served certificate.
-pub const MISTRUSTED: &str = "a caller does not trust the certificate that is served";
+pub const UNTRUSTED_CERTIFICATE: &str = "a caller does not trust the certificate that is served";
 
 /// Connections that the kernel holds until they are accepted. Where that queue is full, a client's kernel tries again
 /// after a second: the API server must not wait that long behind a crowd that is turned away at once. (The kernel's own
@@ -169,7 +169,7 @@ impl Server {
             if said.is_none_or(|said| said.elapsed() >= SAID) {
                 *said = Some(Instant::now());
                 match distrust {
-                    Distrust::OfOurs(alert) => warn!(?alert, "{MISTRUSTED}"),
+                    Distrust::OfOurs(alert) => warn!(?alert, "{UNTRUSTED_CERTIFICATE}"),
                     Distrust::OfTheirs(problem) => {
                         warn!(%problem, "refused a client: its certificate is not trusted");
                     }

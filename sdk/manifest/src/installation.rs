@@ -41,13 +41,32 @@ pub enum CertificateMode {
     External,
 }
 
-impl fmt::Display for CertificateMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl CertificateMode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Automatic, Self::CertManager, Self::External];
+
+    /// The word for it in flags and in the values of charts.
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::Automatic => "automatic",
             Self::CertManager => "cert-manager",
             Self::External => "external",
-        })
+        }
+    }
+
+    /// Who issues the certificate then, for the help of a command line.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Automatic => "The operator itself",
+            Self::CertManager => "cert-manager, which also publishes the CA",
+            Self::External => "You: a Secret that you fill, and a CA that you put into the manifests",
+        }
+    }
+}
+
+impl fmt::Display for CertificateMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use portcullis_manifest::{Access, CertificateMode, Configurations, Grant, Rights, ScopePolicy};
 
+use super::error::ComponentsError;
 use super::installation::configurations;
 use super::{Components, Installation, Operator};
 use portcullis_manifest::names::is_label;
-use portcullis_webhook::RegistrationError;
 
 impl<A: clap::Args> Operator<A> {
     /// The rights of the accounts of this installation when it runs `components`: those granted to the operator and to
@@ -17,7 +17,7 @@ impl<A: clap::Args> Operator<A> {
     /// # Errors
     /// When the registration of webhooks or controllers is invalid, and when a controller's name cannot be part of the
     /// name of a ServiceAccount.
-    pub fn rights(&self, installation: &Installation, components: &Components) -> Result<Rights, RegistrationError> {
+    pub fn rights(&self, installation: &Installation, components: &Components) -> Result<Rights, ComponentsError> {
         components.checked()?;
         components.check_release(&installation.release)?;
         let granted = |access: &Access| named_after(access.clone(), &installation.release);
@@ -47,7 +47,7 @@ impl<A: clap::Args> Operator<A> {
         installation: &Installation,
         components: &Components,
         access: &mut Access,
-    ) -> Result<(), RegistrationError> {
+    ) -> Result<(), ComponentsError> {
         let webhooks = &components.webhooks;
         let Configurations { validating, mutating, crds } = configurations(installation, webhooks)?;
         // What others publish is looked at and not written.
@@ -96,13 +96,13 @@ impl Components {
     ///
     /// # Errors
     /// With the account that both have.
-    pub(super) fn check_release(&self, release: &str) -> Result<(), RegistrationError> {
+    pub(super) fn check_release(&self, release: &str) -> Result<(), ComponentsError> {
         let own = self.controllers.keys().map(|controller| format!("{release}-{controller}"));
         for account in [release.to_owned()].into_iter().chain(own) {
             for (at, _) in release.match_indices('-') {
                 let (other, controller) = (&release[..at], &account[at + 1..]);
                 if self.controllers.contains_key(controller) {
-                    return Err(RegistrationError::Release {
+                    return Err(ComponentsError::Release {
                         release: release.to_owned(),
                         controller: controller.to_owned(),
                         other: other.to_owned(),
@@ -118,13 +118,13 @@ impl Components {
     ///
     /// # Errors
     /// With the first controller whose name cannot be part of one.
-    pub(super) fn accounts(&self, installation: &Installation) -> Result<BTreeMap<String, String>, RegistrationError> {
+    pub(super) fn accounts(&self, installation: &Installation) -> Result<BTreeMap<String, String>, ComponentsError> {
         let accounts = self.controllers.keys().map(|controller| {
             let account = installation.account(controller);
             if is_label(&account) {
                 return Ok((controller.clone(), account));
             }
-            Err(RegistrationError::ControllerAccount { controller: controller.clone(), account })
+            Err(ComponentsError::ControllerAccount { controller: controller.clone(), account })
         });
         accounts.collect()
     }

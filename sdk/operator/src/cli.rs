@@ -15,6 +15,7 @@ use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
 use super::certs::{self, Certs};
+use super::convertible::convertible;
 #[cfg(feature = "dev")]
 use super::dev::{self, DevFlags};
 #[cfg(feature = "doctor")]
@@ -28,7 +29,6 @@ use super::migrate::{self, MigrateFlags};
 use super::{Operator, generate, run, taken};
 use portcullis_client::in_one_line;
 use portcullis_manifest::words::FAILED;
-use portcullis_webhook::conversion::convertible;
 
 /// Where `run` serves the webhooks.
 pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);

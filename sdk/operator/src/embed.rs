@@ -17,8 +17,9 @@ use super::certs::certificate_source;
 use super::cli::BIND;
 use super::client_ca::ClientCaFile;
 use super::connect::Clients;
+use super::convertible::convertible;
 use super::endpoint::Endpoint;
-use super::error::RunError;
+use super::error::{ComponentsError, RunError};
 use super::health::Health;
 use super::installation::configurations;
 use super::leases::{LeaseFlags, LeaseTiming, Leases};
@@ -30,8 +31,7 @@ use portcullis_client::in_one_line;
 use portcullis_listener::{Handler, Limits, Server};
 use portcullis_manifest::words::WEBHOOKS_OFF;
 use portcullis_metrics::Metrics;
-use portcullis_webhook::conversion::convertible;
-use portcullis_webhook::{RegistrationError, Routes};
+use portcullis_webhook::Routes;
 
 /// How long webhooks are served after the end was asked for, unless another time is said.
 pub(super) const DRAIN_DELAY: Duration = Duration::from_secs(5);
@@ -176,9 +176,10 @@ impl EmbeddedOperator {
         let has_controllers = !components.controllers.is_empty();
         let leases = Leases::new(&clients.prompt, installation, scope_leases, has_controllers, &flags)?;
         let scope = leases.scope.clone();
-        let routes = components.webhooks.routes_in(move |namespace| scope.passes(namespace))?;
+        let routes =
+            components.webhooks.routes_in(move |namespace| scope.passes(namespace)).map_err(ComponentsError::from)?;
         let metrics = routes.metrics().clone();
-        metrics.adopt(std::mem::take(&mut components.metrics)).map_err(RegistrationError::from)?;
+        metrics.adopt(std::mem::take(&mut components.metrics)).map_err(ComponentsError::from)?;
         leases.counted_in(&metrics);
         let accounts = Accounts::new(&clients, installation, &components, &metrics)?;
         let configurations = configurations(installation, &components.webhooks)?;

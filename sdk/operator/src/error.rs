@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use portcullis_certificates::CertificateError;
 use portcullis_lease::LeaseError;
+use portcullis_metrics::MetricNameError;
 use portcullis_webhook::RegistrationError;
 
 /// Whatever a user's own code fails with.
@@ -18,7 +19,7 @@ pub enum RunError {
     Setup(#[source] BoxError),
     /// The registration of webhooks or controllers is invalid. Fix the registration.
     #[error(transparent)]
-    Registration(#[from] RegistrationError),
+    Registration(#[from] ComponentsError),
     /// No client can be made from the cluster configuration. Fix the configuration.
     #[error("cannot make a client for the cluster")]
     Client(#[source] BoxError),
@@ -39,24 +40,74 @@ pub enum RunError {
     #[error("no certificates to serve webhooks with")]
     Certificates(#[source] CertificateError),
     /// A controller or another component failed. All the rest has ended.
-    #[error("{part} failed")]
+    #[error("{component} failed")]
     Failed {
         /// Its name.
-        part: String,
+        component: String,
         /// What it failed with.
         #[source]
         source: BoxError,
     },
     /// A controller or another component returned before it was stopped.
-    #[error("{part} ended on its own")]
+    #[error("{component} ended on its own")]
     EndedEarly {
         /// Its name.
-        part: String,
+        component: String,
     },
     /// A controller or another component panicked. The message is in the log.
-    #[error("{part} panicked")]
+    #[error("{component} panicked")]
     Panicked {
         /// Its name.
-        part: String,
+        component: String,
+    },
+}
+
+/// Components that cannot run together, or that cannot be installed as this release. Fix the code that registers them, or
+/// choose another release where the message says so.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ComponentsError {
+    /// The registration of webhooks is invalid.
+    #[error(transparent)]
+    Webhooks(#[from] RegistrationError),
+    /// Two controllers have the same name.
+    #[error("two controllers are named {0}: give one of them another name")]
+    ControllerName(String),
+    /// A metric that cannot be served at `/metrics`.
+    #[error(transparent)]
+    Metric(#[from] MetricNameError),
+    /// The controller's ServiceAccount would have an invalid name.
+    #[error(
+        "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
+         '-', so short that both have 63 at most; or use a shorter --release, or --use-service-account-credentials=false"
+    )]
+    ControllerAccount {
+        /// Name of the controller.
+        controller: String,
+        /// Name of its ServiceAccount, made of the release's and the controller's.
+        account: String,
+    },
+    /// A ServiceAccount whose name another release in the namespace may use as well, with other permissions.
+    #[error(
+        "release {release:?} has an account {account:?}, as controller {controller:?} of a release {other:?} has; give \
+         another --release"
+    )]
+    Release {
+        /// The release.
+        release: String,
+        /// ServiceAccount that both releases would have.
+        account: String,
+        /// Controller of the other release that uses the ServiceAccount.
+        controller: String,
+        /// The other release: the part of the name before a `-`.
+        other: String,
+    },
+    /// A conversion without a CRD: the API server would never call it.
+    #[error("{kind} of group {group} has a conversion, but no CRD: add the CRD to Operator::crds")]
+    NoCrd {
+        /// API group.
+        group: String,
+        /// The kind.
+        kind: String,
     },
 }

@@ -4,8 +4,9 @@ use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::names::{is_label, is_subdomain};
 use portcullis_manifest::{CertificateMode, Configurations, Installation, ServiceRef, Switch, Webhook};
-use portcullis_webhook::{RegistrationError, Webhooks};
+use portcullis_webhook::Webhooks;
 
+use super::error::ComponentsError;
 use super::overrides::OverrideFlags;
 
 /// The DNS domain of clusters, unless another is said.
@@ -29,20 +30,13 @@ pub(super) fn switch(on: &'static str, off: &'static str) -> impl TypedValuePars
 
 /// Reads who makes the certificates.
 fn certificate_mode() -> impl TypedValueParser<Value = CertificateMode> {
-    let values = [
-        PossibleValue::new("automatic").help("The operator itself"),
-        PossibleValue::new("cert-manager").help("cert-manager, which also publishes the CA"),
-        PossibleValue::new("external").help("You: a Secret that you fill, and a CA that you put into the manifests"),
-    ];
-    PossibleValuesParser::new(values).map(|word| match &*word {
-        "cert-manager" => CertificateMode::CertManager,
-        "external" => CertificateMode::External,
-        _ => CertificateMode::Automatic,
-    })
+    let values = CertificateMode::ALL.map(|mode| PossibleValue::new(mode.as_str()).help(mode.about()));
+    PossibleValuesParser::new(values)
+        .map(|word| CertificateMode::ALL.into_iter().find(|mode| mode.as_str() == word).unwrap_or_default())
 }
 
 /// The entries of an installation's configurations.
-pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Result<Vec<Webhook>, RegistrationError> {
+pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Result<Vec<Webhook>, ComponentsError> {
     Ok(installation.webhooks(webhooks.manifests()?))
 }
 
@@ -50,7 +44,7 @@ pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Resul
 pub(super) fn configurations(
     installation: &Installation,
     webhooks: &Webhooks,
-) -> Result<Configurations, RegistrationError> {
+) -> Result<Configurations, ComponentsError> {
     if !installation.webhooks.is_on() {
         return Ok(Configurations::default());
     }
@@ -118,8 +112,12 @@ impl Default for InstallationFlags {
 impl InstallationFlags {
     /// What setup is told of the installation.
     pub(super) fn setup_context(&self) -> SetupContext {
-        let restricted_to = self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty());
-        SetupContext { restricted_to, webhooks: self.webhooks }
+        SetupContext { restricted_to: self.restricted_to(), webhooks: self.webhooks }
+    }
+
+    /// The one namespace that is served; an empty one stands for all.
+    fn restricted_to(&self) -> Option<String> {
+        self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty())
     }
 
     /// The installation of `operator` in `namespace` that is meant; by default it lives in `<release>-system`.
@@ -144,7 +142,7 @@ impl InstallationFlags {
         }
         Ok(Installation {
             operator,
-            restricted_to: self.restrict_to_namespace.clone().filter(|namespace| !namespace.is_empty()),
+            restricted_to: self.restricted_to(),
             service: ServiceRef { namespace: namespace.clone(), name, port: self.service_port },
             namespace,
             cluster_domain: self.cluster_domain.clone(),

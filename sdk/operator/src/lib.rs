@@ -69,6 +69,7 @@ mod cli;
 mod client_ca;
 mod connect;
 mod controllers;
+mod convertible;
 #[cfg(feature = "dev")]
 mod dev;
 #[cfg(feature = "doctor")]
@@ -103,7 +104,7 @@ use prometheus_client::registry::Metric;
 
 pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
-pub use error::RunError;
+pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
 /// What a controller or task is given: client, scope, leadership and the token that stops it.
 pub use portcullis_controller::Runtime;
@@ -112,7 +113,7 @@ pub use portcullis_manifest::{Installation, Rights, Switch};
 use portcullis_certificates::{RotationTiming, TimeOfDay};
 use portcullis_controller::{Action, Controller, Kind, Reconcile};
 use portcullis_metrics::OwnMetrics;
-use portcullis_webhook::{RegistrationError, Webhooks};
+use portcullis_webhook::Webhooks;
 
 /// An operator: its kinds, rights, webhooks and controllers.
 #[must_use = "an operator does nothing until main() is called"]
@@ -146,7 +147,7 @@ pub struct Components {
     time_of_day: TimeOfDay,
     metrics: OwnMetrics,
     /// The first thing that does not fit: two controllers of one name, or two tasks, or a metric.
-    unfit: Option<RegistrationError>,
+    unfit: Option<ComponentsError>,
 }
 
 impl Components {
@@ -193,7 +194,7 @@ impl Components {
     {
         let controller = Leading { access: access.into(), run: boxed(run) };
         if self.controllers.insert(name.to_owned(), controller).is_some() {
-            self.unfit.get_or_insert_with(|| RegistrationError::ControllerName(name.to_owned()));
+            self.unfit.get_or_insert_with(|| ComponentsError::ControllerName(name.to_owned()));
         }
         self
     }
@@ -208,7 +209,7 @@ impl Components {
         R: Future<Output: Outcome> + Send + 'static,
     {
         if self.everywhere.insert(name.to_owned(), boxed(task)).is_some() {
-            self.unfit.get_or_insert_with(|| RegistrationError::ControllerName(name.to_owned()));
+            self.unfit.get_or_insert_with(|| ComponentsError::ControllerName(name.to_owned()));
         }
         self
     }
@@ -253,13 +254,13 @@ impl Components {
     /// ```
     pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
         if let Err(error) = self.metrics.register(name, help, metric) {
-            self.unfit.get_or_insert(RegistrationError::Metric(error));
+            self.unfit.get_or_insert(ComponentsError::Metric(error));
         }
         self
     }
 
     /// Of two of one name, one would never run.
-    fn checked(&self) -> Result<(), RegistrationError> {
+    fn checked(&self) -> Result<(), ComponentsError> {
         self.unfit.clone().map_or(Ok(()), Err)
     }
 }

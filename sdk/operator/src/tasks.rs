@@ -1,4 +1,4 @@
-//! The parts of a running process, by name.
+//! The components of a running process, by name.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,21 +23,21 @@ impl Tasks {
         task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         let (name, stop) = (name.into(), stop.clone());
-        let part = name.clone();
+        let component = name.clone();
         let handle = self.running.spawn(async move {
             match task.await {
-                Err(error) => Err(RunError::Failed { part, source: error.into() }),
-                Ok(()) if !stop.is_cancelled() => Err(RunError::EndedEarly { part }),
+                Err(error) => Err(RunError::Failed { component, source: error.into() }),
+                Ok(()) if !stop.is_cancelled() => Err(RunError::EndedEarly { component }),
                 Ok(()) => Ok(()),
             }
         });
         self.names.insert(handle.id(), name);
     }
 
-    /// Runs what names its own parts.
+    /// Runs what names its own components.
     pub(super) fn adopt(&mut self, task: impl Future<Output = Result<(), RunError>> + Send + 'static) {
         let handle = self.running.spawn(task);
-        self.names.insert(handle.id(), "a part".to_owned());
+        self.names.insert(handle.id(), "a component".to_owned());
     }
 
     /// How the next task ended; `None` when none is left.
@@ -48,7 +48,7 @@ impl Tasks {
                 self.names.remove(&id);
                 result
             }
-            Err(error) => Err(RunError::Panicked { part: self.names.remove(&error.id()).unwrap_or_default() }),
+            Err(error) => Err(RunError::Panicked { component: self.names.remove(&error.id()).unwrap_or_default() }),
         })
     }
 }

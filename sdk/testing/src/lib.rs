@@ -7,6 +7,10 @@
 //! | a mutating webhook is idempotent | [`admission::assert_idempotent`] |
 //! | converters lose nothing and undo nothing | [`conversion::assert_laws`], on objects generated from the CRD's schemas |
 //! | the API server, your manifests and your rights agree | [`ControlPlane`], a real one, with the operator's binary in it: [`OperatorBinary`] |
+//! | something is done in time, also on a machine that stalls | [`Stopwatch`] |
+//!
+//! The control plane and all that acts on it is behind the feature `control-plane`, which brings a client of the API
+//! server. The rest needs none.
 //!
 //! # A control plane
 //!
@@ -65,29 +69,22 @@
 //! A demo uses [`ControlPlane::builder`], hands out [`ControlPlane::kubeconfig_path`], and ends with
 //! [`ControlPlane::stop`]. Helpers that act on the cluster panic with a message that says what was attempted.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod admission;
-mod audit;
-mod binaries;
-mod cert_manager;
-mod cluster;
+#[cfg(feature = "control-plane")]
 mod control_plane;
 pub mod conversion;
-mod credentials;
 mod difference;
-mod error;
 mod log;
-mod operator;
-mod users;
+mod stopwatch;
 mod wait;
-mod watcher;
 
-pub use audit::{AuditEvent, AuditLog, Mark};
-pub use binaries::KUBERNETES_VERSION;
-pub use cert_manager::{CERT_MANAGER_VERSION, CertManager};
-pub use cluster::apply_manifests;
-pub use control_plane::{Builder, ControlPlane};
-pub use error::ControlPlaneError;
+#[cfg(feature = "control-plane")]
+pub use control_plane::{
+    AuditEvent, AuditLog, Builder, CERT_MANAGER_VERSION, CertManager, ControlPlane, ControlPlaneError, Grant,
+    KUBERNETES_VERSION, Mark, OperatorBinary, RunningOperator, User, apply_manifests, wait_for_object,
+};
 pub use log::Log;
-pub use operator::{OperatorBinary, RunningOperator};
-pub use users::{Grant, User};
-pub use wait::{wait_for_object, wait_until};
+pub use stopwatch::Stopwatch;
+pub use wait::wait_until;

@@ -112,7 +112,7 @@ use crate::metrics::AdmissionMetrics;
 use crate::routes::{Budget, Endpoint};
 use admit::Admit;
 use portcullis_manifest::names::{is_label, is_subdomain};
-use portcullis_metrics::{MetricNameError, Metrics};
+use portcullis_metrics::Metrics;
 use review_call::{ReviewCalls, Skip};
 
 /// A registration that cannot be served, or that Kubernetes would refuse. Fix it in the code that registers.
@@ -179,38 +179,6 @@ pub enum RegistrationError {
         /// Plural name of the CRD.
         plural: String,
     },
-    /// Two controllers have the same name.
-    #[error("two controllers are named {0}: give one of them another name")]
-    ControllerName(String),
-    /// A metric that cannot be served at `/metrics`.
-    #[error(transparent)]
-    Metric(#[from] MetricNameError),
-    /// The controller's ServiceAccount would have an invalid name.
-    #[error(
-        "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
-         '-', so short that both have 63 at most; or use a shorter --release, or --use-service-account-credentials=false"
-    )]
-    ControllerAccount {
-        /// Name of the controller.
-        controller: String,
-        /// Name of its ServiceAccount, made of the release's and the controller's.
-        account: String,
-    },
-    /// A ServiceAccount whose name another release in the namespace may use as well, with other permissions.
-    #[error(
-        "release {release:?} has an account {account:?}, as controller {controller:?} of a release {other:?} has; give \
-         another --release"
-    )]
-    Release {
-        /// The release.
-        release: String,
-        /// ServiceAccount that both releases would have.
-        account: String,
-        /// Controller of the other release that uses the ServiceAccount.
-        controller: String,
-        /// The other release: the part of the name before a `-`.
-        other: String,
-    },
     /// The converters do not cover all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {
@@ -219,14 +187,6 @@ pub enum RegistrationError {
         /// What is wrong with its versions.
         #[source]
         source: Arc<conversion::GraphError>,
-    },
-    /// A conversion without a CRD: the API server would never call it.
-    #[error("{kind} of group {group} has a conversion, but no CRD: add the CRD to Operator::crds")]
-    NoCrd {
-        /// API group.
-        group: String,
-        /// The kind.
-        kind: String,
     },
 }
 

@@ -73,7 +73,7 @@ impl Webhooks {
             let unfilled: Vec<String> = settings.unfilled().map(|source| source.resource()).collect();
             if !unfilled.is_empty() {
                 if self.is_for(&**webhook, &resource, object) {
-                    let verdict = Err(format!("not judged: reads {}", unfilled.join(", ")));
+                    let verdict = Err(format!("not evaluated: reads {}", unfilled.join(", ")));
                     evaluations.push(Evaluation { webhook: settings.shown_name().to_owned(), verdict, unfilled });
                 }
                 continue;

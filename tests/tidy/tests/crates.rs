@@ -119,15 +119,26 @@ fn a_crate_of_the_sdk_depends_on_those_below_it_only() {
     }
 }
 
-#[test]
-fn webhooks_alone_compile_few_packages_and_no_client_of_the_api_server() {
-    let packages = Graph::resolve().unwrap().packages("portcullis-webhook").unwrap();
-    let count = packages.len();
-    assert!(packages.iter().any(|package| package.starts_with("portcullis-webhook ")), "{packages:?}");
+/// What is compiled for a crate with its default features, which must be no client of the API server.
+fn without_client(package: &str) -> BTreeSet<String> {
+    let packages = Graph::resolve().unwrap().packages(package).unwrap();
+    assert!(packages.iter().any(|compiled| compiled.starts_with(&format!("{package} "))), "{packages:?}");
     for forbidden in ["kube ", "kube-client ", "kube-runtime "] {
         let found = packages.iter().find(|package| package.starts_with(forbidden));
-        assert_eq!(found, None, "portcullis-webhook compiles a client of the API server");
+        assert_eq!(found, None, "{package} compiles a client of the API server");
     }
+    packages
+}
+
+#[test]
+fn helpers_for_tests_of_webhooks_and_conversions_compile_no_client_of_the_api_server() {
+    without_client("portcullis-testing");
+}
+
+#[test]
+fn webhooks_alone_compile_few_packages_and_no_client_of_the_api_server() {
+    let packages = without_client("portcullis-webhook");
+    let count = packages.len();
     assert!(
         count <= WEBHOOK_PACKAGES,
         "portcullis-webhook compiles {count} packages, {WEBHOOK_PACKAGES} are allowed:\n{}",

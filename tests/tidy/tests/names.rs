@@ -8,8 +8,8 @@ use portcullis_tidy::{Source, sources};
 
 /// What is a step of HTTP between two proxies, in RFC 9110's own words.
 const HTTP: [&str; 2] = ["hop-by-hop", "next hop"];
-/// What begins the declaration of a type, after its visibility.
-const TYPES: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
+/// What begins the declaration of an item, after its visibility.
+const ITEMS: [&str; 7] = ["struct", "enum", "trait", "type", "union", "fn", "const"];
 /// What follows the documentation of something that no user sees.
 const PRIVATE: [&str; 12] =
     ["fn", "async", "struct", "enum", "trait", "type", "const", "static", "mod", "impl", "let", "macro_rules!"];
@@ -17,11 +17,11 @@ const PRIVATE: [&str; 12] =
 /// The first column of the table, by what each entry is; and the second one.
 #[derive(Debug, Default)]
 struct Renamed {
-    types: BTreeSet<String>,
-    methods: BTreeSet<String>,
+    items: BTreeSet<String>,
+    members: BTreeSet<String>,
     files: BTreeSet<String>,
     words: BTreeSet<String>,
-    new_types: BTreeSet<String>,
+    new_items: BTreeSet<String>,
     new_files: BTreeSet<String>,
 }
 
@@ -41,16 +41,16 @@ impl Renamed {
             for name in spans(old) {
                 let kind = match name {
                     name if is_file(name) => &mut renamed.files,
-                    name if name.contains("::") => &mut renamed.methods,
-                    name if is_type(name) => &mut renamed.types,
-                    _ => panic!("{name} in {row} is neither a type nor `Type::method` nor a file"),
+                    name if name.contains("::") => &mut renamed.members,
+                    name if is_item(name) => &mut renamed.items,
+                    _ => panic!("{name} in {row} is neither an item nor `Type::member` nor a file"),
                 };
                 kind.insert(name.to_owned());
             }
-            renamed.new_types.extend(spans(new).filter(|name| is_type(name)).map(str::to_owned));
+            renamed.new_items.extend(spans(new).filter(|name| is_item(name)).map(str::to_owned));
             renamed.new_files.extend(spans(new).filter(|name| is_file(name)).map(str::to_owned));
         }
-        assert!(renamed.types.len() > 10 && renamed.words.len() > 2, "the table has another form: {renamed:?}");
+        assert!(renamed.items.len() > 10 && renamed.words.len() > 2, "the table has another form: {renamed:?}");
         renamed
     }
 
@@ -61,19 +61,19 @@ impl Renamed {
         let plural = |word: &str| words.contains(&*format!("{word}s"));
         let spoken = self.words.iter().filter(|word| words.contains(word.as_str()) || plural(word));
         let code: Vec<&str> = spans(text).collect();
-        let types = self.types.iter().filter(|name| code.iter().any(|code| names(code, name)));
-        let methods = self.methods.iter().filter(|name| code.iter().any(|code| code.contains(name.as_str())));
-        spoken.chain(types).chain(methods).map(String::as_str).collect()
+        let items = self.items.iter().filter(|name| code.iter().any(|code| names(code, name)));
+        let members = self.members.iter().filter(|name| code.iter().any(|code| code.contains(name.as_str())));
+        spoken.chain(items).chain(members).map(String::as_str).collect()
     }
 
     /// The old words and the old names in a text that a program prints, where nothing is marked as code.
     fn found_in_literal(&self, text: &str) -> Vec<&str> {
-        let types = self.types.iter().filter(|name| names(text, name)).map(String::as_str);
-        self.found_in(text).into_iter().chain(types).collect()
+        let items = self.items.iter().filter(|name| names(text, name)).map(String::as_str);
+        self.found_in(text).into_iter().chain(items).collect()
     }
 }
 
-/// Whether code names a type of ours so: with nothing of another crate before it, such as in `middleware::Next`.
+/// Whether code names an item of ours so: with nothing of another crate before it, such as in `middleware::Next`.
 fn names(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let (before, after) = (&code[..at], &code[at + name.len()..]);
@@ -86,8 +86,10 @@ fn is_file(name: &str) -> bool {
     name.strip_suffix(".rs").is_some()
 }
 
-fn is_type(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())
+/// The name of a type, a constant or a function; one word in small letters is a field or a word.
+fn is_item(name: &str) -> bool {
+    let of_letters = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    of_letters && (name.contains('_') || name.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
 /// What stands between backticks.
@@ -171,30 +173,30 @@ fn sdk() -> Vec<Source> {
     found
 }
 
-/// The types that code declares, whoever may see them.
+/// The items that code declares, whoever may see them.
 fn declared(code: &str) -> impl Iterator<Item = &str> {
     code.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
-        let keyword = words.next().filter(|word| TYPES.contains(word));
+        let keyword = words.next().filter(|word| ITEMS.contains(word));
         keyword.and_then(|_| words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next())
     })
 }
 
 #[test]
-fn no_type_of_the_sdk_has_an_old_name_and_every_new_one_exists() {
+fn no_item_of_the_sdk_has_an_old_name_and_every_new_one_exists() {
     let renamed = Renamed::read();
-    let mut new: BTreeSet<&str> = renamed.new_types.iter().map(String::as_str).collect();
+    let mut new: BTreeSet<&str> = renamed.new_items.iter().map(String::as_str).collect();
     let mut found = Vec::new();
     for source in sdk() {
         let code = source.shipped_code();
         for name in declared(&code) {
             new.remove(name);
-            if renamed.types.contains(name) {
+            if renamed.items.contains(name) {
                 found.push(format!("{}: {name}", source.path));
             }
         }
         for exported in code.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap()) {
-            let old = renamed.types.iter().filter(|name| words(exported).any(|word| word == *name));
+            let old = renamed.items.iter().filter(|name| words(exported).any(|word| word == *name));
             found.extend(old.map(|name| format!("{}: pub use {name}", source.path)));
         }
     }
@@ -280,6 +282,7 @@ fn an_old_name_is_found_where_it_is_one_and_not_in_other_words() {
         ("two hops", &["hop"]),
         ("headers that end at the next hop", &[]),
         ("`Controller::marks(marks)`", &["Controller::marks"]),
+        ("`begun_anew(watch)` is called, and nothing is begun anew", &["begun_anew"]),
     ] {
         assert_eq!(renamed.found_in(text), old, "{text}");
     }

@@ -1,6 +1,6 @@
 //! What a registry, and a user who has nothing of this workspace, get to see of the published crates.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
 #![allow(clippy::print_stdout, reason = "with --nocapture, one sees how far it is")]
 
 mod published;
@@ -19,6 +19,7 @@ const SHOWN: usize = 40;
 
 #[test]
 fn every_published_crate_says_what_it_is() {
+    let license = fs::read_to_string(repository_root().join("LICENSE")).unwrap();
     for package in published() {
         let name = name(&package);
         assert!(package["publish"].is_null(), "{name} lies in sdk/, and cannot be published: it has `publish = false`");
@@ -32,8 +33,16 @@ fn every_published_crate_says_what_it_is() {
             let entries = package[list].as_array().map_or(0, Vec::len);
             assert!((1..=5).contains(&entries), "{name} has {entries} {list}; registries take one to five");
         }
-        let readme = Path::new(package["manifest_path"].as_str().unwrap()).with_file_name("README.md");
-        assert!(readme.is_file(), "{name} has no README.md");
+        let file = |file: &str| {
+            let path = Path::new(package["manifest_path"].as_str().unwrap()).with_file_name(file);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        let readme = file("README.md");
+        let links = readme.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+        let relative: Vec<_> = links.filter(|link| !link.starts_with("https://") && !link.starts_with('#')).collect();
+        assert!(relative.is_empty(), "README.md of {name} links to {relative:?}, which a registry does not have");
+        // A package has what lies in its folder, or what a symbolic link there points at.
+        assert!(file("LICENSE") == license, "LICENSE of {name} is not the one of the repository");
         let docs = docs_rs(&package);
         let chosen = docs["all-features"] == true || docs["features"].is_array();
         assert!(
@@ -100,6 +109,7 @@ impl Package {
         let tar = Command::new("tar").arg("-xzf").arg(self.archive()).arg("-C").arg(fresh.path()).status().unwrap();
         assert!(tar.success(), "tar cannot unpack {}", self.archive().display());
         let package = fresh.path().join(format!("{}-{}", self.name, self.version));
+        assert!(package.join("LICENSE").is_file(), "the package of {} has no LICENSE", self.name);
         let manifest = package.join("Cargo.toml");
         let text = fs::read_to_string(&manifest).unwrap();
         fs::write(&manifest, format!("{text}\n{}", own_workspace(all))).unwrap();

@@ -142,6 +142,20 @@ fn no_test_is_ignored_and_nothing_is_unfinished() {
     }
 }
 
+/// On wall time, such a test fails whenever its machine stalls.
+#[test]
+fn an_upper_bound_on_time_is_asserted_by_a_stopwatch_or_on_simulated_time() {
+    let bound = |line: &str| line.contains("assert!(") && line.contains(".elapsed() <");
+    let measured = |text: &str| text.contains("Stopwatch") || text.contains("start_paused");
+    let found: Vec<String> = sources(rust)
+        .unwrap()
+        .iter()
+        .filter(|source| source.text.lines().any(bound) && !measured(&source.text))
+        .map(|source| source.path.clone())
+        .collect();
+    assert!(found.is_empty(), "measure with `portcullis_testing::Stopwatch`, or wait for a condition: {found:?}");
+}
+
 #[test]
 fn every_make_target_that_the_readme_names_exists() {
     let files = sources(|path| path == "README.md" || path == "Makefile" || path == "CONTRIBUTING.md").unwrap();

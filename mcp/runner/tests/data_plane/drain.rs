@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use portcullis_testing::Stopwatch;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -100,7 +101,7 @@ async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
     eventually("calls under way", || async { (calls.load(Relaxed) > 100).then_some(()) }).await;
     assert_eq!(runner.get("/readyz").await.status, 200);
     runner.terminate();
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     eventually("readiness to end", || async { (runner.get("/readyz").await.status == 503).then_some(()) }).await;
     assert!(asked.elapsed() < Duration::from_secs(1), "readiness ends at once: {:?}", asked.elapsed());
     assert_eq!(runner.get("/health").await.status, 200, "a proxy that drains is not to be restarted");
@@ -113,7 +114,8 @@ async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
     }
     assert!(calls.load(Relaxed) > before + 20, "{} calls after SIGTERM", calls.load(Relaxed) - before);
     assert!(within("the stream to be told", stream.body_mut().frame()).await.is_none(), "a clean end");
-    assert!(asked.elapsed() >= LAG, "streams end with the listener: {:?}", asked.elapsed());
+    let told = asked.started().elapsed();
+    assert!(told >= LAG, "streams end with the listener: {told:?}");
     eventually("new connections to be refused", || async { TcpStream::connect(runner.address).await.err() }).await;
     closed.cancel();
     within("the slow call", slow).await.unwrap().expect("a call under way is answered");

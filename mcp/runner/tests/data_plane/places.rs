@@ -1,8 +1,9 @@
 //! All connections of the proxy taken: by streams, by slow uploads.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use portcullis_testing::Stopwatch;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -82,7 +83,7 @@ async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
     let runner = Runner::http(&silent_streams().await, &json!({})).await;
     let mut held = streams(&runner, PLACES).await;
     for path in ["/health", "/readyz", "/metrics"] {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let (status, answer) = probe(&runner, path).await;
         assert!(began.elapsed() < PROBE, "{path}: {:?}", began.elapsed());
         assert_eq!(status, 200, "{answer}");
@@ -113,7 +114,7 @@ async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
         let runner = Runner::http(&silent_streams().await, &json!({})).await;
         let _streams = streams(&runner, at_work).await;
         let _silent = silent(&runner, silent_ones).await;
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let (status, answer) = probe(&runner, "/health").await;
         let took = began.elapsed();
         assert_eq!(status, 200, "{answer}");
@@ -143,7 +144,7 @@ async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     .await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let whole = format!("{head}content-length: {}\r\n\r\n{ping}", ping.len());
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     // One that comes before an upload gave way is told to ask again.
     eventually("a quick client to be served", || async {
         begin(runner.address, whole.as_bytes()).await.filter(|(_, status)| status == "200")
@@ -172,7 +173,7 @@ async fn two_hundred_slow_uploads_do_not_slow_a_quick_client_down() {
     });
     let mut longest = Duration::ZERO;
     for _ in 0..50 {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         for stream in &mut slow {
             let _ = stream.try_write(b" ");
         }

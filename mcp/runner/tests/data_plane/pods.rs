@@ -5,7 +5,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -14,6 +14,7 @@ use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxService, full};
 use mcp_store::{Client, Limits, MemorySessions, Principal, SessionRecord, SessionStore};
 use mcp_transport::{Proxy, ProxyConfig, Transport as _};
+use portcullis_testing::Stopwatch;
 
 use crate::support::{INITIALIZE, Recorder, Server, within};
 
@@ -211,7 +212,7 @@ async fn calls_do_not_wait_for_each_other_while_no_pod_can_be_reached() {
     let replica = Replica::of(first, &store);
     let session = replica.open(INITIALIZE).await;
     pod.kill().await;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let answers = join_all((0..40).map(|_| replica.ask(Method::POST, Some(&session), CALL))).await;
     // One after another, with half a second of attempts each, they would take until the time limit of an opening, which is 15 s.
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());

@@ -137,7 +137,7 @@ impl<'a> Keeper<'a> {
 
     /// Puts a new pair into the listener once callers trust it. Returns when to look again.
     ///
-    /// Nothing is gained by haste: while the pair before it is valid and trusted, serving that is what works.
+    /// Nothing is gained by haste: while the previous pair is valid and trusted, serving that works.
     fn serve(&mut self, held: Option<Duration>) -> Duration {
         if self.stored.cert_pem == self.served.cert_pem && self.stored.key_pem == self.served.key_pem {
             self.served.ca_pem.clone_from(&self.stored.ca_pem);

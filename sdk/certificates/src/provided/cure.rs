@@ -15,7 +15,7 @@ pub enum ProvidedBy {
 
 /// Of whose Secret is spoken.
 pub(super) struct Place<'a> {
-    pub(super) supplier: ProvidedBy,
+    pub(super) provided_by: ProvidedBy,
     pub(super) namespace: &'a str,
     pub(super) secret: &'a str,
     pub(super) server_name: &'a str,
@@ -25,7 +25,7 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     pub(super) fn cure(&self, problem: &Problem) -> String {
-        match self.supplier {
+        match self.provided_by {
             ProvidedBy::CertManager => self.cert_manager(problem),
             ProvidedBy::User => self.user(problem),
         }
@@ -33,7 +33,7 @@ impl Place<'_> {
 
     /// What to do about a published bundle under which callers do not accept the pair.
     pub(super) fn publish(&self) -> String {
-        match self.supplier {
+        match self.provided_by {
             ProvidedBy::CertManager => format!(
                 "cert-manager's CA injector fills it in by the annotation 'cert-manager.io/inject-ca-from: {}/{}': is the \
                  annotation there ('generate webhooks', 'generate crds'), and does the injector run?",

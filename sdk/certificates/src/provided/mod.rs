@@ -64,7 +64,7 @@ pub struct ProvidedCertificates {
     /// The crypto provider of the TLS configurations.
     pub provider: Arc<CryptoProvider>,
     /// Who fills the Secret, which decides the advice in errors.
-    pub supplier: ProvidedBy,
+    pub provided_by: ProvidedBy,
     /// The objects in which the CA is published.
     pub configurations: Configurations,
     /// How long to wait, after a bundle was seen everywhere, before serving a pair that needs it: API servers take up a
@@ -82,7 +82,7 @@ impl std::fmt::Debug for ProvidedCertificates {
         let secret = format!("{}/{}", self.namespace, self.secret);
         f.debug_struct("ProvidedCertificates")
             .field("secret", &secret)
-            .field("supplier", &self.supplier)
+            .field("provided_by", &self.provided_by)
             .finish_non_exhaustive()
     }
 }
@@ -94,7 +94,7 @@ impl ProvidedCertificates {
         namespace: impl Into<String>,
         secret: impl Into<String>,
         server_name: impl Into<String>,
-        supplier: ProvidedBy,
+        provided_by: ProvidedBy,
         provider: Arc<CryptoProvider>,
     ) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl ProvidedCertificates {
             secret: secret.into(),
             server_name: server_name.into(),
             provider,
-            supplier,
+            provided_by,
             configurations: Configurations::default(),
             settle: SETTLE,
             time_of_day: TimeOfDay::system(),
@@ -245,7 +245,7 @@ impl ProvidedCertificates {
         }
     }
 
-    /// Ends when the candidate is to be served: callers accept it, or the pair before it has ended anyway.
+    /// Ends when the candidate is to be served: callers accept it, or the previous pair has expired.
     async fn may_serve(
         &self,
         next: Option<&Candidate>,
@@ -298,7 +298,7 @@ impl ProvidedCertificates {
     /// Tells a person that what is served ends soon; cert-manager knows.
     fn remind(&self, sound: &Sound) {
         let ends = sound.leaf.not_after.min(sound.ca.not_after);
-        if self.supplier == ProvidedBy::User && ends.duration_since(self.time_of_day.now()) < SOON {
+        if self.provided_by == ProvidedBy::User && ends.duration_since(self.time_of_day.now()) < SOON {
             warn!(secret = self.secret, %ends, "the certificate, or the CA that it is under, ends soon: have a new one issued and put it into the Secret");
         }
     }
@@ -319,7 +319,7 @@ impl ProvidedCertificates {
 
     fn place<'a>(&'a self, secret: Option<&'a Secret>) -> Place<'a> {
         Place {
-            supplier: self.supplier,
+            provided_by: self.provided_by,
             namespace: &self.namespace,
             secret: &self.secret,
             server_name: &self.server_name,

@@ -11,7 +11,7 @@ use crate::lookups::ready;
 use crate::report::Verdict;
 use crate::snapshot::{Blind, Look};
 use crate::trust::span;
-use portcullis_listener::MISTRUSTED;
+use portcullis_listener::UNTRUSTED_CERTIFICATE;
 use portcullis_manifest::words::{FAILED, WEBHOOKS_OFF};
 
 const OFF: [&str; 3] = ["--webhooks=off", "--enable-webhooks=false", "--enable-webhooks=0"];
@@ -231,12 +231,12 @@ pub(super) fn handshakes(view: &View<'_>) -> Said {
     let mut notes = Vec::new();
     for (pod, log) in &snapshot.logs {
         let Some(log) = log.seen().filter(|log| log.of_operator) else { continue };
-        let Some(line) = log.lines.iter().rev().find(|line| line.contains(MISTRUSTED)) else { continue };
+        let Some(line) = log.lines.iter().rev().find(|line| line.contains(UNTRUSTED_CERTIFICATE)) else { continue };
         let started = snapshot.operator_pods(subject).into_iter().find(|one| one.name_any() == *pod);
         let started = started.and_then(|pod| pod.status.as_ref()?.start_time.clone());
         let at = written(line).unwrap_or(now);
         let ago = now.duration_since(at);
-        let message = format!("{pod} says: {MISTRUSTED}, last {} ago", span(ago));
+        let message = format!("{pod} says: {UNTRUSTED_CERTIFICATE}, last {} ago", span(ago));
         notes.push(if started.is_some_and(|started| at.duration_since(started.0).as_secs() <= START) {
             info(format!("{message}; that is normal until the CA has been published for the first time"))
         } else if ago.as_secs() > LATELY {

@@ -107,7 +107,7 @@ struct Scope {
 #[derive(Debug)]
 struct Among {
     installations: Installations,
-    /// The one that we stand back for.
+    /// The older installation that leads instead of this one.
     ahead: Option<Earlier>,
     /// As of when all of them are known: when the last list was begun, or the last write of ours that the watch brought.
     confirmed: Option<Moment>,

@@ -9,12 +9,12 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::client::Body;
 use portcullis_lease::{Change, End, Epoch, LeaseElection, Reason, Record, Timing};
-use portcullis_testing::{ControlPlane, wait_for_object, wait_until};
+use portcullis_testing::{ControlPlane, Stopwatch, wait_for_object, wait_until};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use crate::{Candidate, DEADLINE, LEASE, Observer, timing};
+use crate::{Candidate, DEADLINE, LEASE, Observer, patient, timing};
 
 fn election(namespace: &str, identity: &str) -> LeaseElection {
     LeaseElection::leader_election(namespace, LEASE, identity).unwrap().timing(timing())
@@ -30,6 +30,7 @@ async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_sa
     let cluster = ControlPlane::shared().await;
     for skew in [300, -300] {
         let namespace = cluster.namespace("crash").await;
+        let begun = Stopwatch::start();
         let first = Candidate::start(cluster.admin(), election(&namespace, "first"), skew);
         assert_eq!(first.holds().await.epoch, Epoch::hold(1));
         let others = [-skew, 0].map(|skew| Candidate::start(cluster.admin(), election(&namespace, "other"), skew));
@@ -42,16 +43,20 @@ async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_sa
         .await;
 
         let handle = first.handle.clone();
-        let crashed = Instant::now();
+        let crashed = Stopwatch::start();
         first.crash().await;
         assert_eq!(handle.held(), None, "who does not renew holds nothing");
         let hold = tokio::select! { hold = others[0].holds() => hold, hold = others[1].holds() => hold };
-        let gap = crashed.elapsed();
+        let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
         eprintln!("wall {skew:+} s, crash of the leader: nobody for {gap:?}");
-        assert_eq!(hold.epoch, Epoch::hold(2));
+        // Where the machine stalls, the Lease may have lapsed before the crash, and have been taken once more.
+        let once_more = hold.epoch > Epoch::hold(2) && begun.lost() > timing().renew();
+        assert!(hold.epoch == Epoch::hold(2) || once_more, "{:?}", hold.epoch);
         // It counts from the last renewal; a look and two requests come on top, and a machine with other things to do.
-        assert!(gap >= timing().duration() - timing().renew() - Duration::from_millis(200), "{gap:?}");
-        assert!(gap <= timing().duration() + timing().retry() + Duration::from_secs(3), "{gap:?}");
+        let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
+        assert!(gap >= timing().duration().saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
+        let longest = timing().duration() + timing().retry() + Duration::from_secs(3);
+        assert!(gap <= longest + lost, "{gap:?}, stalls {lost:?}");
         assert_eq!(observer.most(), 1);
         for other in others {
             other.end().await.unwrap();
@@ -64,16 +69,15 @@ async fn a_graceful_end_hands_over_at_once_in_the_next_epoch() {
     let cluster = ControlPlane::shared().await;
     for end in [End::Release, End::HandOver] {
         let namespace = cluster.namespace("handover").await;
-        let first = Candidate::start(cluster.admin(), election(&namespace, "first").end(end), 0);
+        let election = |identity| election(&namespace, identity).timing(patient());
+        let first = Candidate::start(cluster.admin(), election("first").end(end), 0);
         first.holds().await;
-        let second = Candidate::start(cluster.admin(), election(&namespace, "second"), 0);
+        let second = Candidate::start(cluster.admin(), election("second"), 0);
         wait_until("the second to see it", DEADLINE, || async { second.handle.health().holder }).await;
         let observer = watch(&[&first, &second]);
-        let ended = Instant::now();
         first.end().await.unwrap();
+        // The duration is longer than anything is waited for here.
         assert_eq!(second.holds().await.epoch, Epoch::hold(2));
-        let gap = ended.elapsed();
-        assert!(gap < timing().duration() - Duration::from_millis(500), "it waited for the duration: {gap:?}");
         assert!(observer.most() <= 1);
 
         let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
@@ -130,7 +134,7 @@ async fn a_holder_whose_machine_stood_still_finds_out_with_its_next_renewal() {
     let later = second.holds().await;
     assert!(later.epoch > hold.epoch);
     first.clock.go_on();
-    let resumed = Instant::now();
+    let resumed = Stopwatch::start();
     tokio::time::timeout(DEADLINE, first.handle.lost(hold.epoch)).await.unwrap();
     let window = resumed.elapsed();
     eprintln!("machine stopped: two for {window:?}");

@@ -33,6 +33,11 @@ fn timing() -> Timing {
     Timing::new(duration, deadline, Duration::from_millis(400)).unwrap()
 }
 
+/// Renewals as often, and a duration that no machine stalls through: who takes over sooner was given the Lease.
+fn patient() -> Timing {
+    Timing::new(Duration::from_mins(4), Duration::from_mins(3), timing().renew()).unwrap()
+}
+
 fn scope_timing() -> ScopeTiming {
     ScopeTiming::new(Duration::from_secs(3), Duration::from_secs(1), Duration::from_secs(3)).unwrap()
 }
@@ -66,7 +71,7 @@ async fn take_back(cluster: &ControlPlane, namespace: &str) {
     bindings.delete(&Vouchers::policy(LEASE, namespace), &DeleteParams::default()).await.unwrap();
 }
 
-/// A election in a task of its own.
+/// An election in a task of its own.
 struct Candidate {
     handle: LeaseHandle,
     clock: TestClock,

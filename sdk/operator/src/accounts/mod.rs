@@ -20,10 +20,10 @@ use futures::future::join_all;
 
 pub(super) use self::credentials::Credentials;
 use super::connect::Clients;
+use super::error::ComponentsError;
 use super::token_metrics::TokenFamilies;
 use super::{Components, Installation};
 use portcullis_metrics::Metrics;
-use portcullis_webhook::RegistrationError;
 
 /// The credentials of controllers, by name. A controller that has none acts under the account of the process.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Accounts {
         installation: &Installation,
         components: &Components,
         metrics: &Metrics,
-    ) -> Result<Self, RegistrationError> {
+    ) -> Result<Self, ComponentsError> {
         components.check_release(&installation.release)?;
         if !installation.use_service_account_credentials {
             return Ok(Self::default());

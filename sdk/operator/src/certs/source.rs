@@ -20,7 +20,7 @@ pub(crate) fn certificate_source(
     metrics: &Metrics,
 ) -> CertificateSource {
     let (namespace, secret) = (installation.namespace.clone(), installation.secret.clone());
-    let supplier = match installation.certificates {
+    let provided_by = match installation.certificates {
         CertificateMode::Automatic => {
             let mut automatic = Automatic::new(client, namespace, secret, installation.server_names(), provider);
             automatic.timing = components.rotation_timing.clone();
@@ -31,7 +31,7 @@ pub(crate) fn certificate_source(
         CertificateMode::External => ProvidedBy::User,
     };
     let mut source =
-        ProvidedCertificates::new(client, namespace, secret, installation.server_name(), supplier, provider);
+        ProvidedCertificates::new(client, namespace, secret, installation.server_name(), provided_by, provider);
     source.time_of_day = components.time_of_day.clone();
     CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
 }

@@ -137,7 +137,7 @@ fn modes(what: What) -> Result<Modes, GenerateError> {
     // In the order of their places.
     let mut axes = vec![
         Axis::switch(".Values.webhooks.enabled"),
-        Axis::word(&format!("{certificates}.mode"), &["automatic", "cert-manager", "external"]),
+        Axis::word(&format!("{certificates}.mode"), &CertificateMode::ALL.map(CertificateMode::as_str)),
     ];
     if what == What::Crds {
         axes.push(Axis::switch(".Values.keep"));

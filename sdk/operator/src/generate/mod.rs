@@ -20,10 +20,10 @@ pub(super) use self::arguments::{own_arguments, quoted};
 use self::files::{File, deliver, ours};
 use self::helm::Templates;
 use self::objects::Objects;
+use super::error::ComponentsError;
 use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, label, secret_name};
 use super::overrides::OverrideFlags;
 use super::{Components, Operator};
-use portcullis_webhook::RegistrationError;
 
 /// What is to be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -124,7 +124,7 @@ pub(super) enum GenerateError {
     Modes(usize),
     /// The registration is at fault.
     #[error(transparent)]
-    Registration(#[from] RegistrationError),
+    Registration(#[from] ComponentsError),
     /// It would lock a cluster.
     #[error(transparent)]
     Deadlock(#[from] Deadlock),

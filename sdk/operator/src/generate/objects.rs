@@ -13,11 +13,13 @@ use super::certificates::{explained, issued, trust};
 use super::{GenerateError, GenerateFlags, What};
 use crate::Components;
 use crate::cli::{BIND, HEALTH_BIND};
+use crate::convertible::convertible;
+use crate::error::ComponentsError;
 use crate::installation::entries;
 use crate::run::GRACE;
 use crate::{Installation, Operator};
 use portcullis_manifest::CertificateMode;
-use portcullis_webhook::conversion::{Conversion, convertible};
+use portcullis_webhook::conversion::Conversion;
 
 /// All that there is to generate from.
 pub(super) struct Objects<'a> {
@@ -47,7 +49,7 @@ impl<'a> Objects<'a> {
     ) -> Result<Self, GenerateError> {
         let webhooks = &components.webhooks;
         let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
-        let registered = webhooks.manifests()?;
+        let registered = webhooks.manifests().map_err(ComponentsError::from)?;
         let entries = entries(&installation, webhooks)?;
         let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
         let guarded = guarded.collect::<Result<Vec<_>, Deadlock>>()?;

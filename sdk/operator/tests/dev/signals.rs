@@ -5,8 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use portcullis_testing::{Grant, wait_until};
-use tokio::time::Instant;
+use portcullis_testing::{Grant, Stopwatch, wait_until};
 
 use crate::failures::on_configurations;
 use crate::fixture::{cluster, configurations, entities, entity, judged, start};
@@ -32,7 +31,7 @@ async fn a_second_signal_ends_a_session_at_once_when_the_cluster_is_in_order() {
     dev.says("thinking").await;
     dev.signal("-INT").await;
     dev.says("removed ValidatingWebhookConfiguration").await;
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     dev.insist("-INT").await;
     let error = dev.fails().await;
     call.abort();
@@ -73,7 +72,7 @@ async fn a_second_signal_says_what_is_left_in_the_cluster_and_who_removes_it() {
     .await;
     dev.signal("-TERM").await;
     dev.says("not removed yet, trying again").await;
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     dev.insist("-TERM").await;
     let error = dev.fails().await;
     let left = "what was put into the cluster may still be there; remove it with: dev --sweep";

@@ -186,8 +186,8 @@ fn cases() -> Vec<Case> {
 }
 
 /// The damage is told with its cure, nobody notices it, and when it is put right the new pair is served.
-async fn survives(case: &Case, supplier: ProvidedBy) {
-    let (what, place, ca) = (case.what, Place::new(supplier).await, ca("owner"));
+async fn survives(case: &Case, provided_by: ProvidedBy) {
+    let (what, place, ca) = (case.what, Place::new(provided_by).await, ca("owner"));
     let pair = place.pair(&ca);
     place.put_pair(&pair, ca.cert_pem()).await;
     let serving = place.serve().await;
@@ -201,13 +201,13 @@ async fn survives(case: &Case, supplier: ProvidedBy) {
     let seen = || async { (serving.reload_failures() > failures).then_some(()) };
     wait_until(&format!("{what} to be seen"), PATIENCE, seen).await;
     let error = place.source().ensure().await.unwrap_err().to_string();
-    let cure = if supplier == ProvidedBy::User { case.user } else { case.cert_manager };
+    let cure = if provided_by == ProvidedBy::User { case.user } else { case.cert_manager };
     let head = format!("Secret {}/pair cannot be served: ", place.name);
     for part in [&*head, case.said, cure] {
         let part = part.replace("@ns", &place.name);
-        assert!(error.contains(&part), "{what} ({supplier:?}): '{part}' is not in: {error}");
+        assert!(error.contains(&part), "{what} ({provided_by:?}): '{part}' is not in: {error}");
     }
-    assert!(place.accepts(&serving, ca.cert_pem()).await, "{what}: the pair before it is not served any more");
+    assert!(place.accepts(&serving, ca.cert_pem()).await, "{what}: the previous pair is not served any more");
     load.go_on(8).await;
 
     // Put right with another pair, which only then is served.

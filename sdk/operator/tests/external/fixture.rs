@@ -37,13 +37,13 @@ pub(crate) struct Place {
     /// Namespace, and name of the configuration.
     pub(crate) name: String,
     pub(crate) user: User,
-    pub(crate) supplier: ProvidedBy,
+    pub(crate) provided_by: ProvidedBy,
     /// CRDs whose objects the operator converts.
     pub(crate) crds: Vec<String>,
 }
 
 impl Place {
-    pub(crate) async fn new(supplier: ProvidedBy) -> Self {
+    pub(crate) async fn new(provided_by: ProvidedBy) -> Self {
         let cluster = ControlPlane::shared().await;
         let name = cluster.namespace("supplied").await;
         let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
@@ -60,7 +60,7 @@ impl Place {
         let read = [rule("", "secrets", &looks)];
         let grants = [Grant::ClusterRules(&watch), Grant::Rules { namespace: &name, rules: &read }];
         let user = cluster.user_with(&name, &grants).await;
-        Self { cluster, admin: cluster.admin(), name, user, supplier, crds: Vec::new() }
+        Self { cluster, admin: cluster.admin(), name, user, provided_by, crds: Vec::new() }
     }
 
     pub(crate) fn server_name(&self) -> String {
@@ -98,7 +98,7 @@ impl Place {
         let name = self.server_name();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut source =
-            ProvidedCertificates::new(self.user.client.clone(), &*self.name, "pair", name, self.supplier, provider);
+            ProvidedCertificates::new(self.user.client.clone(), &*self.name, "pair", name, self.provided_by, provider);
         source.settle = Duration::from_millis(700);
         source.published_in(self.configurations())
     }

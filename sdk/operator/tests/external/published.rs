@@ -6,8 +6,8 @@ use portcullis_testing::wait_until;
 
 use crate::fixture::{DAY, PATIENCE, Place, Serving, authority, ca};
 
-async fn start(supplier: ProvidedBy, ca: &Ca) -> (Place, Serving) {
-    let place = Place::new(supplier).await;
+async fn start(provided_by: ProvidedBy, ca: &Ca) -> (Place, Serving) {
+    let place = Place::new(provided_by).await;
     place.put_pair(&place.pair(ca), ca.cert_pem()).await;
     let serving = place.serve().await;
     (place, serving)
@@ -29,11 +29,11 @@ async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
 async fn an_entry_under_which_callers_refuse_the_pair_is_named_with_the_cure() {
     let (owner, stranger) = (ca("owner"), ca("stranger"));
     let ended = authority("ended", -DAY * 9, -DAY);
-    for (supplier, cure) in [
+    for (provided_by, cure) in [
         (ProvidedBy::User, "apply what 'generate webhooks --ca-bundle FILE' and"),
         (ProvidedBy::CertManager, "fills it in by the annotation 'cert-manager.io/inject-ca-from: NS/pair'"),
     ] {
-        let (place, serving) = start(supplier, &owner).await;
+        let (place, serving) = start(provided_by, &owner).await;
         let port = serving.address.port();
         let good = Some(owner.cert_pem());
         let object = format!("ValidatingWebhookConfiguration {}", place.name);

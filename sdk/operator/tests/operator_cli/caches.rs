@@ -163,10 +163,10 @@ async fn what_a_cache_would_hold_comes_from_the_files_and_nothing_is_judged_with
     let (order, region, here) =
         (file("order", mine), file("region", region("north")), file("here", depot("team", "north", 1)));
     let there = file("there", depot("other", "north", 1));
-    let missing = "place: not judged: reads regions.caches.example, depots.caches.example";
+    let missing = "place: not evaluated: reads regions.caches.example, depots.caches.example";
     for (files, code, expected) in [
         (vec![&order], 0, missing),
-        (vec![&order, &region], 0, "place: not judged: reads depots.caches.example"),
+        (vec![&order, &region], 0, "place: not evaluated: reads depots.caches.example"),
         (vec![&order, &region, &there], 1, "you have no depot in region north"),
         (vec![&order, &region, &here], 0, "place allows it"),
     ] {

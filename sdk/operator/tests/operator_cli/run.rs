@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use portcullis_testing::{ControlPlane, User, wait_until};
+use portcullis_testing::{ControlPlane, Stopwatch, User, wait_until};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -280,7 +280,7 @@ async fn a_second_signal_ends_the_process_at_once_with_an_error() {
     running.ready().await;
     running.terminate().await;
     running.logged("SIGTERM: ending").await;
-    let asked = std::time::Instant::now();
+    let asked = Stopwatch::start();
     // One within half a second of the first is one with it.
     wait_until("the second signal", PATIENCE, || async {
         running.terminate().await;

@@ -36,14 +36,14 @@ async fn beside_two_restricted_operators_each_object_is_checked_and_written_by_e
     one.acts(&a).await;
     two.acts(&b).await;
     wide.acts(&elsewhere).await;
-    let settled = tokio::time::Instant::now();
+    let settled = std::time::Instant::now();
     for (namespace, who) in [(&a, "first"), (&b, "second"), (&elsewhere, "platform")] {
         for _ in 0..20 {
             let answer = try_widget(&client, namespace, 1).await;
             assert_eq!((answer.status, &*answer.checked, &*answer.marked), (201, &[who.into()][..], &[who.into()][..]));
         }
     }
-    let since = |acted: Vec<tokio::time::Instant>| acted.iter().any(|at| *at > settled);
+    let since = |acted: Vec<std::time::Instant>| acted.iter().any(|at| *at > settled);
     for (process, own) in [(&one, &a), (&two, &b), (&wide, &elsewhere)] {
         for namespace in [&a, &b, &elsewhere] {
             assert_eq!(since(process.acted(namespace)), namespace == own, "{namespace}, that of {own}");

@@ -1,8 +1,6 @@
 //! For how long two acted, and for how long nobody.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who acts says so every 20 ms; a pause that is longer than this on a busy machine is one.
 const PAUSE: Duration = Duration::from_millis(400);

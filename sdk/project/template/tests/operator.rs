@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use portcullis_testing::admission::Reviews;
 use portcullis_testing::{ControlPlane, OperatorBinary, wait_for_object};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn object(message: &str) -> Kettle {
     Kettle::new(

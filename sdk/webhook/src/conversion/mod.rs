@@ -72,7 +72,6 @@
 //! removing a version from the CRD.
 
 mod call;
-mod cover;
 mod pool;
 mod record;
 
@@ -88,8 +87,6 @@ use crate::memory::Memory;
 use crate::routes::Endpoint;
 use crate::{GroupVersionKind, RegistrationError, Webhooks, check_path};
 use portcullis_metrics::Metrics;
-
-pub use cover::convertible;
 
 /// Default limit of a review's body in bytes.
 const BODY: usize = 128 * 1024 * 1024;

@@ -32,7 +32,7 @@ use body::Reading;
 use budget::Share;
 use callers::Callers;
 use deadline::time_for_answer;
-use portcullis_listener::{Handler, RequestBody, come_again, discard};
+use portcullis_listener::{Handler, RequestBody, discard, retry_later};
 use portcullis_manifest::words::POST_ONLY;
 use portcullis_metrics::Metrics;
 
@@ -241,7 +241,7 @@ fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response
     }
     debug!(path = head.uri.path(), status = status.as_u16(), %problem, "request is answered with an HTTP error");
     let mut response = if reason == Rejected::Shed {
-        come_again(status, &problem)
+        retry_later(status, &problem)
     } else {
         Response::new(Full::new(Bytes::from(problem.into_owned() + "\n")))
     };

@@ -1,9 +1,9 @@
 //! The webhook away, and back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::api::{ListParams, PostParams};
-use portcullis_testing::wait_until;
+use portcullis_testing::{Stopwatch, wait_until};
 use serde_json::json;
 
 use crate::fixture::{Home, PATIENCE};
@@ -32,7 +32,7 @@ async fn conversions_fail_while_the_webhook_is_away_and_work_at_once_when_it_is_
     wait_until("lists to fail", PATIENCE, failing).await;
 
     home.serve().await;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     assert_eq!(home.api("v3").get("during").await.unwrap().data["spec"]["last"], "Lovelace", "the first call succeeds");
     let both = || async {
         let list = home.api("v3").list(&ListParams::default()).await.ok()?;

@@ -7,6 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, StatusCode};
 use portcullis::conversion::Convert;
 use portcullis::webhooks::{Routes, Webhooks};
+use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 
 use crate::kinds::reviewed::{self, v1, v3};
@@ -143,7 +144,7 @@ async fn slow_converters_are_given_up_when_the_api_server_waits_no_longer() {
     let routes = routes(slow());
     for notes in [0, 10_000] {
         let objects = (0..500).map(|n| person(&format!("p-{n}"), json!("Ada"), notes)).collect();
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let (status, said) = ask(&routes, "?timeout=1s", review(objects).to_string()).await;
         assert_eq!((status, &*said), (StatusCode::INTERNAL_SERVER_ERROR, "conversion did not finish within 900 ms\n"));
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -172,4 +173,19 @@ async fn a_slow_list_does_not_keep_others_waiting() {
         }
     }
     assert!(others > 10, "{others} others were answered meanwhile");
+}
+
+#[test]
+fn a_path_is_served_once_and_can_be_called() {
+    let registered = |webhooks: Webhooks| webhooks.routes().map(drop).map_err(|error| error.to_string());
+    let two = |other: Convert<v3::Person>| Webhooks::new().convert(reviewed::convert()).convert(other);
+    assert_eq!(
+        registered(two(reviewed::convert())).unwrap_err(),
+        "two webhooks are served at /convert/people: give one of them another name or path"
+    );
+    assert_eq!(registered(two(reviewed::convert().named("again"))), Ok(()));
+    assert_eq!(
+        registered(Webhooks::new().convert(reviewed::convert().path("people?"))).unwrap_err(),
+        "path \"people?\" of webhook people must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
+    );
 }

@@ -79,7 +79,7 @@ async fn overload_is_shed_memory_stays_bounded_and_the_api_server_is_answered() 
                 }
             }
         };
-        assert!(refused.await, "shed with a word on when to come again");
+        assert!(refused.await, "shed with a word on when to retry");
         decided_at_once.decides().await
     };
     let (_, took) = tokio::join!(stuck, meanwhile);

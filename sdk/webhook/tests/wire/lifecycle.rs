@@ -1,12 +1,13 @@
 //! Certificates that change, and servers that end.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response};
 use portcullis::server::{Limits, RequestBody, TlsError, tls_config};
+use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -101,7 +102,7 @@ async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
     stuck.flush().await.unwrap();
     timeout(PATIENCE, held.arrived.notified()).await.expect("the request is with the handler");
     held.serving.stop.cancel();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let reply = read_reply(&mut stuck).await.expect("a word on why");
     assert_eq!(reply.status, 503);
     assert!(began.elapsed() < Limits::default().drain, "{:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! What there is no room for is refused at once, with a word on when to come again.
+//! What there is no room for is refused at once, with a word on when to retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,19 +74,19 @@ async fn said(connections: &mut [TlsStream<TcpStream>]) -> Vec<String> {
     words
 }
 
-fn assert_come_again(reply: &Reply) {
+fn assert_retry_later(reply: &Reply) {
     assert_eq!(reply.status, 429, "{}", reply.text());
     assert!(reply.head.contains("retry-after: 1\r\n"), "{}", reply.head);
     assert!(reply.text().contains("ask again in a second"), "{}", reply.text());
 }
 
 #[tokio::test]
-async fn reviews_over_a_webhooks_limit_are_told_to_come_again_and_nothing_else_is() {
+async fn reviews_over_a_webhooks_limit_are_told_to_retry_later_and_nothing_else_is() {
     let slow = slow(Limits::default()).await;
     let mut busy = at_work(&slow, "/validate/one").await;
     let mut connection = connect(&slow.serving).await;
     for _ in 0..3 {
-        assert_come_again(&send(&mut connection, &ask("/validate/one", "fine")).await);
+        assert_retry_later(&send(&mut connection, &ask("/validate/one", "fine")).await);
         let other = send(&mut connection, &ask("/validate/other", "fine")).await;
         assert_eq!(other.response()["allowed"], true, "another webhook has its own limit, and the connection is kept");
     }
@@ -133,8 +133,8 @@ async fn half_sent_bodies_give_their_places_to_those_who_wait() {
             write(&mut connection, ask("/validate/other", "slow").as_bytes()).await;
             tokio::select! {
                 () = slow.arrived.notified() => at_work.push(connection),
-                // While the slow ones have their moment, those beyond the limit are told to come again.
-                reply = read_reply(&mut connection) => assert_come_again(&reply.expect("a word on why")),
+                // While the slow ones have their moment, those beyond the limit are told to retry later.
+                reply = read_reply(&mut connection) => assert_retry_later(&reply.expect("a word on why")),
             }
         }
     };
@@ -148,13 +148,13 @@ async fn half_sent_bodies_give_their_places_to_those_who_wait() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_told_to_come_again_while_all_are_at_work() {
+async fn connections_beyond_the_limit_are_told_to_retry_later_while_all_are_at_work() {
     let slow = slow(Limits { connections: 2, ..Limits::default() }).await;
     let mut busy = [at_work(&slow, "/validate/one").await, at_work(&slow, "/validate/other").await];
     for path in ["/validate/other", "/validate/one", "/nowhere"] {
         let mut beyond = connect(&slow.serving).await;
         let reply = send(&mut beyond, &ask(path, "fine")).await;
-        assert_come_again(&reply);
+        assert_retry_later(&reply);
         assert!(reply.head.contains("connection: close"), "{}", reply.head);
         assert!(is_closed(&mut beyond).await);
     }
@@ -198,7 +198,7 @@ async fn bodies_take_no_more_memory_than_is_granted_and_slow_ones_give_it_back()
                 status => panic!("{status}: {}", reply.text()),
             }
             if reply.status == 429 {
-                assert_come_again(&reply);
+                assert_retry_later(&reply);
                 assert!(reply.text().contains("no memory is left"), "{}", reply.text());
             }
         }

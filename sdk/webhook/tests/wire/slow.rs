@@ -8,13 +8,14 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response};
 use portcullis::server::{Limits, RequestBody, Server};
+use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{connect, is_closed, post, read_reply, send, serve_webhooks};
+use crate::client::{PATIENCE, connect, is_closed, post, read_reply, send, serve_webhooks};
 use crate::fixture::{Serving, entity, review, serve, webhooks};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -47,7 +48,7 @@ async fn half_a_body_is_given_up_when_the_caller_would_give_up() {
 #[tokio::test]
 async fn a_handshake_that_does_not_go_on_is_ended() {
     let serving = serve_with(Limits { handshake: SHORT, ..Limits::default() }).await;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let mut stream = TcpStream::connect(serving.address).await.unwrap();
     stream.write_all(&[0x16, 0x03, 0x01]).await.unwrap();
     assert!(is_closed(&mut stream).await);
@@ -57,7 +58,7 @@ async fn a_handshake_that_does_not_go_on_is_ended() {
 #[tokio::test]
 async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
     let serving = serve_with(Limits { first_request: SHORT, ..Limits::default() }).await;
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let (mut reading, mut writing) = tokio::io::split(connect(&serving).await);
     let dribble = async {
         let head = post("/validate/username", "");
@@ -116,7 +117,10 @@ async fn a_peer_that_does_not_read_its_answer_loses_its_connection() {
 /// Otherwise who only opens connections keeps the API server out, and by the failure policy everybody's writes.
 #[tokio::test]
 async fn connections_that_ask_nothing_give_way_to_one_that_does() {
-    let serving = serve_with(Limits { connections: 4, ..Limits::default() }).await;
+    // By themselves they would not end before this test does.
+    let hours = Duration::from_hours(1);
+    let limits = Limits { connections: 4, handshake: hours, first_request: hours, idle: hours, ..Limits::default() };
+    let serving = serve_with(limits).await;
     let silent = TcpStream::connect(serving.address).await.unwrap();
     let shaken = connect(&serving).await;
     let (mut kept, mut half) = (connect(&serving).await, connect(&serving).await);
@@ -134,8 +138,7 @@ async fn connections_that_ask_nothing_give_way_to_one_that_does() {
             assert_eq!(send(&mut connection, &whole).await.status, 200);
             connection
         };
-        // Silent ones end by themselves later than this.
-        held.push(timeout(Duration::from_secs(8), came).await.unwrap_or_else(|_| panic!("turn {turn} never came")));
+        held.push(timeout(PATIENCE, came).await.unwrap_or_else(|_| panic!("turn {turn} never came")));
     }
     assert!(is_closed(&mut kept).await && is_closed(&mut half).await);
     let mut last = held.pop().unwrap();

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::binaries::cache;
-use crate::cluster::unique;
-use crate::watcher::{Server, Watcher};
+use super::binaries::cache;
+use super::cluster::unique;
+use super::watcher::{Server, Watcher};
 use crate::{ControlPlane, ControlPlaneError};
 
 /// The version of cert-manager that `make cert-manager` builds (`hack/cert-manager/go.mod`), and the name of its directory

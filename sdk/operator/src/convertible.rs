@@ -1,22 +1,23 @@
 //! CRDs and conversions, brought together.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use portcullis_webhook::conversion::Conversion;
+use portcullis_webhook::{RegistrationError, Webhooks};
 
-use super::Conversion;
-use crate::{RegistrationError, Webhooks};
+use super::error::ComponentsError;
 
 /// Returns the conversions of `webhooks`, each with its CRD among `crds`.
 ///
 /// # Errors
 /// When a conversion has no CRD, or one whose versions are not those with converters.
-pub fn convertible<'a>(
+pub(super) fn convertible<'a>(
     webhooks: &Webhooks,
     crds: &'a [CustomResourceDefinition],
-) -> Result<Vec<(Conversion, &'a CustomResourceDefinition)>, RegistrationError> {
+) -> Result<Vec<(Conversion, &'a CustomResourceDefinition)>, ComponentsError> {
     let with_crd = |conversion: Conversion| {
         let Conversion { group, kind, engine, .. } = &conversion;
         let Some(crd) = crds.iter().find(|crd| crd.spec.group == *group && crd.spec.names.kind == *kind) else {
-            return Err(RegistrationError::NoCrd { group: group.clone(), kind: kind.clone() });
+            return Err(ComponentsError::NoCrd { group: group.clone(), kind: kind.clone() });
         };
         let versions = crd.spec.versions.iter().map(|version| version.name.as_str());
         engine
@@ -29,13 +30,13 @@ pub fn convertible<'a>(
 
 #[cfg(test)]
 mod tests {
+    use kube::core::crd::merge_crds;
     use kube::{CustomResource, CustomResourceExt as _};
-    use kube_core::crd::merge_crds;
+    use portcullis_webhook::conversion::Convert;
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::conversion::Convert;
 
     macro_rules! version {
         ($module:ident, $version:tt, $kind:tt, $plural:tt) => {
@@ -109,21 +110,5 @@ mod tests {
         for (convert, crds, problem) in cases {
             assert_eq!(fit(convert, &crds).unwrap_err(), problem);
         }
-    }
-
-    #[test]
-    fn a_path_is_served_once_and_can_be_called() {
-        let registered = |webhooks: Webhooks| webhooks.routes().map(drop).map_err(|error| error.to_string());
-        let twice = Webhooks::new().convert(two()).convert(two());
-        assert_eq!(
-            registered(twice).unwrap_err(),
-            "two webhooks are served at /convert/people: give one of them another name or path"
-        );
-        assert_eq!(registered(Webhooks::new().convert(two()).convert(two().named("again"))), Ok(()));
-        let odd = Webhooks::new().convert(two().path("people?"));
-        assert_eq!(
-            registered(odd).unwrap_err(),
-            "path \"people?\" of webhook people must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
-        );
     }
 }

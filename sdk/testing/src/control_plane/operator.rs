@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::watcher::{Server, Watcher};
+use super::watcher::{Server, Watcher};
 use crate::{ControlPlane, ControlPlaneError, Mark};
 
 /// Becoming ready takes some seconds on a quiet machine; a busy one gets this long.

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub(crate) use super::error::CONTROLLER_MANAGER;
 use crate::ControlPlaneError;
-pub(crate) use crate::error::CONTROLLER_MANAGER;
 
 /// The version of Kubernetes that `make control-plane` builds (`hack/control-plane/go.mod`), and the name of its
 /// directory in the per-user cache.

@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
+use super::error::Doing as _;
 use crate::ControlPlaneError;
-use crate::error::Doing as _;
 
 /// Waits for its standard input before it becomes the server: so the server's id is with the watcher before the server
 /// runs, and if this process dies in between, the gate reads the end of its input and ends by itself.

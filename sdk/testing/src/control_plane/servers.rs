@@ -9,11 +9,11 @@ use kube::{Api, Client};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::binaries::{API_SERVER, CONTROLLER_MANAGER, ETCD, locate};
-use crate::credentials::{Authority, write_private};
-use crate::error::Doing as _;
-use crate::watcher::{Server, Watcher};
-use crate::{AuditLog, ControlPlaneError, audit};
+use super::binaries::{API_SERVER, CONTROLLER_MANAGER, ETCD, locate};
+use super::credentials::{Authority, write_private};
+use super::error::Doing as _;
+use super::watcher::{Server, Watcher};
+use super::{AuditLog, ControlPlaneError, audit};
 
 /// Starting takes three seconds on a quiet machine; a busy one gets this long.
 const START_DEADLINE: Duration = Duration::from_mins(3);

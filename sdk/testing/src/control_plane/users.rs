@@ -18,8 +18,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use crate::cluster::unique;
-use crate::credentials::write_private;
+use super::cluster::unique;
+use super::credentials::write_private;
 use crate::{ControlPlane, wait_until};
 
 /// Rights of a user.

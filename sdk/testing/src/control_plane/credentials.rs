@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 use portcullis_pki::{Ca, CertificateParams, Pair, PkiError, Usage};
 
+use super::error::Doing as _;
 use crate::ControlPlaneError;
-use crate::error::Doing as _;
 
 /// A control plane lives for minutes, at the most days; its clock is this machine's.
 const VALID_FOR: SignedDuration = SignedDuration::from_hours(24 * 30);
