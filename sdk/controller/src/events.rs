@@ -14,6 +14,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, Resource, api::PostParams};
+use portcullis_client::own_sentence;
 
 /// Events about objects without a namespace are here: the API server takes them nowhere else.
 const NAMESPACE: &str = "default";
@@ -81,7 +82,9 @@ impl Events {
             let event = self.event(&regarding, planned);
             match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::warn!(reason = planned.reason, %error, "cannot publish an event"),
+                Ok(Err(error)) => {
+                    tracing::warn!(reason = planned.reason, error = own_sentence(&error), "cannot publish an event");
+                }
                 Err(_) => tracing::warn!(reason = planned.reason, "cannot publish an event: no answer"),
             }
         }
