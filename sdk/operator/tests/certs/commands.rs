@@ -44,7 +44,7 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
 
     let missing = place.fails(&["publish", "--timeout", "1"]).await;
     let wanted = format!(
-        "error: waited 1 s in vain for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
+        "error: timed out after 1 s waiting for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
          installed; see 'generate webhooks'",
         place.name
     );
