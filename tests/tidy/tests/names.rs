@@ -343,7 +343,7 @@ fn an_old_name_is_found_in_a_path_of_the_public_api() {
     let renamed = Renamed::read();
     for (line, old) in [
         ("pub struct portcullis_x::pass::Spec", &["pass"][..]),
-        ("pub fn portcullis_x::Controller<K>::marks(self, &str) -> Self", &["Controller::marks"]),
+        ("pub fn portcullis_x::Controller<K>::marks(self, &str) -> Self", &["marks", "Controller::marks"]),
         ("pub portcullis_x::Runtime::session_lease: core::option::Option<portcullis_x::Lease>", &[]),
         ("pub portcullis_x::Runtime::seat: portcullis_x::SessionLease", &["seat"]),
         ("pub fn portcullis_x::Epoch::next(self) -> http::request::Parts", &[]),
