@@ -51,6 +51,9 @@ built:
 lint: ## Formatting, clippy and rustdoc, warnings as errors; what may be depended on
 	@hack/prerequisites.sh lint
 	cargo fmt --all --check
+	for example in axum-application plain-controller webhook-server; do \
+		cargo fmt --check --manifest-path examples/$$example/Cargo.toml || exit 1; \
+	done
 	cargo clippy --workspace --all-targets --features portcullis-node/node -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	@hack/deny/check.sh

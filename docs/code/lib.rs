@@ -38,6 +38,7 @@ chapters! {
     Embed = "how-to/embed.md",
     Admission = "explanation/admission.md",
     Conversion = "explanation/conversion.md",
-    // Shown by package registries.
+    // Shown by package registries. Crates that need nothing else compile theirs themselves.
     Package = "../../sdk/portcullis/README.md",
+    OperatorPackage = "../../sdk/operator/README.md",
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{self, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Parser;
@@ -89,7 +89,7 @@ async fn application(flags: Flags) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn count(State(calls): State<Counter>, request: Request, next: Next) -> Response {
+async fn count(State(calls): State<Counter>, request: Request, next: middleware::Next) -> Response {
     calls.inc();
     next.run(request).await
 }

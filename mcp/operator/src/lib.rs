@@ -1,6 +1,6 @@
 //! The operator of the MCP platform: plans the children of workloads and applies them.
 //!
-//! Every controller is observe → plan → apply, with the kit of [`portcullis::controller`]. What all kinds share is apart
+//! Every controller is observe → plan → apply, on [`portcullis::controller`]. What all kinds share is apart
 //! from what is particular to one:
 //!
 //! - [`mcp_plan`]: what plans are made of; it knows of no kind;

@@ -6,16 +6,13 @@ use std::iter::successors;
 use crate::plain;
 
 /// Returns the message of an error. For a response of the API server that is the `message` of its status, where kube's
-/// `Display` prints the whole status.
+/// `Display` prints the whole status, and errors of kube's watches repeat it.
 pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
     fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
     }
-    let error = match find::<kube::Error>(error) {
-        Some(kube::Error::Service(cause)) => &**cause,
-        _ => error,
-    };
     let status = match find::<kube::Error>(error) {
+        Some(kube::Error::Service(cause)) => return own_sentence(&**cause),
         Some(kube::Error::Api(status)) => Some(&**status),
         _ => find::<kube::core::Status>(error),
     };
@@ -24,8 +21,16 @@ pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
             format!("HTTP {} {}", status.code, status.reason).trim_end().to_owned()
         }
         Some(status) => status.message.clone(),
-        None => error.to_string(),
+        None => with_sentence_of_cause(error),
     }
+}
+
+/// The text of an error that may contain the text of its cause, with the cause's own sentence in its place.
+fn with_sentence_of_cause(error: &(dyn Error + 'static)) -> String {
+    let text = error.to_string();
+    let Some(cause) = error.source() else { return text };
+    let (whole, sentence) = (cause.to_string(), own_sentence(cause));
+    if whole.is_empty() || whole == sentence { text } else { text.replace(&whole, &sentence) }
 }
 
 /// An error and its causes. Many errors tell what their cause says, which is not said again.
@@ -42,6 +47,7 @@ pub fn in_one_line(error: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use kube::runtime::watcher;
 
     use super::*;
 
@@ -58,5 +64,29 @@ mod tests {
         let silent = kube::Error::Service("the API server at https://a does not answer".into());
         assert_eq!(own_sentence(&silent), "the API server at https://a does not answer");
         assert_eq!(own_sentence(&std::io::Error::other("no such file")), "no such file");
+    }
+
+    #[test]
+    fn of_a_watch_that_fails_the_sentence_of_the_api_server_is_said() {
+        let forbidden = || Status::failure("secrets is forbidden: no access", "Forbidden").with_code(403).boxed();
+        let unreachable = kube::Error::Service("https://a does not answer".into());
+        for (error, expected) in [
+            (
+                watcher::Error::InitialListFailed(kube::Error::Api(forbidden())),
+                "failed to perform initial object list: secrets is forbidden: no access",
+            ),
+            (
+                watcher::Error::WatchStartFailed(kube::Error::Api(forbidden())),
+                "failed to start watching object: secrets is forbidden: no access",
+            ),
+            (
+                watcher::Error::WatchError(forbidden()),
+                "error returned by apiserver during watch: secrets is forbidden: no access",
+            ),
+            (watcher::Error::WatchFailed(unreachable), "watch stream failed: https://a does not answer"),
+        ] {
+            assert_eq!(own_sentence(&error), expected);
+            assert_eq!(in_one_line(&error), expected);
+        }
     }
 }

@@ -16,12 +16,11 @@
 //!
 //! ```
 //! use std::collections::BTreeMap;
-//! use std::process::ExitCode;
-//! use portcullis_controller::{Controller, ControllerError, Action, Reconcile};
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::operator::{NoArgs, Operator, Components};
-//! use portcullis_webhook::Webhooks;
-//! # use kube::{CustomResource, CustomResourceExt as _};
+//! use kube::Client;
+//! use portcullis_controller::{Action, Controller, ControllerError, Reconcile, Runtime};
+//! use tokio_util::sync::CancellationToken;
+//! # use kube::CustomResource;
 //! # use schemars::JsonSchema;
 //! # use serde::{Deserialize, Serialize};
 //! # #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -44,19 +43,15 @@
 //!     Ok(Action::await_change())
 //! }
 //!
-//! fn main() -> ExitCode {
-//!     # if std::env::args().count() < 2 { return ExitCode::SUCCESS }
-//!     Operator::named("greeter")
-//!         .crds(vec![Entity::crd()])
-//!         .setup(|_: &NoArgs| {
-//!             let greeter = Controller::named("greeter").owns::<ConfigMap>();
-//!             Ok(Components::new(Webhooks::new()).controller(greeter, reconcile))
-//!         })
-//!         .main()
+//! /// Runs until `stop` is cancelled, as the only replica.
+//! async fn run(client: Client, stop: CancellationToken) {
+//!     let greeter = Controller::named("greeter").owns::<ConfigMap>();
+//!     greeter.run(Runtime::new(client, "default", stop), reconcile).await;
 //! }
 //! ```
 //!
-//! `generate rbac` then grants exactly what this controller needs ([`Controller::access`]).
+//! An operator of `portcullis-operator` takes the same controller and the same function (`Components::controller`), runs
+//! them in the leading replica, and generates the RBAC rules that [`Controller::access`] lists.
 //!
 //! The kind may be namespaced or cluster-scoped, and so may each kind that it [owns](Controller::owns) or
 //! [watches](Controller::watches). Cluster-scoped objects are reconciled by the cluster-wide operator; a restricted one
@@ -116,6 +111,12 @@ pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};
 pub use kind_scope::{KindScope, MayOwn};
 pub use observed::Observed;
+/// The types of [`Runtime::scope`] and [`Runtime::leadership`].
+pub use portcullis_lease as scopes;
+/// The types of [`Runtime::webhooks`] and [`Controller::rbac`].
+pub use portcullis_manifest as manifest;
+/// The type of [`Runtime::metrics`].
+pub use portcullis_metrics::Metrics;
 pub use queue::{Action, Backoff, Key, Queue};
 pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;

@@ -6,6 +6,7 @@ use backon::ExponentialBuilder;
 use kube::core::Status;
 use kube::runtime::utils::Backoff as _;
 use kube::runtime::watcher::{self, ExponentialBackoff};
+use portcullis_client::own_sentence;
 
 /// The first pause. Chance adds up to as much again to each, so that replicas do not come all at once.
 const FIRST: Duration = Duration::from_millis(800);
@@ -44,19 +45,24 @@ impl Retries {
     pub(super) fn failed(&mut self, error: &watcher::Error) -> Duration {
         let Self { kind, resource, namespace, .. } = self;
         let now = Failing::of(error);
+        let error = own_sentence(error);
         match now {
             _ if self.failing == Some(now) => {
-                tracing::debug!(kind, namespace, %error, "the watch still fails");
+                tracing::debug!(kind, namespace, error, "the watch still fails");
             }
             Failing::Refused(verb) => {
                 let longest = LONGEST_REFUSED.as_secs() * 2;
                 tracing::warn!(
-                    kind, namespace, verb, resource, %error,
+                    kind,
+                    namespace,
+                    verb,
+                    resource,
+                    error,
                     "watch refused: grant this account the verb on this resource; retrying after pauses of up to \
                      {longest} s"
                 );
             }
-            Failing::Interrupted => tracing::warn!(kind, namespace, %error, "watch interrupted; retrying"),
+            Failing::Interrupted => tracing::warn!(kind, namespace, error, "watch interrupted; retrying"),
         }
         self.failing = Some(now);
         let pauses = if now == Failing::Interrupted { &mut self.pauses } else { &mut self.pauses_refused };

@@ -52,5 +52,9 @@ pub use snapshot::{
 };
 pub use subject::{Kind, Subject};
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

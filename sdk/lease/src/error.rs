@@ -97,23 +97,6 @@ pub enum LeaseError {
     },
 }
 
-impl LeaseError {
-    /// Its text with those of its causes: kube's has what the API server, or the connection to it, said.
-    pub(crate) fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let said = error.to_string();
-            // Some repeat their cause in their own text.
-            if !text.ends_with(&said) {
-                text = format!("{text}: {said}");
-            }
-            cause = error.source();
-        }
-        text
-    }
-}
-
 /// What to do about it, where that is known.
 fn advice(error: &kube::Error) -> &'static str {
     match error {

@@ -1,6 +1,6 @@
 //! Manifests that install an operator: webhook configurations, admission policies, conversion stanzas of CRDs, RBAC,
-//! the Deployment with its Service and policies, and cert-manager's objects; as YAML, or as templates of a Helm chart
-//! ([`helm`]).
+//! the Deployment with its Service and policies, and cert-manager's objects; with the feature `yaml` (on by default) as
+//! YAML, or as templates of a Helm chart ([`helm`]).
 //!
 //! Everything is computed from values: no IO, no clock, and the same input gives the same bytes. `portcullis-webhook`
 //! fills each [`Webhook`] from its registration, so that the served routes and the generated configurations cannot

@@ -47,6 +47,10 @@ use prometheus_client::registry::{Metric, Registry};
 
 pub use own::{MetricNameError, OwnMetrics};
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Label names and values of a metric.
 pub type Labels = Vec<(&'static str, Cow<'static, str>)>;
 /// A family of histograms of durations.

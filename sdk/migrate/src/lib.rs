@@ -6,6 +6,7 @@
 //! remembered between runs: what is in the storage version already is not written again, so a run that was ended in the
 //! middle is finished by the next.
 
+mod error;
 mod objects;
 mod plan;
 mod report;
@@ -13,12 +14,12 @@ mod tries;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
+pub use error::MigrateError;
 pub use objects::{Refusal, Refused, Tally};
 pub use report::{Kind, Outcome, Report};
 
@@ -31,29 +32,30 @@ const TAKEN_UP: Duration = Duration::from_secs(30);
 /// How often it is asked.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// What is migrated, and how.
+/// Options of [`migrate`]: which kinds, into which version, and whether anything is written.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Kinds, plurals or names of CRDs; all CRDs when empty.
     pub kinds: Vec<String>,
-    /// Version that the CRDs in the cluster have to store objects in; by default each CRD's own storage version.
+    /// Version that the CRDs in the cluster have to store objects in; by default the storage version of each given CRD.
     pub storage_version: Option<String>,
-    /// The API server checks every write, and writes nothing.
+    /// Lets the API server check every write without storing anything.
     pub dry_run: bool,
 }
 
-/// Migrates the chosen kinds of `crds`, one after the other, as the field manager `<operator>-migrate-storage`. Tells
-/// `progress` of each page of objects. What keeps one kind from being migrated is in the report.
+/// Migrates the chosen kinds of `crds`, one after the other, as the field manager `<operator>-migrate-storage`. Calls
+/// `progress` with a line of text before each kind and after each page of objects. A kind that cannot be migrated does
+/// not stop the others: the report has its error.
 ///
 /// # Errors
-/// When no kind is meant, or one that is not among `crds`.
+/// [`MigrateError::NoCrds`] and [`MigrateError::UnknownKind`], before any request.
 pub async fn migrate(
     operator: &str,
     client: Client,
     crds: &[CustomResourceDefinition],
     options: &Options,
     progress: impl Fn(&str),
-) -> anyhow::Result<Report> {
+) -> Result<Report, MigrateError> {
     let chosen = chosen(crds, &options.kinds)?;
     let mut report = Report { dry_run: options.dry_run, crds: Vec::new() };
     for Chosen { name, storage } in chosen {
@@ -74,17 +76,17 @@ struct Chosen<'a> {
 }
 
 /// The CRDs that are meant.
-fn chosen<'a>(crds: &'a [CustomResourceDefinition], kinds: &[String]) -> anyhow::Result<Vec<Chosen<'a>>> {
+fn chosen<'a>(crds: &'a [CustomResourceDefinition], kinds: &[String]) -> Result<Vec<Chosen<'a>>, MigrateError> {
     let names_of = |crd: &CustomResourceDefinition| {
         let (names, group) = (&crd.spec.names, &crd.spec.group);
         [format!("{}.{group}", names.plural), names.kind.clone(), names.plural.clone()]
     };
     if crds.is_empty() {
-        bail!("this operator brings no CRDs, so it has nothing to migrate: add them to Operator::crds");
+        return Err(MigrateError::NoCrds);
     }
     if let Some(unknown) = kinds.iter().find(|kind| !crds.iter().any(|crd| names_of(crd).contains(kind))) {
-        let known: Vec<_> = crds.iter().map(|crd| crd.spec.names.kind.as_str()).collect();
-        bail!("--kind {unknown} is none of this operator's; it brings {}", known.join(", "));
+        let known = crds.iter().map(|crd| crd.spec.names.kind.clone()).collect();
+        return Err(MigrateError::UnknownKind { kind: unknown.clone(), known });
     }
     let chosen = crds.iter().filter_map(|crd| {
         let names = names_of(crd);
@@ -112,14 +114,14 @@ impl Migration<'_> {
         let mut kind = Kind::new(self.name);
         kind.outcome = match self.migrate(&mut kind).await {
             Ok(outcome) => outcome,
-            Err(error) => Outcome::Stopped(format!("{error:#}")),
+            Err(error) => Outcome::Stopped(error),
         };
         kind
     }
 
-    async fn migrate(&self, kind: &mut Kind) -> anyhow::Result<Outcome> {
+    async fn migrate(&self, kind: &mut Kind) -> Result<Outcome, MigrateError> {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let crd = tried(|| api.get(self.name)).await.with_context(|| format!("cannot read CRD {}", self.name))?;
+        let crd = tried(|| api.get(self.name)).await.map_err(MigrateError::api(format!("read CRD {}", self.name)))?;
         let plan = Plan::of(&crd)?;
         kind.storage_version.clone_from(&plan.storage);
         kind.stored_versions.clone_from(&plan.stored);
@@ -155,22 +157,20 @@ impl Migration<'_> {
 
     /// Refuses a CRD whose storage version is not the one that is meant. With a CRD from before an upgrade, everything
     /// would be written back into the old version, and the new one pruned, though the operator's next CRD stores in it.
-    fn stores_in_the_target(&self, plan: &Plan) -> anyhow::Result<()> {
-        let (name, storage) = (self.name, &plan.storage);
+    fn stores_in_the_target(&self, plan: &Plan) -> Result<(), MigrateError> {
         match self.target {
-            Some(target) if target != storage => bail!(
-                "CRD {name} stores objects in {storage} in this cluster, not in {target}: all of them would be written in \
-                 {storage}, and the other versions taken out of status.storedVersions. Apply this operator's CRD, with the \
-                 flags of the installation, and run it again: generate crds | kubectl apply --server-side -f -; if \
-                 {storage} is meant, say --storage-version {storage}"
-            ),
+            Some(target) if target != plan.storage => Err(MigrateError::OtherStorageVersion {
+                crd: self.name.to_owned(),
+                storage: plan.storage.clone(),
+                expected: target.to_owned(),
+            }),
             _ => Ok(()),
         }
     }
 
     /// Waits until the API server says that it stores in the storage version: a moment after the CRD was changed it may
     /// not yet, and what it wrote then would be taken for migrated.
-    async fn taken_up(&self, plan: &Plan) -> anyhow::Result<()> {
+    async fn taken_up(&self, plan: &Plan) -> Result<(), MigrateError> {
         let deadline = Instant::now() + TAKEN_UP;
         loop {
             let list = || self.client.list_api_group_resources(&plan.group_version);
@@ -178,30 +178,30 @@ impl Migration<'_> {
                 Ok(resources) => plan.stored_as(&resources),
                 // One that is not served is not described; that it is gone says that this CRD is in force.
                 Err(error) if error.code() == Some(404) => !plan.served,
-                Err(error) => return Err(error).with_context(|| format!("cannot discover {}", plan.group_version)),
+                Err(error) => return Err(MigrateError::api(format!("discover {}", plan.group_version))(error)),
             };
             if taken_up {
                 return Ok(());
             }
             if deadline < Instant::now() {
-                let version = &plan.storage;
-                bail!("the API server does not store in version {version} yet, though the CRD says so; run it again");
+                return Err(MigrateError::NotTakenUp { version: plan.storage.clone() });
             }
             sleep(ASK_AGAIN).await;
         }
     }
 
     /// Takes the other versions out of the list, if the CRD is still the one for which the objects were written.
-    async fn prune(&self, api: &Api<CustomResourceDefinition>, plan: &Plan) -> anyhow::Result<()> {
-        let patch: Patch<()> = Patch::Json(serde_json::from_value(plan.prune())?);
+    async fn prune(&self, api: &Api<CustomResourceDefinition>, plan: &Plan) -> Result<(), MigrateError> {
+        let action = "write status.storedVersions of the CRD";
+        let patch = serde_json::from_value(plan.prune())
+            .map_err(|error| MigrateError::Api { action: action.to_owned(), reason: error.to_string() })?;
+        let patch: Patch<()> = Patch::Json(patch);
         let params = PatchParams::default();
         match tried(|| api.patch_status(self.name, &params, &patch)).await {
             Ok(_) => Ok(()),
             // The test of the patch: what it met, the API server does not say.
-            Err(error) if error.code() == Some(422) => {
-                bail!("the CRD was changed while its objects were written; run it again")
-            }
-            Err(error) => Err(error).context("cannot write status.storedVersions of the CRD"),
+            Err(error) if error.code() == Some(422) => Err(MigrateError::Changed),
+            Err(error) => Err(MigrateError::api(action)(error)),
         }
     }
 }

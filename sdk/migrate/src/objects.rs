@@ -1,12 +1,12 @@
 //! The objects of one kind, page by page.
 
-use anyhow::bail;
 use futures::{StreamExt as _, stream};
 use kube::api::{DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::MigrateError;
 use crate::plan::Plan;
 use crate::tries::{NoAnswer, tried};
 
@@ -25,40 +25,40 @@ const MOST_FAILED: usize = 20;
 /// A list that takes longer than the API server remembers is begun again, this often.
 const LISTS: u32 = 10;
 
-/// What became of the objects.
+/// Counts of the objects of one CRD, by what became of each.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tally {
-    /// Written in the storage version.
+    /// Objects that were written in the storage version.
     pub rewritten: usize,
-    /// There already, or not written because it is a dry run.
+    /// Objects that were in the storage version already, or were not written because it is a dry run.
     pub unchanged: usize,
-    /// Deleted meanwhile.
+    /// Objects that were deleted before they were written.
     pub gone: usize,
-    /// Those that the API server would not take.
+    /// Objects that the API server did not write.
     pub refused: Refused,
-    /// Those of them about which it said nothing that is about the object.
+    /// Those of the refused objects for which it gave no reason that lies in the object.
     #[serde(skip)]
     failed: usize,
 }
 
-/// Objects that stay in an old version.
+/// Objects that stay in an old version, because the API server did not write them.
 #[derive(Debug, Default, Serialize)]
 pub struct Refused {
-    /// How many.
+    /// Number of these objects.
     pub count: usize,
-    /// The first thousand.
+    /// The first thousand of them.
     pub objects: Vec<Refusal>,
 }
 
 /// An object that the API server refuses to store again.
 #[derive(Debug, Serialize)]
 pub struct Refusal {
-    /// Empty for a cluster-scoped object.
+    /// Namespace of the object; empty for a cluster-scoped one.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// What the API server said.
+    /// Message of the API server.
     pub reason: String,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Objects<'a> {
 
     /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many
     /// are left.
-    pub(crate) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> anyhow::Result<()> {
+    pub(crate) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> Result<(), MigrateError> {
         let Self { writer, tally } = self;
         let all: Api<DynamicObject> = Api::all_with(writer.client.clone(), &writer.plan.resource);
         let mut page = ListParams::default().limit(PAGE);
@@ -104,7 +104,7 @@ impl<'a> Objects<'a> {
                     (page.continue_token, done, lists, *tally) = (None, 0, lists + 1, Tally::default());
                     continue;
                 }
-                Err(error) => return Err(anyhow::Error::new(error).context("cannot list the objects")),
+                Err(error) => return Err(MigrateError::api("list the objects")(error)),
             };
             let objects = list.items.len();
             let mut written = stream::iter(list.items).map(|object| writer.write(object)).buffer_unordered(WRITES);
@@ -148,7 +148,7 @@ impl Tally {
     ///
     /// # Errors
     /// When so many could not be written that the rest need not be tried.
-    fn count(&mut self, object: &Metadata, written: Written) -> anyhow::Result<()> {
+    fn count(&mut self, object: &Metadata, written: Written) -> Result<(), MigrateError> {
         let Self { rewritten, unchanged, gone, refused, failed } = self;
         match written {
             Written::Anew => *rewritten += 1,
@@ -162,7 +162,7 @@ impl Tally {
                 }
                 *failed += usize::from(!error.refused());
                 if *failed > MOST_FAILED {
-                    bail!("the API server could not write {MOST_FAILED} objects; the last time it said: {reason}");
+                    return Err(MigrateError::Unwritable { count: MOST_FAILED, reason });
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! What has to be done for one CRD, from what is in it.
 
-use anyhow::{Context as _, bail};
 use aws_lc_rs::digest::{SHA256, digest};
 use k8s_openapi::ByteString;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -8,6 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
+
+use crate::MigrateError;
 
 /// The versions of one kind, as its CRD had them when the migration began.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,13 +27,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(crd: &CustomResourceDefinition) -> anyhow::Result<Self> {
-        let (spec, name) = (&crd.spec, crd.metadata.name.as_deref().unwrap_or_default());
+    pub(crate) fn of(crd: &CustomResourceDefinition) -> Result<Self, MigrateError> {
+        let spec = &crd.spec;
+        let name = || crd.metadata.name.clone().unwrap_or_default();
         let Some(storage) = spec.versions.iter().find(|version| version.storage) else {
-            bail!("CRD {name} has no storage version");
+            return Err(MigrateError::NoStorageVersion { crd: name() });
         };
         let served = if storage.served { Some(storage) } else { spec.versions.iter().find(|version| version.served) };
-        let served = served.with_context(|| format!("CRD {name} serves no version: its objects cannot be read"))?;
+        let served = served.ok_or_else(|| MigrateError::NotServed { crd: name() })?;
         let kind = GroupVersionKind::gvk(&spec.group, &served.name, &spec.names.kind);
         let stored = crd.status.as_ref().and_then(|status| status.stored_versions.clone()).unwrap_or_default();
         Ok(Self {

@@ -1,53 +1,58 @@
-//! What became of a migration, for people and for programs.
+//! The result of a migration, for people and for programs.
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use crate::MigrateError;
 use crate::objects::Tally;
 
-/// All kinds.
+/// The result of a migration: whether it was a dry run, and what became of each CRD.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Nothing was written: the API server checked each write.
+    /// Whether it was a dry run: the API server checked each write, and stored nothing.
     pub dry_run: bool,
-    /// By CRD.
+    /// The chosen CRDs, in the order in which they were migrated.
     pub crds: Vec<Kind>,
 }
 
-/// One kind.
+/// The migration of one CRD: its versions, counts of its objects, and the outcome.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kind {
     /// Name of the CRD.
     pub name: String,
-    /// The version that objects are stored in.
+    /// The version that the API server stores objects in.
     pub storage_version: String,
-    /// `status.storedVersions` at the end.
+    /// `status.storedVersions` of the CRD after the migration.
     pub stored_versions: Vec<String>,
-    /// Counts of its objects.
+    /// Counts of its objects, by what became of each.
     #[serde(flatten)]
     pub tally: Tally,
-    /// How it ended.
+    /// Whether all objects are in the storage version, and if not, why.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// How it ended.
+/// How the migration of one CRD ended.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", content = "problem", rename_all = "camelCase")]
 pub enum Outcome {
-    /// Nothing was stored in another version.
+    /// Nothing had to be written: no object was stored in another version.
     NothingToDo,
-    /// Everything is in the storage version, and the list says so.
+    /// All objects are in the storage version, and `status.storedVersions` lists no other.
     Migrated,
-    /// Everything could be written.
+    /// The dry run succeeded: the API server would write all objects.
     DryRun,
-    /// Some objects could not be written, so the list stays as it is.
+    /// The API server did not write some objects ([`Tally::refused`]), so `status.storedVersions` is unchanged.
     Refused,
-    /// It could not be brought to an end.
-    Stopped(String),
+    /// The migration stopped before all objects were written.
+    Stopped(#[serde(serialize_with = "as_text")] MigrateError),
+}
+
+fn as_text<S: Serializer>(error: &MigrateError, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(error)
 }
 
 impl Kind {
@@ -63,7 +68,7 @@ impl Kind {
 }
 
 impl Report {
-    /// The kinds that are not migrated, if any.
+    /// The names of the CRDs that are not migrated, with commas between them; `None` when all are.
     pub fn unfinished(&self) -> Option<String> {
         let unfinished = |kind: &&Kind| matches!(kind.outcome, Outcome::Refused | Outcome::Stopped(_));
         let names: Vec<_> = self.crds.iter().filter(unfinished).map(|kind| kind.name.as_str()).collect();

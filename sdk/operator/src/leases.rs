@@ -54,8 +54,8 @@ impl LeaseFlags {
 
     fn marking(&self, candidacy: LeaseElection) -> LeaseElection {
         match &self.mark {
-            Some(mark) => mark.iter().fold(candidacy, |candidacy, (key, value)| candidacy.mark(key, value)),
-            None => DEV_MARK.iter().fold(candidacy, |candidacy, key| candidacy.unmark(key)),
+            Some(mark) => mark.iter().fold(candidacy, |candidacy, (key, value)| candidacy.annotation(key, value)),
+            None => DEV_MARK.iter().fold(candidacy, |candidacy, key| candidacy.without_annotation(key)),
         }
     }
 }

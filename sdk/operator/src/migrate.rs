@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use portcullis_migrate::{Options, migrate};
+use portcullis_migrate::{MigrateError, Options, Outcome, Report, migrate};
 
 use super::cli::Output;
 use super::connect::answering;
@@ -41,7 +41,7 @@ pub(super) async fn perform(
     let options = Options { kinds: kinds.clone(), storage_version: storage_version.clone(), dry_run: *dry_run };
     let migration = async {
         let client = answering(flags.kubeconfig.as_deref()).await?;
-        migrate(operator, client, crds, &options, say).await
+        migrate(operator, client, crds, &options, say).await.map_err(in_terms_of_flags)
     };
     let report = tokio::select! {
         result = migration => result?,
@@ -52,9 +52,36 @@ pub(super) async fn perform(
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
     };
     std::io::stdout().lock().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    advise(&report);
     match report.unfinished() {
         None => Ok(()),
         Some(names) => bail!("not migrated: {names}"),
+    }
+}
+
+/// The same error for who gave flags to a binary instead of options to a function.
+fn in_terms_of_flags(error: MigrateError) -> anyhow::Error {
+    match error {
+        MigrateError::NoCrds => {
+            anyhow!("this operator brings no CRDs, so it has nothing to migrate: add them to Operator::crds")
+        }
+        MigrateError::UnknownKind { kind, known } => {
+            anyhow!("--kind {kind} is none of this operator's; it brings {}", known.join(", "))
+        }
+        error => error.into(),
+    }
+}
+
+/// Says which commands lead on where a CRD in the cluster has another storage version than this operator's.
+fn advise(report: &Report) {
+    for kind in &report.crds {
+        if let Outcome::Stopped(MigrateError::OtherStorageVersion { storage, .. }) = &kind.outcome {
+            say(&format!(
+                "{}: apply this operator's CRD, with the flags of the installation, and run it again: generate crds | \
+                 kubectl apply --server-side -f -; if {storage} is meant, say --storage-version {storage}",
+                kind.name
+            ));
+        }
     }
 }
 

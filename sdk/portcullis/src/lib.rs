@@ -34,16 +34,16 @@
 //! |---|---|---|
 //! | `webhook` (default) | [`webhooks`], [`conversion`], [`server`] | typed admission and conversion webhooks, and their HTTPS server |
 //! | `certificates` | [`certificates`] | certificates of webhooks: automatic, from cert-manager or external; with `webhook` |
-//! | `controller` | [`controller`], [`cache`] | controllers, and caches that webhooks read; with `webhook` and `scopes` |
+//! | `controller` | [`controller`], [`cache`] | controllers, and caches that webhooks read; with `scopes` |
 //! | `scopes` | [`scopes`] | leader election, and namespace-restricted operators beside a cluster-wide one |
 //! | `operator` | [`operator`] | one binary with `run`, `generate` and `certs`; with `certificates` and `controller` |
 //! | `dev` | | its subcommand `dev`; with `operator` |
 //! | `doctor` | [`doctor`] | its subcommand `doctor`, and the checks; with `operator` |
-//! | `migrate` | | its subcommand `migrate-storage`; with `operator` |
+//! | `migrate` | [`migrate`] | its subcommand `migrate-storage`, and the migration as a function; with `operator` |
 //! | `full` | | all of these |
 //!
-//! [`manifest`], [`metrics`], [`k8s_openapi`] and [`prometheus_client`] are always there, [`kube`] with `certificates`
-//! or `scopes`.
+//! [`manifest`], [`metrics`], [`k8s_openapi`] and [`prometheus_client`] are always there; YAML and charts
+//! (`manifest::to_yaml`, `manifest::helm`) with `operator`, [`kube`] with `certificates` or `scopes`.
 //!
 //! # A whole operator
 //!

@@ -1,4 +1,4 @@
-//! Typed admission webhooks.
+//! Typed admission and conversion webhooks, as a tower service or behind an HTTPS server.
 //!
 //! A webhook is registered once, with its handlers. From that one value come the routes of the server
 //! ([`Webhooks::routes`]) and the entries of the webhook configurations ([`Webhooks::manifests`]), so that the two
@@ -39,6 +39,8 @@
 //!
 //! | to … | use |
 //! |---|---|
+//! | serve a kind in several versions | [`conversion`] |
+//! | serve HTTPS in a process of your own | [`server`], [`Routes`] |
 //! | validate or mutate objects of a kind that has a type | [`Validate::named`], [`Mutate::named`] |
 //! | … what is sent to `/status`, `/scale` (a [`Scale`]) or another subresource | [`Validate::subresource_of`], [`Mutate::subresource_of`] |
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
@@ -63,9 +65,9 @@ mod admit;
 mod context;
 pub mod conversion;
 mod decision_log;
+mod entry;
 mod handler;
 mod immutable;
-mod manifest;
 mod memory;
 mod metrics;
 mod mutate;
@@ -97,7 +99,10 @@ pub use mutate::{Mutate, Mutation};
 pub use offline::Evaluation;
 /// The HTTPS server: what serves [`Routes`] in a process of your own.
 pub use portcullis_listener as server;
+/// The types of [`Webhooks::manifests`] and [`Webhooks::overridden`].
+pub use portcullis_manifest as manifest;
 pub use portcullis_manifest::{FailurePolicy, KnownScope, MatchPolicy, Reinvocation, Scope, Source};
+pub use portcullis_metrics::{MetricNameError, Metrics};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
     UserInfo, Verdict,
@@ -112,8 +117,11 @@ use crate::metrics::AdmissionMetrics;
 use crate::routes::{Budget, Endpoint};
 use admit::Admit;
 use portcullis_manifest::names::{is_label, is_subdomain};
-use portcullis_metrics::Metrics;
 use review_call::{ReviewCalls, Skip};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// A registration that cannot be served, or that Kubernetes would refuse. Fix it in the code that registers.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, n
 use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, manifest};
+use super::{Context, entry};
 
 /// What a mutating handler returns: the unchanged object, an edited one, or a denial.
 ///
@@ -279,7 +279,7 @@ where
             (Operation::Delete, self.delete.is_some()),
             (Operation::Connect, self.connect.is_some()),
         ];
-        manifest::webhook(WebhookKind::Mutating, &self.settings, &self.subject, handled)
+        entry::webhook(WebhookKind::Mutating, &self.settings, &self.subject, handled)
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {

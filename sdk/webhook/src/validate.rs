@@ -14,7 +14,7 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object
 use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, manifest};
+use super::{Context, entry};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -278,7 +278,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
             (Operation::Delete, self.delete.is_some()),
             (Operation::Connect, self.connect.is_some()),
         ];
-        let webhook = manifest::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled);
+        let webhook = entry::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled);
         Webhook { cel_rules: self.cel_rules.clone(), ..webhook }
     }
 

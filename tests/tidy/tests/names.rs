@@ -10,6 +10,8 @@ use portcullis_tidy::{Source, sources};
 const HTTP: [&str; 2] = ["hop-by-hop", "next hop"];
 /// What begins the declaration of an item, after its visibility.
 const ITEMS: [&str; 7] = ["struct", "enum", "trait", "type", "union", "fn", "const"];
+/// Old names of types that everybody knows as names of functions.
+const ORDINARY: [&str; 1] = ["next"];
 /// What follows the documentation of something that no user sees.
 const PRIVATE: [&str; 12] =
     ["fn", "async", "struct", "enum", "trait", "type", "const", "static", "mod", "impl", "let", "macro_rules!"];
@@ -66,6 +68,17 @@ impl Renamed {
         spoken.chain(items).chain(members).map(String::as_str).collect()
     }
 
+    /// The old names in a path of the public API: of types, of methods, and of modules, fields and functions that were
+    /// called after a type.
+    fn found_in_path<'a>(&'a self, path: &'a str) -> Vec<&'a str> {
+        let segments: Vec<&str> = path.split("::").collect();
+        let after_type =
+            |segment: &str| !ORDINARY.contains(&segment) && self.items.iter().any(|ty| snake(ty) == segment);
+        let old = segments.iter().filter(|segment| self.items.contains(**segment) || after_type(segment)).copied();
+        let methods = self.members.iter().filter(|method| segments.windows(2).any(|pair| pair.join("::") == **method));
+        old.chain(methods.map(String::as_str)).collect()
+    }
+
     /// The old words and the old names in a text that a program prints, where nothing is marked as code.
     fn found_in_literal(&self, text: &str) -> Vec<&str> {
         let items = self.items.iter().filter(|name| names(text, name)).map(String::as_str);
@@ -90,6 +103,33 @@ fn is_file(name: &str) -> bool {
 fn is_item(name: &str) -> bool {
     let of_letters = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     of_letters && (name.contains('_') || name.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
+/// The name of a type as that of a field or a module.
+fn snake(name: &str) -> String {
+    let word = |(at, c): (usize, char)| {
+        let begins = c.is_ascii_uppercase() && at > 0;
+        begins.then_some('_').into_iter().chain([c.to_ascii_lowercase()])
+    };
+    name.char_indices().flat_map(word).collect()
+}
+
+/// Our own paths in a line of a listing of the public API, without generic arguments: what is one of ours has a line of
+/// its own.
+fn paths(line: &str) -> Vec<String> {
+    let (mut plain, mut depth, mut before) = (String::new(), 0, ' ');
+    for c in line.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' if before != '-' => depth -= 1,
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    let inside = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let paths = plain.split(|c: char| !inside(c)).filter(|path| path.starts_with("portcullis"));
+    paths.map(|path| path.trim_end_matches(':').to_owned()).collect()
 }
 
 /// What stands between backticks.
@@ -137,8 +177,10 @@ fn literals(code: &str) -> Vec<String> {
 fn documentation(source: &Source) -> Vec<(usize, String)> {
     let text = source.without_tests();
     let (mut found, mut block) = (Vec::new(), String::new());
-    let mut attribute = false;
+    let (mut attribute, mut public_trait) = (false, false);
     for (number, line) in text.lines().enumerate() {
+        // What a public trait has is public without saying so.
+        public_trait = line.starts_with("pub trait ") || (public_trait && line != "}");
         let line = line.trim_start();
         let said = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"));
         if let Some(said) = said {
@@ -155,7 +197,7 @@ fn documentation(source: &Source) -> Vec<(usize, String)> {
         attribute = false;
         if !block.is_empty() {
             let first = line.split([' ', '<', '(']).next().unwrap();
-            let private = line.starts_with("pub(") || PRIVATE.contains(&first);
+            let private = line.starts_with("pub(") || (!public_trait && PRIVATE.contains(&first));
             let block = std::mem::take(&mut block);
             if !private {
                 found.push((number, block));
@@ -246,13 +288,38 @@ fn what_the_sdk_logs_and_what_its_errors_say_uses_no_old_name() {
 }
 
 #[test]
-fn the_book_uses_no_old_name() {
+fn nothing_in_the_public_api_has_an_old_name() {
     let renamed = Renamed::read();
-    let pages = sources(|path| path.starts_with("docs/src/") && path.rsplit('.').next() == Some("md")).unwrap();
-    assert!(pages.len() > 20, "the book has another place");
+    let listings = sources(|path| path.starts_with("tests/tidy/api/")).unwrap();
+    assert!(listings.len() > 10, "the listings of the public API have another place");
+    let mut found = BTreeSet::new();
+    for path in listings.iter().flat_map(|listing| listing.text.lines()).flat_map(paths) {
+        let old = renamed.found_in_path(&path);
+        if !old.is_empty() {
+            found.insert(format!("{path}: {}", old.join(", ")));
+        }
+    }
+    let found: Vec<_> = found.into_iter().collect();
+    assert!(found.is_empty(), "CHANGELOG.md says that these were renamed:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_book_the_readmes_the_examples_and_new_projects_use_no_old_name() {
+    let renamed = Renamed::read();
+    let page = |path: &str| {
+        let readme = path.starts_with("sdk/") && path.ends_with("/README.md");
+        let shown = ["docs/src/", "examples/", "sdk/project/template/"].iter().any(|place| path.starts_with(place));
+        (readme || shown) && [Some("md"), Some("rs")].contains(&path.rsplit('.').next())
+    };
+    let pages = sources(page).unwrap();
+    for (place, least) in [("docs/src/", 20), ("sdk/", 10), ("examples/", 10), ("sdk/project/template/", 5)] {
+        let there = pages.iter().filter(|page| page.path.starts_with(place)).count();
+        assert!(there >= least, "{place} has only {there} pages: they have another place");
+    }
     let mut found = Vec::new();
     for page in pages {
-        let mut fenced = false;
+        // All of a program is code.
+        let mut fenced = page.path.rsplit('.').next() == Some("rs");
         for (number, line) in page.text.lines().enumerate() {
             if line.trim_start().starts_with("```") {
                 fenced = !fenced;
@@ -271,6 +338,22 @@ fn the_book_uses_no_old_name() {
 fn literals_are_found_however_they_are_written() {
     let code = r##"warn!(%name, "one \"hop\""); let quote = '"'; raw(r#"a "kit" b"#); info!("three")"##;
     assert_eq!(literals(code), ["one  hop ", "a \"kit\" b", "three"]);
+}
+
+#[test]
+fn an_old_name_is_found_in_a_path_of_the_public_api() {
+    let renamed = Renamed::read();
+    for (line, old) in [
+        ("pub struct portcullis_x::pass::Spec", &["pass"][..]),
+        ("pub fn portcullis_x::Controller<K>::marks(self, &str) -> Self", &["marks", "Controller::marks"]),
+        ("pub portcullis_x::Runtime::session_lease: core::option::Option<portcullis_x::Lease>", &[]),
+        ("pub portcullis_x::Runtime::seat: portcullis_x::SessionLease", &["seat"]),
+        ("pub fn portcullis_x::Epoch::next(self) -> http::request::Parts", &[]),
+    ] {
+        let paths = paths(line);
+        let found: Vec<_> = paths.iter().flat_map(|path| renamed.found_in_path(path)).collect();
+        assert_eq!(found, old, "{line}");
+    }
 }
 
 #[test]

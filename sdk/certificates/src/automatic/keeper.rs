@@ -15,7 +15,7 @@ use super::{Automatic, ROUND};
 use crate::bundle::Bundle;
 use crate::follow::follow;
 use crate::{CertificateError, ServingCertificate};
-use portcullis_client::Pauses;
+use portcullis_client::{Pauses, own_sentence};
 
 /// How often what is stored is looked at when nothing happens to it.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
@@ -69,7 +69,7 @@ impl<'a> Keeper<'a> {
                         continue;
                     }
                     Some(Err(error)) => {
-                        warn!(%error, secret = source.secret, "cannot watch the certificate Secrets; retrying");
+                        warn!(error = own_sentence(&error), secret = source.secret, "cannot watch the certificate Secrets; retrying");
                         continue;
                     }
                     None => return,

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::store::{ca_data, pair_data};
 use super::{Automatic, LONGEST_OVERTAKEN, OVERTAKEN};
 use crate::{CertificateError, ServingCertificate, published};
-use portcullis_client::Pauses;
+use portcullis_client::{Pauses, own_sentence};
 
 /// Clocks of API servers differ a little from ours.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
@@ -300,7 +300,10 @@ impl Automatic {
                         entries.filter(|entry| entry.service.as_ref().is_none_or(|one| self.dns_names.contains(one)));
                     found.extend(ours.flat_map(|entry| Anchor::read(&entry.bundle, now)));
                 }
-                Err(error) => warn!(%error, object = published.object, "cannot read the published CA bundles"),
+                Err(error) => {
+                    let error = own_sentence(&error);
+                    warn!(error, object = published.object, "cannot read the published CA bundles");
+                }
             }
         }
         found

@@ -16,7 +16,7 @@ use super::state::{State, Wanted};
 use super::target::{BundleTarget, Entry, object};
 use super::{Bundle, Origin};
 use crate::follow::follow;
-use portcullis_client::Pauses;
+use portcullis_client::{Pauses, own_sentence};
 use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
@@ -81,9 +81,10 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (self.live, seen) = (version.map(Arc::new), true),
                     Some(Err(error)) => {
-                        warn!(%error, object = object::<C>(self.name), "cannot watch the object that the CA is published in; retrying");
+                        let error = own_sentence(&error);
+                        warn!(error, object = object::<C>(self.name), "cannot watch the object that the CA is published in; retrying");
                         if self.live.is_none() {
-                            self.stands(State::Waits(error.to_string()));
+                            self.stands(State::Waits(error));
                         }
                         continue;
                     }
@@ -243,7 +244,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         let params = PatchParams { field_manager: self.bundle.manager.clone(), ..PatchParams::default() };
         match timeout(WRITE, self.api.patch(self.name, &params, &patch)).await {
             Ok(Ok(written)) => Ok(written),
-            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Err(error)) => Err(own_sentence(&error)),
             Err(_) => Err(format!("the API server did not answer within {} s", WRITE.as_secs())),
         }
     }

@@ -28,6 +28,7 @@ use super::metrics::CertificateMetrics;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay, read};
 use check::{Problem, Sound};
 use cure::Place;
+use portcullis_client::own_sentence;
 use portcullis_listener::ClientCa;
 use portcullis_metrics::Metrics;
 
@@ -202,7 +203,7 @@ impl ProvidedCertificates {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (live, seen) = (version, true),
                     Some(Err(error)) => {
-                        warn!(%error, secret = self.secret, "cannot watch the certificate Secret; retrying");
+                        warn!(error = own_sentence(&error), secret = self.secret, "cannot watch the certificate Secret; retrying");
                         continue;
                     }
                     None => return,

@@ -1,4 +1,4 @@
-//! Controllers of the kit against a real API server, each under the rights that the kit derives.
+//! Controllers against a real API server, each under the rights that follow from its definition.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

@@ -17,7 +17,7 @@ pub(super) struct LeaseApi {
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
-    marks: Annotations,
+    annotations: Annotations,
 }
 
 /// Annotations: what a Lease of our making is created with, and, by `None`, what is taken away with whatever we write.
@@ -34,10 +34,10 @@ impl LeaseApi {
         namespace: &str,
         name: &str,
         labels: BTreeMap<String, String>,
-        marks: Annotations,
+        annotations: Annotations,
     ) -> Self {
         let api = Api::namespaced(client, namespace);
-        Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels, marks }
+        Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels, annotations }
     }
 
     pub(super) async fn read(&self) -> Result<Option<Record>, kube::Error> {
@@ -50,15 +50,15 @@ impl LeaseApi {
                 let mut lease = Lease { spec: Some(spec(&write.record)), ..Lease::default() };
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.labels = Some(self.labels.clone());
-                let marks = self.marks.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-                lease.metadata.annotations = Some(marks.collect());
+                let added = self.annotations.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+                lease.metadata.annotations = Some(added.collect());
                 self.api.create(&PostParams::default(), &lease).await
             }
             // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
             Some(version) => {
-                let unmarked: Annotations =
-                    self.marks.clone().into_iter().filter(|(_, value)| value.is_none()).collect();
-                let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": unmarked });
+                let removed: Annotations =
+                    self.annotations.clone().into_iter().filter(|(_, value)| value.is_none()).collect();
+                let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": removed });
                 let patch = json!({ "metadata": metadata, "spec": spec(&write.record) });
                 self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
             }

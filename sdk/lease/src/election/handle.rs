@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use portcullis_client::in_one_line;
 
 use crate::changes::Hub;
 use crate::{Change, Changes, Clock, Elector, Epoch, Hold, LeaseError, Moment, Ownership, Reason, Record};
@@ -183,7 +184,7 @@ impl Shared {
 
     /// A request failed. Returns what to log: in an outage it is said once, and again when it is for another reason.
     pub(super) fn note(&self, error: &LeaseError) -> Option<String> {
-        let error = error.with_causes();
+        let error = in_one_line(error);
         let mut state = self.lock();
         state.failed = state.failed.saturating_add(1);
         state.last_error = Some(error.clone());

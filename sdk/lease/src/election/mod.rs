@@ -31,7 +31,7 @@ pub struct LeaseElection {
     timing: Timing,
     end: End,
     labels: BTreeMap<String, String>,
-    marks: Annotations,
+    annotations: Annotations,
     vouchers: Option<Vouchers>,
     clock: Arc<dyn Clock>,
 }
@@ -67,7 +67,7 @@ impl LeaseElection {
             timing,
             end,
             labels: BTreeMap::new(),
-            marks: Annotations::new(),
+            annotations: Annotations::new(),
             vouchers: None,
             clock: Arc::new(SystemClock::new()),
         })
@@ -97,18 +97,19 @@ impl LeaseElection {
         self
     }
 
-    /// Adds an annotation when the Lease is created; an existing Lease does not get it. With [`unmark`](Self::unmark)
-    /// it shows whether anybody else has ever held the Lease.
+    /// Adds an annotation when the Lease is created; an existing Lease does not get it. With
+    /// [`without_annotation`](Self::without_annotation) it shows whether anybody else has ever held the Lease.
     #[must_use]
-    pub fn mark(mut self, key: &str, value: &str) -> Self {
-        self.marks.insert(key.to_owned(), Some(value.to_owned()));
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.to_owned(), Some(value.to_owned()));
         self
     }
 
-    /// Removes this annotation with the first write, such as the [`mark`](Self::mark) of whoever created the Lease.
+    /// Removes this annotation with the first write, such as the [`annotation`](Self::annotation) of whoever
+    /// created the Lease.
     #[must_use]
-    pub fn unmark(mut self, key: &str) -> Self {
-        self.marks.insert(key.to_owned(), None);
+    pub fn without_annotation(mut self, key: &str) -> Self {
+        self.annotations.insert(key.to_owned(), None);
         self
     }
 
@@ -136,7 +137,7 @@ impl LeaseElection {
         let elector = Elector::new(self.identity, self.timing, seed);
         let shared = Arc::new(Shared::new(self.clock, self.namespace.clone(), elector));
         let voucher = self.vouchers.map(|vouchers| Voucher::new(client.clone(), vouchers, &self.name, &self.namespace));
-        let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels, self.marks);
+        let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels, self.annotations);
         (
             LeaseHandle::new(Arc::clone(&shared)),
             LeaseElectionDriver { shared, api, voucher, seen: Mutex::default(), end: self.end },

@@ -14,6 +14,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use portcullis_client::in_one_line;
 use serde::de::DeserializeOwned;
 
 use super::{Claim, Earlier, ScopeTiming, ScopeView};
@@ -489,7 +490,7 @@ impl Shared {
     /// Remembers how an attempt to know these ended.
     fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
-        let error = error.with_causes();
+        let error = in_one_line(&error);
         let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
         // In an outage it is the same one every second.
         if before.as_ref() != Some(&error) {

@@ -239,12 +239,12 @@ async fn a_mark_says_who_created_the_lease_until_somebody_takes_it_away() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("mark").await;
     let leases: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
-    let marking = |identity| election(&namespace, identity).mark(KEY, identity);
+    let marking = |identity| election(&namespace, identity).annotation(KEY, identity);
     for (election, expected) in [
         (marking("first"), Some("first")),
         (marking("second"), Some("first")),
         (election(&namespace, "neither"), Some("first")),
-        (election(&namespace, "other").unmark(KEY), None),
+        (election(&namespace, "other").without_annotation(KEY), None),
         (marking("third"), None),
     ] {
         let candidate = Candidate::start(cluster.admin(), election, 0);

@@ -218,7 +218,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
     };
     let (published, ()) = tokio::join!(published, bundle.maintain(source.client(), configurations, &stop));
     if published.is_err() {
-        anyhow::bail!("waited {} s in vain for {missing}", patience.time.as_secs());
+        anyhow::bail!("timed out after {} s waiting for {missing}", patience.time.as_secs());
     }
     let shown = patience.answer(show::look(installation, source)).await??;
     // A kind that another installation converts is not ours to publish in.

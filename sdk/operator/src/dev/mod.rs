@@ -146,7 +146,7 @@ pub(super) async fn perform<A: clap::Args>(
     };
     tokio::select! {
         order = order => order?,
-        name = ends.next() => bail!("{name} while the cluster was being put in order; go on with: dev --sweep"),
+        name = ends.next() => bail!("{name} during cleanup; go on with: dev --sweep"),
     }
     let Some(mut session) = session else { return Ok(()) };
 
@@ -296,7 +296,7 @@ async fn prepare<A: clap::Args>(
         && let Some(other) = flags.only_namespaces.iter().find(|only| *only != ours)
     {
         bail!(
-            "--restrict-to-namespace {ours} has the webhooks called for that namespace alone: take --only-namespace {other} away"
+            "--restrict-to-namespace {ours} has the webhooks called for that namespace alone: omit --only-namespace {other}"
         );
     }
     let owner = flags.owner.as_deref().and_then(session_mark::owner);

@@ -80,7 +80,7 @@ impl Probe {
                     _ if self.arrived(&asked) => return Ok(Ok(index)),
                     Err(error) => break problem(error)?,
                     Ok(_) if Instant::now() > until => bail!(
-                        "the API server has not called the webhooks of {name} within {} s, nor said why",
+                        "the API server did not call the webhooks of {name} within {} s, and gave no reason",
                         TAKE_UP.as_secs()
                     ),
                     // It has not learnt of the configuration yet.

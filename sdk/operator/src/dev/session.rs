@@ -70,7 +70,7 @@ pub(super) struct Opened {
 /// The name of a session: nobody else's is the same.
 pub(super) fn id() -> anyhow::Result<String> {
     let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("cannot read random numbers from the system"))?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

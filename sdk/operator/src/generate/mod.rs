@@ -132,7 +132,7 @@ pub(super) enum GenerateError {
     #[error("generate operator needs --image IMAGE; with --format helm it does not, there it is a value of the chart")]
     NoImage,
     /// A flag that has no meaning for a chart.
-    #[error("{flag} is not for --format helm: leave it away; {instead}")]
+    #[error("{flag} is not for --format helm: omit it; {instead}")]
     Value {
         /// Which one.
         flag: &'static str,
@@ -200,7 +200,7 @@ pub(super) enum GenerateError {
     },
     /// What it names would be named by nothing any more.
     #[error(
-        "{} names what another 'generate' wrote: leave --format kustomize away, or give another --out",
+        "{} names what another 'generate' wrote: omit --format kustomize, or give another --out",
         .0.join(KUSTOMIZATION).display()
     )]
     Kustomization(PathBuf),

@@ -44,7 +44,7 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
 
     let missing = place.fails(&["publish", "--timeout", "10"]).await;
     let wanted = format!(
-        "error: waited 10 s in vain for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
+        "error: timed out after 10 s waiting for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
          installed; see 'generate webhooks'",
         place.name
     );

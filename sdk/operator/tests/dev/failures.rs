@@ -79,7 +79,7 @@ async fn an_address_in_use_a_cluster_that_is_not_there_and_flags_that_contradict
         ),
         (
             &["--kubeconfig", kubeconfig, "--owner", "a", "--restrict-to-namespace", "a", "--only-namespace", "b"],
-            "--restrict-to-namespace a has the webhooks called for that namespace alone: take --only-namespace b away"
+            "--restrict-to-namespace a has the webhooks called for that namespace alone: omit --only-namespace b"
                 .to_owned(),
         ),
         (&["--ttl", "25h"], "give at least 1s and at most 24h".to_owned()),

@@ -173,7 +173,7 @@ async fn a_file_is_the_same_whichever_command_wrote_it_and_a_part_does_not_cut_t
             assert!(said.status.success(), "{part}: {}", String::from_utf8_lossy(&said.stderr));
         }
         let said = fails(&[&["generate", part, "--format", "kustomize"], &issued[..]].concat(), 1).await;
-        let problem = format!("error: {out}/kustomization.yaml names what another 'generate' wrote: leave --format ");
+        let problem = format!("error: {out}/kustomization.yaml names what another 'generate' wrote: omit --format ");
         assert!(said.starts_with(&problem), "{said}");
     }
     assert_eq!(files(home.path()), before);

@@ -71,7 +71,7 @@ async fn flags_that_are_values_of_a_chart_are_refused_by_name() {
         ("--object-selector", "a=b", VALUE),
     ] {
         let said = fails(&[&helm[..], &[&format!("{flag}={value}")]].concat(), 1).await;
-        assert_eq!(said, format!("error: {flag} is not for --format helm: leave it away; {instead}\n"));
+        assert_eq!(said, format!("error: {flag} is not for --format helm: omit it; {instead}\n"));
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

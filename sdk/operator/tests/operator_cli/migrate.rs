@@ -94,7 +94,8 @@ async fn objects_are_not_written_back_in_an_old_version_because_the_new_crd_was_
         let said = format!("CRD people.versions.example stores objects in v1 in this cluster, not in {wanted}: ");
         assert!(out.contains(&said), "{out}");
         assert!(
-            out.contains("generate crds | kubectl apply --server-side -f -; if v1 is meant, say --storage-version v1")
+            err.contains("generate crds | kubectl apply --server-side -f -; if v1 is meant, say --storage-version v1"),
+            "{err}"
         );
         assert_eq!(
             (refused.status.code(), err.lines().last()),

@@ -1,4 +1,4 @@
-//! Registrations as manifests.
+//! Registrations as entries of webhook configurations.
 
 use portcullis_manifest::{Webhook, WebhookKind};
 use portcullis_review::Operation;
