@@ -17,11 +17,11 @@ use super::apply::{Applier, FieldManager};
 use super::changes::{Changes, filter};
 use super::children::{Child, Children};
 use super::events::Events;
+use super::kind_scope::Watchable;
 use super::metrics::{ReconcileFamilies, watch_panics};
 use super::observed::Managers;
-use super::reconciler::{CleanUp, Reconciler, failed};
+use super::reconcile::{CleanUp, Reconciler, failed};
 use super::validity::Validators;
-use super::watched::Watchable;
 use super::writer::Writer;
 use super::writes::Writes;
 use super::{

@@ -1,8 +1,11 @@
-//! Where objects of a kind live: in namespaces, or in none.
+//! Where objects of a kind live: in namespaces, or in none; and the kinds of which that is known.
+
+use std::fmt::Debug;
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
 use portcullis_manifest::KnownScope;
+use serde::de::DeserializeOwned;
 
 /// The scope of a kind whose type says which it is: everything that kube derives from a struct, and every kind of
 /// k8s-openapi.
@@ -35,6 +38,18 @@ impl KindScope for ClusterResourceScope {
     fn api<K: Resource<DynamicType = (), Scope = Self>>(client: Client, _: &str) -> Api<K> {
         Api::all(client)
     }
+}
+
+/// Kinds that a controller can watch beside its own: those of k8s-openapi, all that kube derives, and
+/// [`PartialObjectMeta`](kube::core::PartialObjectMeta) of either, to watch and keep only the metadata.
+pub trait Watchable:
+    Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<T> Watchable for T where
+    T: Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
 }
 
 /// Namespace and name as people write them; the name alone where there is no namespace.

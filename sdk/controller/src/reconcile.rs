@@ -1,5 +1,8 @@
 //! What a reconcile works with.
 
+mod reconciler;
+mod validity;
+
 use std::sync::Arc;
 
 use kube::Resource;
@@ -12,8 +15,10 @@ use serde_json::Value;
 use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, refusal};
 use super::children::Children;
 use super::kind_scope::full_name;
-use super::reconciler::{LOOK_AGAIN, Reconciler};
 use super::{Action, ControllerError, Key, Kind, Observed, PlannedEvent, VALID};
+use reconciler::LOOK_AGAIN;
+
+pub(super) use reconciler::{CleanUp, Reconciler, failed};
 
 /// One reconcile of one object: the object as it was observed, and methods to write what it needs. A write that would
 /// change nothing is not sent.

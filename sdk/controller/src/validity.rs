@@ -1,23 +1,15 @@
-//! The condition `Valid`: what admission would have said, said in the status while webhooks are off.
+//! Validators in the place of admission, while webhooks are off.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use portcullis_manifest::words::INVALID;
-use serde_json::{Value, json};
-use tracing::{info, warn};
+use serde_json::Value;
 
-use super::conditions::Conditions;
-use super::reconciler::Reconciler;
-use super::{ControllerError, EventType, Key, Kind, Observed, PlannedEvent};
+use super::Key;
 
 /// Type of the condition that says whether the validators accept an object.
 pub const VALID: &str = "Valid";
-const PASSED: &str = "ValidationPassed";
-const FAILED: &str = "ValidationFailed";
 
 /// Validators that a controller evaluates on stored objects while webhooks are off. With the feature `webhook`,
 /// `Webhooks` of `portcullis-webhook` implements it with the registered validators.
@@ -31,7 +23,7 @@ pub trait Validity: Send + Sync + 'static {
 
 /// The rules of an operator whose webhooks are off.
 pub(super) struct Validators {
-    validity: Arc<dyn Validity>,
+    pub(super) validity: Arc<dyn Validity>,
     /// What was said of objects that are there, with their uid: of those whose status keeps no such condition, it is
     /// said once all the same.
     told: Mutex<HashMap<Key, (String, String)>>,
@@ -55,61 +47,4 @@ impl Validators {
     pub(super) fn forget(&self, key: &Key) {
         self.is_news(key, "", None);
     }
-}
-
-impl<K: Kind> Reconciler<K> {
-    /// Asks the validators about a stored object and tells their answer in its status. Returns whether it may be
-    /// reconciled.
-    pub(super) async fn is_valid(&self, key: &Key, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {
-        let Some(validators) = &self.validators else {
-            self.withdraw(live).await?;
-            return Ok(true);
-        };
-        let problem = validators
-            .validity
-            .problem(&typed::<K>(live))
-            .await
-            .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
-        let (reason, message) = match &problem {
-            Some(problem) => (FAILED, format!("Validation failed: {problem}")),
-            None => (PASSED, format!("{} spec is valid", K::kind(&()))),
-        };
-        let previous = conditions(&live.status(None).value);
-        let mut conditions = Conditions::after(Some(&previous), object.meta().generation, Timestamp::now());
-        conditions.set(VALID, problem.is_none().into(), reason, message.clone());
-        let changed = conditions.news().next().is_some();
-        let status = json!({ "conditions": conditions.into_list() });
-        let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
-        self.written(live, None, self.writer.status(live, manager, held, status)).await?;
-        let invalid = problem.is_some();
-        if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
-            let (kind, described) = (K::kind(&()), live.describe());
-            warn!(object = described, problem = message, "{kind} {INVALID}");
-            info!(object = described, "{kind} is invalid, not reconciling until spec is fixed");
-            self.events.publish(object, &[PlannedEvent::new(EventType::Warning, FAILED, &message)]).await;
-        }
-        Ok(!invalid)
-    }
-
-    /// Takes back what was said while webhooks were off.
-    async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
-        let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
-        let write = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}));
-        self.written(live, None, write).await?;
-        Ok(())
-    }
-}
-
-/// The object as the API server would send it: with its type.
-fn typed<K: Kind>(live: &Observed<K>) -> Value {
-    let mut json = live.json();
-    json["apiVersion"] = json!(K::api_version(&()));
-    json["kind"] = json!(K::kind(&()));
-    json
-}
-
-/// The conditions of a status, as far as they are conditions.
-fn conditions(status: &Value) -> Vec<Condition> {
-    let all = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
-    all.filter_map(|condition| serde_json::from_value(condition.clone()).ok()).collect()
 }

@@ -1,32 +1,19 @@
 //! Other kinds whose changes wake objects.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::Predicate;
-use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::apply::version_number;
 use super::changes::{Filter, differs, filter};
 use super::controller::{Follow, WatchedKind, Woken};
-use super::{Change, Controller, Key, Kind, KindScope, Observed, Store, Stored, paged};
-
-/// Kinds that a controller can watch beside its own: those of k8s-openapi, all that kube derives, and
-/// [`PartialObjectMeta`](kube::core::PartialObjectMeta) of either, to watch and keep only the metadata.
-pub trait Watchable:
-    Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
-{
-}
-
-impl<T> Watchable for T where
-    T: Resource<DynamicType = (), Scope: KindScope> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
-{
-}
+use super::kind_scope::{KindScope, Watchable};
+use super::{Change, Controller, Key, Kind, Observed, Store, Stored, paged};
 
 /// Whom a change of an object wakes, by what is known of the objects of the controller's kind.
 type Mapper<K, T> = dyn Fn(&T, &Store<Observed<K>>) -> Vec<Key> + Send + Sync;

@@ -4,15 +4,13 @@ use kube_core::ObjectMeta;
 use portcullis_review::with_sources;
 use serde_json::{Map, Value};
 
+use crate::json::Document;
 use crate::problem::{Problem, unless_it_panics};
 use crate::source::Source;
 use crate::trace::Trace;
 use crate::unknown::{self, Place};
 use crate::version::{Codec, Converter, Object};
 use crate::watch::Notice;
-
-/// An object without `apiVersion`, `kind` and `metadata`. Always a [`Value::Object`].
-pub(crate) type Document = Value;
 
 /// Two versions, of which one is the hub, and the converters between them.
 #[derive(Clone, Copy)]
@@ -203,17 +201,6 @@ fn trace_of(object: &dyn Object) -> serde_json::Result<Trace> {
     let mut trace = Trace::default();
     object.trace(&mut trace)?;
     Ok(trace)
-}
-
-/// Appends the members of a document, each with a comma before it.
-pub(crate) fn write_members(out: &mut Vec<u8>, document: &Document) {
-    for (key, value) in document.as_object().into_iter().flatten() {
-        out.push(b',');
-        crate::review::write_string(out, key);
-        out.push(b':');
-        // A document always writes as JSON, and memory does not refuse.
-        let _ = serde_json::to_writer(&mut *out, value);
-    }
 }
 
 fn document(object: &dyn Object) -> Option<Document> {

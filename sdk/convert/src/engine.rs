@@ -6,16 +6,17 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::STASH;
-use crate::edge::{Edge, Identity, write_members};
+use crate::edge::{Edge, Identity};
 use crate::fast;
-use crate::graph::{Graph, GraphError};
+use crate::graph::{Graph, GraphError, Hub};
 use crate::in_conversion::ObjectInConversion;
+use crate::json::write_members;
 use crate::object::{Incomplete, Object, begin, into_string};
 use crate::problem::Problem;
 use crate::stash::Stash;
-use crate::version::Codec;
+use crate::version::{Codec, Version};
 
-/// Converts the objects of one kind between its versions. Cheap to clone; built by [`Hub::build`](crate::Hub::build).
+/// Converts the objects of one kind between its versions. Cheap to clone; built by [`Hub::build`].
 #[derive(Clone)]
 pub struct Engine {
     graph: Arc<Graph>,
@@ -74,11 +75,14 @@ pub enum ConvertError {
     },
 }
 
-impl Engine {
-    pub(crate) fn new(graph: Arc<Graph>) -> Self {
-        Self { graph }
+impl<H: Version> Hub<H> {
+    /// Builds the engine. Fails when the types are not of one kind, or two have the same version.
+    pub fn build(self) -> Result<Engine, GraphError> {
+        Ok(Engine { graph: Arc::new(self.graph()?) })
     }
+}
 
+impl Engine {
     /// Returns the API group of the kind.
     pub fn group(&self) -> &str {
         &self.graph.group

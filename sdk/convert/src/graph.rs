@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use crate::edge::Edge;
-use crate::engine::Engine;
 use crate::version::{Codec, Converter, ConverterFn, Version, converter};
 
 /// The hub version of a kind, which every other version is converted to and from (usually the storage version), and its
@@ -13,7 +11,7 @@ use crate::version::{Codec, Converter, ConverterFn, Version, converter};
 ///
 /// Converters should succeed for every object. One may return an [error](ConverterFn) if there is no valid result: the
 /// object is then returned unchanged, with the annotation [`PROBLEM`](crate::PROBLEM). Data that a version cannot
-/// express needs no error and no code: the [`Engine`] stores it in an annotation.
+/// express needs no error and no code: the [`Engine`](crate::Engine) stores it in an annotation.
 pub struct Hub<H> {
     spokes: Vec<(Kind, Spoke)>,
     hub: PhantomData<fn() -> H>,
@@ -32,7 +30,7 @@ impl Spoke {
     }
 }
 
-/// Everything that an [`Engine`] knows.
+/// Everything that an [`Engine`](crate::Engine) knows.
 pub(crate) struct Graph {
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -115,8 +113,8 @@ impl<H: Version> Hub<H> {
         self
     }
 
-    /// Builds the engine. Fails when the types are not of one kind, or two have the same version.
-    pub fn build(self) -> Result<Engine, GraphError> {
+    /// The versions as a graph, if they are of one kind and no two are the same.
+    pub(crate) fn graph(self) -> Result<Graph, GraphError> {
         let (kind, hub) = (Kind::of::<H>(), Codec::of::<H>());
         let mut spokes: Vec<Spoke> = Vec::with_capacity(self.spokes.len());
         for (found, spoke) in self.spokes {
@@ -130,7 +128,7 @@ impl<H: Version> Hub<H> {
             spokes.push(spoke);
         }
         let plural = H::plural(&()).into_owned();
-        Ok(Engine::new(Arc::new(Graph { group: kind.group, kind: kind.kind, plural, hub, spokes })))
+        Ok(Graph { group: kind.group, kind: kind.kind, plural, hub, spokes })
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use portcullis_review::carry;
 use serde_json::Value;
 
-use crate::edge::{ConvertedDocument, Document, Edge, Identity};
+use crate::edge::{ConvertedDocument, Edge, Identity};
+use crate::json::Document;
 use crate::problem::Problem;
 use crate::stash::{Entry, LIMIT, Stash, TooLarge};
 use crate::unknown::{self, Place, Step};

@@ -93,12 +93,13 @@
 //! an object of 10 kB, half of it managed fields, that takes a little more than 30 µs. An object with a stash, or with
 //! fields unknown to its type, takes several times as long.
 
+mod digest;
 mod edge;
 mod engine;
 mod fast;
 mod graph;
 mod in_conversion;
-mod key;
+mod json;
 mod members;
 mod object;
 mod problem;

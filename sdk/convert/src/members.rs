@@ -8,8 +8,8 @@ use std::fmt::Display;
 use serde::ser::{Error as _, Impossible, Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::Error;
 
+use crate::json::write_string;
 use crate::object::is_engines;
-use crate::review::write_string;
 use crate::trace::Trace;
 
 /// Appends the members other than the engine's as JSON, separated by commas.

@@ -7,9 +7,8 @@ use portcullis_review::MAX_DEPTH;
 use portcullis_review::scan::{Member, Scan, extent, unquoted};
 use serde_json::{Map, Value};
 
-use crate::edge::Document;
+use crate::json::{Document, write_string};
 use crate::problem::Problem;
-use crate::review::write_string;
 use crate::{PROBLEM, STASH};
 
 /// The largest object that is decoded, in bytes: 8 MiB. The API server takes no object of more than 3 MiB.

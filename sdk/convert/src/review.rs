@@ -8,6 +8,7 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::engine::Converted;
+use crate::json::write_string;
 
 /// The version of `apiextensions.k8s.io` of a review; the response has the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,10 +181,4 @@ fn version(api_version: &str, kind: &str) -> Result<ReviewVersion, EnvelopeError
         ("apiextensions.k8s.io/v1beta1", "ConversionReview") => Ok(ReviewVersion::V1beta1),
         (api_version, kind) => Err(EnvelopeError::Kind { api_version: api_version.into(), kind: kind.into() }),
     }
-}
-
-/// Appends a JSON string.
-pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    // A string always writes as JSON, and memory does not refuse.
-    let _ = serde_json::to_writer(out, text);
 }

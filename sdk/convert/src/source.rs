@@ -31,7 +31,7 @@ impl<'s> Source<'s> {
         json.extend_from_slice(self.metadata.as_bytes());
         for (key, value) in self.members {
             json.push(b',');
-            crate::review::write_string(&mut json, key);
+            crate::json::write_string(&mut json, key);
             json.push(b':');
             json.extend_from_slice(value.as_bytes());
         }

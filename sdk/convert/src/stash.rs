@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::edge::Document;
+use crate::json::Document;
 use crate::object::is_engines;
 
 /// The longest stash that is written, or read, in bytes: 64 KiB. Kubernetes allows 256 KiB for all annotations of an

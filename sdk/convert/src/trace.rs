@@ -8,7 +8,7 @@ use serde::ser::{
 };
 use serde_json::Error;
 
-use crate::key::digest;
+use crate::digest::digest;
 
 /// Collects what an object says.
 #[derive(Debug, Default)]

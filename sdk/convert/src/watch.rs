@@ -3,13 +3,16 @@
 //! A deserializer around another one. It copies no keys and keeps no paths: it tells only *whether* something is passed
 //! over, which is all that most objects need, and costs next to nothing.
 
+mod key;
+
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-use crate::key::{Key, digest};
+use crate::digest::digest;
 use crate::trace::Trace;
+use key::Key;
 
 /// What was noticed while reading.
 #[derive(Debug, Default)]

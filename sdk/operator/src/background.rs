@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::leases::LeaseFlags;
-    use crate::run::{CONTROLLERS, SHUTDOWN};
+    use crate::shutdown::{CONTROLLERS, SHUTDOWN};
     use crate::{NoArgs, Operator};
     use portcullis_metrics::Metrics;
 

@@ -2,15 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
@@ -21,22 +18,13 @@ use super::dev::{self, DevFlags};
 #[cfg(feature = "doctor")]
 use super::doctor::{self, DoctorFlags};
 use super::generate::{GenerateFlags, What};
-use super::installation::{InstallationFlags, label, service_name, service_of};
-use super::leases::{LeaseFlags, duration};
-use super::memory_limit::quantity;
+use super::installation::{service_name, service_of};
 #[cfg(feature = "migrate")]
 use super::migrate::{self, MigrateFlags};
-use super::{Operator, generate, run, taken};
+use super::run::{self, LogFormat, RunFlags};
+use super::{Operator, generate, taken};
 use portcullis_client::in_one_line;
 use portcullis_manifest::words::FAILED;
-
-/// Where `run` serves the webhooks.
-pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
-/// Where `run` serves probes and metrics.
-pub(super) const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);
-
-/// What `run` logs. Kube's client tells of each request that failed without saying which or why: our own lines say that.
-const LOG: &str = "info,kube_client::client::builder=off";
 
 /// The arguments of an operator that adds none.
 #[derive(clap::Args, Debug, Default)]
@@ -104,58 +92,6 @@ enum Command<A: clap::Args> {
     },
 }
 
-#[derive(clap::Args, Clone, Debug)]
-pub(super) struct RunFlags {
-    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
-    #[arg(long, value_name = "FILE")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
-    #[arg(long, env = "POD_NAMESPACE", value_parser = label)]
-    pub(super) namespace: Option<String>,
-    #[command(flatten)]
-    pub(super) installation: InstallationFlags,
-    /// Address of the webhooks (HTTPS)
-    #[arg(long, default_value_t = BIND, value_name = "ADDR", value_parser = address)]
-    pub(super) bind: SocketAddr,
-    /// Address of /healthz, /readyz and /metrics (HTTP)
-    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
-    pub(super) health_bind: SocketAddr,
-    /// PEM file with the CAs of the API server's client certificate: admission requests without one are refused
-    #[arg(long, value_name = "FILE")]
-    pub(super) client_ca: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) leases: LeaseFlags,
-    /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
-    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
-    pub(super) drain_delay: Duration,
-    /// Memory limit of the process, as in 512Mi; reviews in flight may use half of it [default: the limit of its
-    /// cgroup]
-    #[arg(long, value_name = "BYTES", value_parser = quantity)]
-    pub(super) memory_limit: Option<usize>,
-    /// Log filter, as in `info` or `warn,portcullis=debug`
-    #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
-    log: String,
-    /// Log format
-    #[arg(long, default_value = "text")]
-    log_format: LogFormat,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Output {
-    /// Human-readable text
-    Text,
-    /// One JSON object
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    /// Human-readable text
-    Text,
-    /// One JSON object per line
-    Json,
-}
-
 pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
     // What is in the environment of a shell restricts no other command: those are for whole clusters.
     let restricted = |command: clap::Command| match command.get_name() {
@@ -163,16 +99,6 @@ pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
         _ => command,
     };
     Cli::<A>::command().name(operator.name).version(operator.version).mut_subcommands(restricted)
-}
-
-/// Longer than that, and calls under way have no time to end.
-fn drain_delay(text: &str) -> Result<Duration, String> {
-    let delay = duration(text)?;
-    if delay <= run::LONGEST_DRAIN { Ok(delay) } else { Err(format!("{:?} at most", run::LONGEST_DRAIN)) }
-}
-
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "give an IP address and a port, as in 0.0.0.0:9443")
 }
 
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is

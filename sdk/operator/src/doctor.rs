@@ -11,8 +11,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
 
-use super::cli::Output;
 use super::connect::answering;
+use super::flags::Output;
 use super::generate::{installation_arguments, quoted};
 use super::input::read;
 use super::installation::{InstallationFlags, entries, label};

@@ -7,9 +7,9 @@ use anyhow::{Context as _, anyhow, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_migrate::{MigrateError, Options, Outcome, Report, migrate};
 
-use super::cli::Output;
 use super::connect::answering;
-use super::run::Signals;
+use super::flags::Output;
+use super::shutdown::Signals;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct MigrateFlags {

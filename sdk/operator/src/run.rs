@@ -1,42 +1,81 @@
 //! `run`: the operator as a process of its own, from its start to its end.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use clap::ValueEnum;
 use kube::Client;
 use rustls::crypto::CryptoProvider;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::cli::RunFlags;
 use super::client_ca::ClientCaFile;
 use super::connect::connect;
 use super::embed::{EmbedOptions, EmbeddedOperator};
 use super::error::RunError;
-use super::installation::configurations;
-use super::memory_limit::of_cgroup;
+use super::flags::{BIND, HEALTH_BIND};
+use super::installation::{InstallationFlags, configurations, label};
+use super::leases::{LeaseFlags, duration};
+use super::memory_limit::{of_cgroup, quantity};
+use super::shutdown::{LONGEST_DRAIN, Signals};
 use super::{Components, Installation, Operator};
 use portcullis_certificates::{Configurations, published};
 use portcullis_listener::{Limits, Server};
 
-/// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
-pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
-/// How long controllers may take of that: then there is time left to give the Lease back.
-pub(super) const CONTROLLERS: Duration = Duration::from_secs(22);
-/// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
-pub(super) const GRACE: Duration = Duration::from_secs(30);
-/// The longest that a listener may go on after SIGTERM: calls under way need time to end after it.
-pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);
 /// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
 /// How long reading the configurations may take.
 const LOOK: Duration = Duration::from_secs(30);
-/// Signals this close are one: `timeout`, and whoever passes a terminal's signal on to its children, send it twice.
-const ECHO: Duration = Duration::from_millis(500);
+/// What `run` logs. Kube's client tells of each request that failed without saying which or why: our own lines say that.
+const LOG: &str = "info,kube_client::client::builder=off";
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct RunFlags {
+    /// Kubeconfig file [default: KUBECONFIG, then ~/.kube/config, then the cluster that the process runs in]
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// The operator's own namespace [default: that of the ServiceAccount or the kubeconfig's context]
+    #[arg(long, env = "POD_NAMESPACE", value_parser = label)]
+    pub(super) namespace: Option<String>,
+    #[command(flatten)]
+    pub(super) installation: InstallationFlags,
+    /// Address of the webhooks (HTTPS)
+    #[arg(long, default_value_t = BIND, value_name = "ADDR", value_parser = address)]
+    pub(super) bind: SocketAddr,
+    /// Address of /healthz, /readyz and /metrics (HTTP)
+    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
+    pub(super) health_bind: SocketAddr,
+    /// PEM file with the CAs of the API server's client certificate: admission requests without one are refused
+    #[arg(long, value_name = "FILE")]
+    pub(super) client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) leases: LeaseFlags,
+    /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
+    #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
+    pub(super) drain_delay: Duration,
+    /// Memory limit of the process, as in 512Mi; reviews in flight may use half of it [default: the limit of its
+    /// cgroup]
+    #[arg(long, value_name = "BYTES", value_parser = quantity)]
+    pub(super) memory_limit: Option<usize>,
+    /// Log filter, as in `info` or `warn,portcullis=debug`
+    #[arg(long, env = "RUST_LOG", default_value = LOG, value_name = "FILTER")]
+    pub(super) log: String,
+    /// Log format
+    #[arg(long, default_value = "text")]
+    pub(super) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum LogFormat {
+    /// Human-readable text
+    Text,
+    /// One JSON object per line
+    Json,
+}
 
 pub(super) async fn run<A: clap::Args>(
     operator: &Operator<A>,
@@ -121,42 +160,16 @@ async fn ours(client: &Client, installation: &Installation, configurations: &Con
     Ok(())
 }
 
+/// Longer than that, and calls under way have no time to end.
+fn drain_delay(text: &str) -> Result<Duration, String> {
+    let delay = duration(text)?;
+    if delay <= LONGEST_DRAIN { Ok(delay) } else { Err(format!("{LONGEST_DRAIN:?} at most")) }
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "give an IP address and a port, as in 0.0.0.0:9443")
+}
+
 fn listens<T>(flag: &str, address: SocketAddr, bound: std::io::Result<T>) -> anyhow::Result<T> {
     bound.with_context(|| format!("cannot listen on {flag} {address}"))
-}
-
-/// The signals that ask the process to end.
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    last: Option<Instant>,
-}
-
-impl Signals {
-    pub(super) fn new() -> std::io::Result<Self> {
-        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        Ok(Self { terminate, interrupt, last: None })
-    }
-
-    pub(super) async fn next(&mut self) -> &'static str {
-        loop {
-            let name = tokio::select! {
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.interrupt.recv() => "SIGINT",
-            };
-            if self.is_new() {
-                return name;
-            }
-        }
-    }
-
-    /// Whether a signal that comes now is more than an echo of the last one that counted; it counts then.
-    pub(super) fn is_new(&mut self) -> bool {
-        let now = Instant::now();
-        let new = self.last.is_none_or(|last| now.duration_since(last) > ECHO);
-        if new {
-            self.last = Some(now);
-        }
-        new
-    }
 }

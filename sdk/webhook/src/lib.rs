@@ -72,6 +72,7 @@ mod memory;
 mod metrics;
 mod mutate;
 mod offline;
+mod rejected;
 mod review_call;
 mod routes;
 mod settings;

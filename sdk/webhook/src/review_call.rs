@@ -18,7 +18,8 @@ use super::Context;
 use super::admit::{Admit, Decision, Failure, HANDLER_FAILED};
 use super::decision_log::{Outcome, log};
 use crate::metrics::{AdmissionMetrics, Decided};
-use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
+use crate::rejected::Rejected;
+use crate::routes::{Budget, Call, Endpoint, HttpError, RouteLimits};
 
 /// Returns why reviews of objects in a namespace are skipped; `None` where this operator decides.
 pub(super) type Skip = dyn Fn(&str) -> Option<String> + Send + Sync;

@@ -67,7 +67,7 @@ fn the_values_of_labels_are_those_that_the_code_gives_them() {
     let book = table(&read("docs/src/reference/metrics.md").remove(0).text);
     for (metric, label, file, of) in [
         ("admission_requests_total", "decision", "webhook/src/metrics/admission.rs", "Decided"),
-        ("webhook_rejected_total", "reason", "webhook/src/routes/endpoint.rs", "Rejected"),
+        ("webhook_rejected_total", "reason", "webhook/src/rejected.rs", "Rejected"),
         ("conversion_objects_total", "outcome", "webhook/src/metrics/conversion.rs", "ObjectOutcome"),
         ("reconciles_total", "result", "controller/src/metrics.rs", "Reconciled"),
     ] {

@@ -264,6 +264,8 @@ fn cargo(arguments: &[&str], folder: &Path) -> Result<String, String> {
         .env("CARGO_TARGET_DIR", self::folder().join("target"))
         .env("CARGO_INCREMENTAL", "0")
         .env("RUSTDOC", nightly_rustdoc())
+        // A warning is an error, in our crates only: cargo caps the lints of others.
+        .env("RUSTFLAGS", "-D warnings")
         .env_remove("RUSTDOCFLAGS")
         .env_remove("K8S_OPENAPI_ENABLED_VERSION")
         .output()

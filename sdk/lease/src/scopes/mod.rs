@@ -2,8 +2,10 @@
 
 mod driver;
 mod installations;
+mod timing;
 mod view;
 
 pub use driver::{Scopes, ScopesDriver, ScopesHealth};
 pub use installations::Earlier;
-pub use view::{Claim, ScopeTiming, ScopeView};
+pub use timing::ScopeTiming;
+pub use view::{Claim, ScopeView};

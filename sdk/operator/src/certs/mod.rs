@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::cli::Output;
 use super::connect::answering;
+use super::flags::Output;
 use super::installation::{InstallationFlags, configurations, label};
 use super::leases::duration_within;
 use super::{Components, Installation, Operator};

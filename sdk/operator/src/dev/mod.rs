@@ -37,7 +37,7 @@ use super::connect::{self, cluster as connect_to};
 use super::health::Health;
 use super::installation::{InstallationFlags, label};
 use super::leases::{Election, LeaseTiming, duration_within};
-use super::run::Signals;
+use super::shutdown::Signals;
 use super::tasks::Tasks;
 use super::{Components, Installation, Operator, Runtime};
 use cluster::Cluster;

@@ -19,7 +19,8 @@ use super::Settings;
 use super::pool::{Pool, Stopped, Waiting, in_order};
 use super::record::Records;
 use crate::memory::Memory;
-use crate::routes::{Budget, Call, Endpoint, HttpError, Rejected, RouteLimits};
+use crate::rejected::Rejected;
+use crate::routes::{Budget, Call, Endpoint, HttpError, RouteLimits};
 use portcullis_metrics::Metrics;
 
 /// The API server waits this long for conversions, always.

@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use portcullis_metrics::{Metrics, label};
 
 use super::{AdmissionFamilies, RouteMetrics};
-use crate::routes::Rejected;
+use crate::rejected::Rejected;
 
 /// What became of a review, as metrics and the log tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use portcullis_metrics::{Metrics, label};
 
 use super::RouteFamilies;
-use crate::routes::Rejected;
+use crate::rejected::Rejected;
 
 /// The handles of one path.
 pub(crate) struct RouteMetrics {

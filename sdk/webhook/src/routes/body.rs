@@ -9,8 +9,9 @@ use hyper::StatusCode;
 use hyper::body::Body;
 use tokio::time::{Instant, timeout_at};
 
+use super::HttpError;
 use super::budget::{Budget, Share};
-use super::{HttpError, Rejected};
+use crate::rejected::Rejected;
 use portcullis_listener::discard;
 
 /// The first buffer of a body that comes in parts. It grows with what comes, whatever was announced.

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use tokio::time::Instant;
 
 use super::{Budget, TraceId};
+use crate::rejected::Rejected;
 
 /// Answers the calls to one path. Admission and conversion each bring their own.
 pub(crate) trait Endpoint: Send + Sync + 'static {
@@ -59,45 +60,6 @@ pub(crate) struct HttpError {
     pub(crate) status: StatusCode,
     pub(crate) problem: Cow<'static, str>,
     pub(crate) reason: Rejected,
-}
-
-/// Why a call got no review for an answer, as metrics tell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rejected {
-    /// No such path or method, or not JSON.
-    NotServed,
-    /// The caller showed no certificate, where one is demanded.
-    Unauthenticated,
-    /// The body is no review.
-    Malformed,
-    /// The body is over its limit.
-    TooLarge,
-    /// There is no room for it now.
-    Shed,
-    /// The body or the handler took too long.
-    Timeout,
-    /// The handler panicked.
-    Panic,
-    /// The handler or engine could not decide.
-    Failed,
-}
-
-impl Rejected {
-    /// How many reasons there are.
-    pub(crate) const COUNT: usize = Self::Failed as usize + 1;
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::NotServed => "not_served",
-            Self::Unauthenticated => "unauthenticated",
-            Self::Malformed => "malformed",
-            Self::TooLarge => "too_large",
-            Self::Shed => "shed",
-            Self::Timeout => "timeout",
-            Self::Panic => "panic",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 impl HttpError {

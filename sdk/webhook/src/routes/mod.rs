@@ -24,10 +24,11 @@ use tower::{BoxError, Service};
 use tracing::debug;
 
 pub(crate) use budget::Budget;
-pub(crate) use endpoint::{Call, Endpoint, HttpError, Rejected, RouteLimits};
+pub(crate) use endpoint::{Call, Endpoint, HttpError, RouteLimits};
 pub(crate) use trace::TraceId;
 
 use crate::metrics::RouteMetrics;
+use crate::rejected::Rejected;
 use body::Reading;
 use budget::Share;
 use callers::Callers;

@@ -10,47 +10,48 @@ use futures::future::BoxFuture;
 use prometheus_client::metrics::counter::Counter;
 use tracing::warn;
 
-use super::apply::Applier;
-use super::changes::Changes;
-use super::children::Children;
-use super::events::Events;
-use super::validity::Validators;
-use super::writer::Writer;
-use super::{Action, Cleanup, ControllerError, Deletion, Key, Kind, Observed, Reconcile, Store, Stored as _};
+use super::{Cleanup, Deletion, Reconcile};
+use crate::apply::Applier;
+use crate::changes::Changes;
+use crate::children::Children;
+use crate::events::Events;
+use crate::validity::Validators;
+use crate::writer::Writer;
+use crate::{Action, ControllerError, Key, Kind, Observed, Store, Stored as _};
 use portcullis_lease::{Ownership, Scope};
 
 /// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
 /// owner.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Why a reconcile failed: for the log.
-pub(super) type Failure = Box<dyn Display + Send>;
+pub(crate) type Failure = Box<dyn Display + Send>;
 
 /// What is done before an object with our finalizer may go.
-pub(super) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
+pub(crate) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
 /// What all reconciles of one controller share.
-pub(super) struct Reconciler<K> {
+pub(crate) struct Reconciler<K> {
     /// Which namespaces are ours.
-    pub(super) scope: Scope,
-    pub(super) store: Arc<Store<Observed<K>>>,
-    pub(super) changes: Changes<K>,
+    pub(crate) scope: Scope,
+    pub(crate) store: Arc<Store<Observed<K>>>,
+    pub(crate) changes: Changes<K>,
     /// Of what is called for changes.
-    pub(super) panics: Counter,
+    pub(crate) panics: Counter,
     /// By `apiVersion` and `kind`.
-    pub(super) children: BTreeMap<(String, String), Children>,
-    pub(super) writer: Writer<K>,
-    pub(super) applier: Applier,
-    pub(super) events: Events,
-    pub(super) finalizer: Option<(String, CleanUp<K>)>,
+    pub(crate) children: BTreeMap<(String, String), Children>,
+    pub(crate) writer: Writer<K>,
+    pub(crate) applier: Applier,
+    pub(crate) events: Events,
+    pub(crate) finalizer: Option<(String, CleanUp<K>)>,
     /// Present while webhooks are off.
-    pub(super) validators: Option<Validators>,
-    pub(super) deadline: Duration,
+    pub(crate) validators: Option<Validators>,
+    pub(crate) deadline: Duration,
 }
 
 impl<K: Kind> Reconciler<K> {
     /// Reconciles the object of this name.
-    pub(super) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Action, Failure>
+    pub(crate) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Action, Failure>
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
@@ -128,7 +129,7 @@ impl<K: Kind> Reconciler<K> {
 
     /// Waits for the answer to a write to `live`, to this finalizer or to the status, and takes it. Returns whether anything
     /// was written.
-    pub(super) async fn written(
+    pub(crate) async fn written(
         &self,
         live: &Observed<K>,
         finalizer: Option<&str>,
@@ -149,7 +150,7 @@ impl<K: Kind> Reconciler<K> {
     }
 
     /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
-    pub(super) fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
+    pub(crate) fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         match self.scope.owns(live.namespace()) {
             owner if owner.may_write() => Ok(()),
             _ => Err(ControllerError::HandedOver { object: live.describe() }),
@@ -165,6 +166,6 @@ fn undecoded<K: Kind>(key: &Key, error: &str) {
     warn!(namespace = key.namespace, name = key.name, error, "{} does not decode", K::kind(&()));
 }
 
-pub(super) fn failed(error: impl Display + Send + 'static) -> Failure {
+pub(crate) fn failed(error: impl Display + Send + 'static) -> Failure {
     Box::new(error)
 }

@@ -4,21 +4,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-use crate::watch::Notice;
-
-/// Tells keys apart by all their bytes: two keys of one length that differ in one word of eight bytes never have the same digest. Cheap, for every key
-/// of every object; who makes two keys of one digest deceives nobody but himself.
-pub(crate) fn digest(key: &str) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Each step can be undone, so that what differs before it differs behind it.
-    let step = |digest: u64, word: u64| {
-        let digest = (digest ^ word).wrapping_mul(FACTOR);
-        digest ^ (digest >> 29)
-    };
-    let (words, rest) = key.as_bytes().as_chunks::<8>();
-    let digest = words.iter().fold(key.len() as u64, |digest, word| step(digest, u64::from_le_bytes(*word)));
-    step(digest, rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
-}
+use super::Notice;
 
 /// Something of serde's that reads a key.
 pub(crate) struct Key<'n, X> {

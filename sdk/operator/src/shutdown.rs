@@ -1,0 +1,53 @@
+//! The end of a process: what asks for it, and how long it may take.
+
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+/// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
+pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
+/// How long controllers may take of that: then there is time left to give the Lease back.
+pub(super) const CONTROLLERS: Duration = Duration::from_secs(22);
+/// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+/// The longest that a listener may go on after SIGTERM: calls under way need time to end after it.
+pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);
+/// Signals this close are one: `timeout`, and whoever passes a terminal's signal on to its children, send it twice.
+const ECHO: Duration = Duration::from_millis(500);
+
+/// The signals that ask the process to end.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    last: Option<Instant>,
+}
+
+impl Signals {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, last: None })
+    }
+
+    pub(super) async fn next(&mut self) -> &'static str {
+        loop {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+            };
+            if self.is_new() {
+                return name;
+            }
+        }
+    }
+
+    /// Whether a signal that comes now is more than an echo of the last one that counted; it counts then.
+    pub(super) fn is_new(&mut self) -> bool {
+        let now = Instant::now();
+        let new = self.last.is_none_or(|last| now.duration_since(last) > ECHO);
+        if new {
+            self.last = Some(now);
+        }
+        new
+    }
+}
