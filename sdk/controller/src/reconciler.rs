@@ -29,6 +29,10 @@ pub(super) type Failure = Box<dyn Display + Send>;
 /// What is done before an object with our finalizer may go.
 pub(super) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
+/// What is done about an object that the validators deny, with what is wrong with it.
+pub(super) type OnInvalid<K> =
+    Arc<dyn Fn(Reconcile<K>, String) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync>;
+
 /// What all reconciles of one controller share.
 pub(super) struct Reconciler<K> {
     /// Which namespaces are ours.
@@ -45,6 +49,7 @@ pub(super) struct Reconciler<K> {
     pub(super) finalizer: Option<(String, CleanUp<K>)>,
     /// Present while webhooks are off.
     pub(super) validators: Option<Validators>,
+    pub(super) on_invalid: Option<OnInvalid<K>>,
     pub(super) deadline: Duration,
 }
 
@@ -76,14 +81,16 @@ impl<K: Kind> Reconciler<K> {
         // What is not there any more, or is another now, is brought by the watch.
         let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Action::await_change()) };
         let Ok(object) = live.object.clone() else { return Ok(Action::await_change()) };
-        if !self.is_valid(&key, &live, &object).await.map_err(failed)? {
-            return Ok(Action::await_change());
-        }
+        let problem = self.problem(&key, &live, &object).await.map_err(failed)?;
         let request = Reconcile { key, object, observed: live, reconciler: Arc::clone(self) };
-        match tokio::time::timeout(self.deadline, reconcile(request)).await {
-            Ok(result) => result.map_err(failed),
-            Err(_) => Err(self.too_slow()),
-        }
+        let reconciled = async {
+            match (problem, &self.on_invalid) {
+                (None, _) => reconcile(request).await.map_err(failed),
+                (Some(problem), Some(on_invalid)) => on_invalid(request, problem).await,
+                (Some(_), None) => Ok(Action::await_change()),
+            }
+        };
+        tokio::time::timeout(self.deadline, reconciled).await.unwrap_or_else(|_| Err(self.too_slow()))
     }
 
     /// Puts the finalizer on, before there is anything that it is for. Returns the object with it: none when it is gone

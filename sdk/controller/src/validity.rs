@@ -19,14 +19,23 @@ pub const VALID: &str = "Valid";
 const PASSED: &str = "ValidationPassed";
 const FAILED: &str = "ValidationFailed";
 
+/// What validators say of a stored object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validation {
+    /// What is wrong with it, in one sentence; `None` if it is valid.
+    pub problem: Option<String>,
+    /// What its author should know beside that.
+    pub warnings: Vec<String>,
+}
+
 /// Validators that a controller evaluates on stored objects while webhooks are off. With the feature `webhook`,
 /// `Webhooks` of `portcullis-webhook` implements it with the registered validators.
 pub trait Validity: Send + Sync + 'static {
-    /// Returns what is wrong with the object, in one sentence; `None` if it is valid.
+    /// Evaluates the object.
     ///
     /// # Errors
     /// When a validator could not decide: the object is evaluated again later, and its condition stays as it is.
-    fn problem<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Option<String>, String>>;
+    fn validate<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Validation, String>>;
 }
 
 /// The rules of an operator whose webhooks are off.
@@ -58,16 +67,21 @@ impl Validators {
 }
 
 impl<K: Kind> Reconciler<K> {
-    /// Asks the validators about a stored object and tells their answer in its status. Returns whether it may be
-    /// reconciled.
-    pub(super) async fn is_valid(&self, key: &Key, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {
+    /// Asks the validators about a stored object and tells their answer in its status. Returns what is wrong with it;
+    /// it may be reconciled where nothing is.
+    pub(super) async fn problem(
+        &self,
+        key: &Key,
+        live: &Observed<K>,
+        object: &K,
+    ) -> Result<Option<String>, ControllerError> {
         let Some(validators) = &self.validators else {
             self.withdraw(live).await?;
-            return Ok(true);
+            return Ok(None);
         };
-        let problem = validators
+        let Validation { problem, warnings } = validators
             .validity
-            .problem(&typed::<K>(live))
+            .validate(&typed::<K>(live))
             .await
             .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
         let (reason, message) = match &problem {
@@ -81,14 +95,20 @@ impl<K: Kind> Reconciler<K> {
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
         self.written(live, None, self.writer.status(live, manager, held, status)).await?;
-        let invalid = problem.is_some();
-        if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
-            let (kind, described) = (K::kind(&()), live.describe());
+        let (kind, described, invalid) = (K::kind(&()), live.describe(), problem.is_some());
+        let told: Vec<&str> = invalid.then_some(&*message).into_iter().chain(warnings.iter().map(|it| &**it)).collect();
+        let told = (!told.is_empty()).then(|| told.join("\n"));
+        let is_news = validators.is_news(key, &live.uid, told.as_deref());
+        if is_news {
+            // Nobody makes a request that they could be an answer to.
+            warnings.iter().for_each(|warning| info!(object = described, warning, "Validation warning"));
+        }
+        if is_news && changed && invalid {
             warn!(object = described, problem = message, "{kind} {INVALID}");
             info!(object = described, "{kind} is invalid, not reconciling until spec is fixed");
             self.events.publish(object, &[PlannedEvent::new(EventType::Warning, FAILED, &message)]).await;
         }
-        Ok(!invalid)
+        Ok(problem)
     }
 
     /// Takes back what was said while webhooks were off.
