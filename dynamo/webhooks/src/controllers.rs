@@ -1,70 +1,73 @@
-//! What is done with objects that are stored. The SDK asks the validators while webhooks are off, and says in the condition
-//! `Valid` what they answer; all that is left is to note which generation was accepted last.
+//! What is done with objects that are stored, while webhooks are off: the SDK asks the validators, and says in the
+//! condition `Valid` what they answer. What is left is what Dynamo's controllers say beside that of an object that is
+//! refused, and which generation was accepted last.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+mod requests;
+
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::predicates;
-use portcullis::controller::{Action, Controller, ControllerError, EventType, PlannedEvent, Reconcile};
+use portcullis::controller::{Action, ConditionStatus, Conditions, Controller, ControllerError, Reconcile};
 use portcullis::operator::{Components, Switch};
 
 use crate::kinds::{
     DynamoComponentDeployment, DynamoGraphDeployment, DynamoGraphDeploymentRequest, DynamoKind, DynamoModel, Status,
 };
 
-/// From these on, a request is immutable.
-const PROFILED: [&str; 4] = ["Profiling", "Deploying", "Ready", "DeploymentDeleted"];
-/// The event that says so.
-const REJECTED: &str = "SpecChangeRejected";
+/// Why a condition is false.
+const VALIDATION_FAILED: &str = "ValidationFailed";
 
 /// Adds a controller for each kind.
 pub(crate) fn with_controllers(components: Components, webhooks: Switch) -> Components {
-    let components = with::<DynamoComponentDeployment>(components, "components", webhooks, |_| None);
-    let components = with::<DynamoGraphDeployment>(components, "graphs", webhooks, |_| None);
-    let components = with::<DynamoModel>(components, "models", webhooks, |_| None);
-    with::<DynamoGraphDeploymentRequest>(components, "graph-requests", webhooks, |request| {
-        too_late(&request.metadata, request.status.as_ref())
-    })
-}
-
-/// `rejected` says why the spec of an object is not accepted, although it is valid.
-fn with<K: DynamoKind>(
-    components: Components,
-    name: &str,
-    webhooks: Switch,
-    rejected: fn(&K) -> Option<String>,
-) -> Components {
-    // A change of the status is nothing to act on: another operator may write it.
-    let controller = Controller::<K>::named(name).predicate(predicates::generation);
-    components.controller(controller, move |pass| reconcile(pass, webhooks, rejected))
-}
-
-async fn reconcile<K: DynamoKind>(
-    cx: Reconcile<K>,
-    webhooks: Switch,
-    rejected: fn(&K) -> Option<String>,
-) -> Result<Action, ControllerError> {
-    // Where webhooks validate, the operator that runs the graphs may be Dynamo's own, and the status is its alone.
+    let deployments = named::<DynamoComponentDeployment>("components");
+    let graphs = named::<DynamoGraphDeployment>("graphs");
+    let models = named::<DynamoModel>("models");
+    let requests = named::<DynamoGraphDeploymentRequest>("graph-requests");
     if webhooks.is_on() {
-        cx.status(&Status::default()).await?;
-        return Ok(Action::await_change());
+        return components
+            .controller(deployments, withdraw)
+            .controller(graphs, withdraw)
+            .controller(models, withdraw)
+            .controller(requests, withdraw);
     }
-    let mut accepted = cx.object.meta().generation;
-    if let Some(why) = rejected(&cx.object) {
-        cx.publish(&[PlannedEvent::new(EventType::Warning, REJECTED, &why)]).await;
-        accepted = cx.object.status().and_then(|status| status.observed_generation);
-    }
-    cx.status(&Status { observed_generation: accepted, ..Status::default() }).await?;
+    components
+        .controller(deployments, accept)
+        .controller(graphs.on_invalid(refuse_graph), accept)
+        .controller(models, accept)
+        .controller(requests::watching(requests), requests::reconcile)
+}
+
+/// A change of the status is nothing to act on: another operator may write it.
+fn named<K: DynamoKind>(name: &str) -> Controller<K> {
+    Controller::named(name).predicate(predicates::generation)
+}
+
+/// Takes back what was said while webhooks were off. Where webhooks validate, the operator that runs the graphs may be
+/// Dynamo's own, and the status is its alone.
+async fn withdraw<K: DynamoKind>(cx: Reconcile<K>) -> Result<Action, ControllerError> {
+    cx.status(&Status::default()).await?;
     Ok(Action::await_change())
 }
 
-/// Of a request whose spec changed although it is profiled, or was.
-fn too_late(metadata: &ObjectMeta, status: Option<&Status>) -> Option<String> {
-    let status = status?;
-    let state = status.state.as_deref().filter(|state| PROFILED.contains(state))?;
-    let changed = status.observed_generation.is_some() && status.observed_generation != metadata.generation;
-    changed.then(|| {
-        format!(
-            "Cannot modify spec in state '{state}'. DynamoGraphDeploymentRequest is immutable once profiling starts. Create \
-             a new resource with a different name instead."
-        )
-    })
+async fn accept<K: DynamoKind>(cx: Reconcile<K>) -> Result<Action, ControllerError> {
+    cx.status(&Status { observed_generation: cx.object.meta().generation, ..Status::default() }).await?;
+    Ok(Action::await_change())
+}
+
+async fn refuse_graph(cx: Reconcile<DynamoGraphDeployment>, problem: String) -> Result<Action, ControllerError> {
+    cx.status(&refused(&*cx.object, "failed", "Ready", format!("Validation failed: {problem}"))).await?;
+    Ok(Action::await_change())
+}
+
+/// The status of an object that is refused, with this state, for what this condition says.
+fn refused<K: DynamoKind>(object: &K, state: &str, condition: &'static str, message: String) -> Status {
+    let previous = object.status().and_then(|status| status.conditions.as_ref());
+    let mut conditions = Conditions::after(previous, object.meta().generation, Timestamp::now());
+    conditions.set(condition, ConditionStatus::False, VALIDATION_FAILED, message);
+    Status { state: Some(state.to_owned()), conditions: conditions.into_list(), ..unchanged(object) }
+}
+
+/// The status of an object whose spec is not accepted: the generation that was accepted last stays.
+fn unchanged<K: DynamoKind>(object: &K) -> Status {
+    let observed_generation = object.status().and_then(|status| status.observed_generation);
+    Status { observed_generation, ..Status::default() }
 }

@@ -13,7 +13,7 @@ mod webhooks;
 
 use portcullis::operator::{Components, Operator, SetupContext};
 use portcullis::webhooks::{RegistrationError, Webhooks};
-use tracing::info;
+use tracing::{error, info};
 
 use controllers::with_controllers;
 use rules::RuleContext;
@@ -53,14 +53,16 @@ pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
         .setup_within(move |arguments: &Arguments, installation| {
             let restricted_to = installation.restricted_to.clone();
             let webhooks = webhooks(RuleContext { restricted_to, principal: arguments.principal() });
-            announce(installation, &webhooks, &without_effect)?;
+            announce(installation, arguments.principal(), &webhooks, &without_effect)?;
             Ok(with_controllers(Components::new(webhooks), installation.webhooks))
         })
 }
 
-/// What people look for in the log of Dynamo's operator. The rest of it, the SDK says.
+/// What people look for in the log of Dynamo's operator. The rest of it, the SDK says, in the same words but for two lines:
+/// `Starting certificate poll+watcher`, for nothing is polled, and the minute that Dynamo takes to end.
 fn announce(
     installation: &SetupContext,
+    principal: Option<String>,
     webhooks: &Webhooks,
     without_effect: &[String],
 ) -> Result<(), RegistrationError> {
@@ -80,8 +82,14 @@ fn announce(
             );
         }
     }
+    match principal {
+        Some(principal) => info!(principal, "Detected operator principal from downward API"),
+        None => info!("POD_SERVICE_ACCOUNT/POD_NAMESPACE not set; operator SA self-identification disabled"),
+    }
     info!("Registering validation webhooks");
-    for webhook in webhooks.manifests()? {
+    // The error names the webhook.
+    let entries = webhooks.manifests().inspect_err(|error| error!(%error, "unable to register webhook"))?;
+    for webhook in entries {
         info!(path = webhook.path, "Registering webhook");
     }
     info!("Validation webhooks registered successfully");

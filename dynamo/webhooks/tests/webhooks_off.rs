@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use portcullis_testing::{ControlPlane, OperatorBinary, RunningOperator, wait_until};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// Nothing in these tests takes longer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 struct Home {
     cluster: &'static ControlPlane,
@@ -56,11 +57,23 @@ impl Home {
     }
 }
 
+/// Status, reason and message of a condition.
+fn says<'a>(status: &'a Value, condition: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let found = status["conditions"].as_array()?.iter().find(|it| it["type"] == condition)?;
+    let text = |member: &str| found[member].as_str().unwrap();
+    Some((text("status"), text("reason"), text("message")))
+}
+
 /// The condition `Valid`.
 fn valid(status: &Value) -> Option<(&str, &str, &str)> {
-    let valid = status["conditions"].as_array()?.iter().find(|condition| condition["type"] == "Valid")?;
-    let text = |member: &str| valid[member].as_str().unwrap();
-    Some((text("status"), text("reason"), text("message")))
+    says(status, "Valid")
+}
+
+/// A request that has a warning beside.
+fn request(more: &Value) -> Value {
+    let mut profiling = json!({"profilerImage": "a", "config": {"engine": {"backend": "sglang"}}});
+    profiling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"model": "a", "backend": "vllm", "profilingConfig": profiling})
 }
 
 #[tokio::test]
@@ -104,6 +117,68 @@ async fn what_a_webhook_would_have_refused_is_stored_and_found_out_and_what_is_s
     assert!(!log.contains("Registering validation webhooks"), "{log}");
 }
 
+/// A graph and a request that are refused have a state, too, which goes when they are mended.
+#[tokio::test]
+async fn dynamos_own_states_say_that_a_graph_or_a_request_is_refused_until_it_is_mended() {
+    let home = Home::new().await;
+    let (no_services, no_image) =
+        ("spec.services must have at least one service", "spec.profilingConfig.profilerImage is required");
+    let rows = [
+        (
+            "DynamoGraphDeployment",
+            json!({"services": {}}),
+            json!({"services": {"main": {}}}),
+            ("failed", "Ready", format!("Validation failed: {no_services}")),
+        ),
+        (
+            "DynamoGraphDeploymentRequest",
+            request(&json!({"profilerImage": ""})),
+            json!({"profilingConfig": {"profilerImage": "a"}}),
+            ("Failed", "Validation", no_image.to_owned()),
+        ),
+    ];
+    for (kind, refused, mended, (state, condition, message)) in rows {
+        home.create(kind, "refused", refused).await;
+        let status = home.until(kind, "refused", "refused", |status| status["state"] == state).await;
+        assert_eq!(says(&status, condition), Some(("False", "ValidationFailed", &*message)), "{kind}");
+        assert_eq!(status.get("observedGeneration"), None, "{kind} was reconciled");
+
+        home.change(kind, "refused", mended).await.unwrap();
+        let status = home.until(kind, "refused", "accepted", |status| status["observedGeneration"] == 2).await;
+        assert_eq!((status.get("state"), says(&status, condition)), (None, None), "{kind}");
+        assert_eq!(valid(&status).unwrap().0, "True", "{kind}");
+    }
+    // Nobody is there whom a warning could be an answer to.
+    let warning = "spec.profilingConfig.config.engine.backend (sglang) will be overwritten by spec.backend (vllm)";
+    let log = home.operator.log();
+    let mut lines = log.lines().filter(|line| line.contains("Validation warning") && line.contains(&home.namespace));
+    assert!(lines.any(|line| line.contains(warning)), "{log}");
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_configmap_that_it_names_and_for_the_entry_of_it() {
+    let home = Home::new().await;
+    let kind = "DynamoGraphDeploymentRequest";
+    let maps: Api<ConfigMap> = Api::namespaced(home.cluster.admin(), &home.namespace);
+    let set = async |data: Value| {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "graph"}, "data": data});
+        maps.patch("graph", &PatchParams::apply("user").force(), &Patch::Apply(map)).await.unwrap();
+    };
+    let refused = async |message: String| {
+        let so = |status: &Value| says(status, "Validation") == Some(("False", "ValidationFailed", &*message));
+        let status = home.until(kind, "waiting", &message, so).await;
+        assert_eq!((&status["state"], valid(&status).unwrap().0), (&json!("Failed"), "True"));
+    };
+    home.create(kind, "waiting", request(&json!({"configMapRef": {"name": "graph"}}))).await;
+    refused(format!("ConfigMap graph not found in namespace {}", home.namespace)).await;
+    set(json!({"other.yaml": ""})).await;
+    // The key is the default of Dynamo's schema.
+    refused("key disagg.yaml not found in ConfigMap graph".to_owned()).await;
+    set(json!({"disagg.yaml": ""})).await;
+    let status = home.until(kind, "waiting", "accepted", |status| status["observedGeneration"] == 1).await;
+    assert_eq!((status.get("state"), says(&status, "Validation")), (None, None));
+}
+
 /// The CRD's own rules hold without webhooks, and without any operator.
 #[tokio::test]
 async fn immutable_fields_stay_as_they_are_without_webhooks() {
@@ -125,7 +200,8 @@ async fn a_request_that_is_changed_while_it_is_profiled_keeps_its_generation_and
     let requests = home.objects(kind);
     let state = Patch::Merge(json!({"status": {"state": "Profiling"}}));
     requests.patch_status("profiled", &PatchParams::default(), &state).await.unwrap();
-    home.change(kind, "profiled", json!({"model": "b"})).await.unwrap();
+    // Whatever it is now: nothing of it is taken up.
+    home.change(kind, "profiled", json!({"model": "b", "profilingConfig": {"profilerImage": ""}})).await.unwrap();
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(home.cluster.admin(), &home.namespace);
     let note = wait_until("the event", PATIENCE, || async {
         let listed = events.list(&kube::api::ListParams::default()).await.ok()?;
@@ -133,5 +209,6 @@ async fn a_request_that_is_changed_while_it_is_profiled_keeps_its_generation_and
     })
     .await;
     assert!(note.starts_with("Cannot modify spec in state 'Profiling'."), "{note}");
-    home.until(kind, "profiled", "as it was", |status| status["observedGeneration"] == 1).await;
+    let as_it_was = |status: &Value| status["observedGeneration"] == 1 && status["state"] == "Profiling";
+    home.until(kind, "profiled", "as it was", as_it_was).await;
 }

@@ -20,7 +20,7 @@ use super::events::Events;
 use super::kind_scope::Watchable;
 use super::metrics::{ReconcileFamilies, watch_panics};
 use super::observed::Managers;
-use super::reconcile::{CleanUp, Reconciler, failed};
+use super::reconcile::{CleanUp, OnInvalid, Reconciler, failed};
 use super::validity::Validators;
 use super::writer::Writer;
 use super::writes::Writes;
@@ -61,6 +61,7 @@ pub struct Controller<K> {
     store: Arc<Store<Observed<K>>>,
     tokens: fn(&K) -> Vec<String>,
     pub(super) finalizer: Option<(String, CleanUp<K>)>,
+    on_invalid: Option<OnInvalid<K>>,
     /// By `apiVersion` and `kind`.
     pub(super) owned: BTreeMap<(String, String), Owned<K>>,
     pub(super) watched: Vec<WatchedKind<K>>,
@@ -104,6 +105,7 @@ impl<K: Kind> Controller<K> {
             store: Arc::default(),
             tokens: |_| Vec::new(),
             finalizer: None,
+            on_invalid: None,
             owned: BTreeMap::new(),
             watched: Vec::new(),
             access: Access::default(),
@@ -170,6 +172,44 @@ impl<K: Kind> Controller<K> {
             async move { cleaned.await.map_err(failed) }.boxed()
         });
         self.finalizer = Some((name.to_owned(), run));
+        self
+    }
+
+    /// Calls `report` instead of the reconcile for an object that the validators deny while webhooks are off, with what
+    /// is wrong with it. Use it to say so in fields of the status of your own, beside the condition `Valid`; the status
+    /// that the next reconcile writes takes them back. Without it nothing else is done about such an object.
+    ///
+    /// ```
+    /// use kube::CustomResource;
+    /// use portcullis_controller::{Action, Controller, ControllerError, Reconcile};
+    /// use schemars::JsonSchema;
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    /// #[kube(group = "shop.example", version = "v1", kind = "Order", namespaced, status = "OrderStatus")]
+    /// struct OrderSpec {}
+    ///
+    /// #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    /// struct OrderStatus { phase: Option<String> }
+    ///
+    /// async fn report(cx: Reconcile<Order>, problem: String) -> Result<Action, ControllerError> {
+    ///     cx.status(&OrderStatus { phase: Some(format!("Refused: {problem}")) }).await?;
+    ///     Ok(Action::await_change())
+    /// }
+    ///
+    /// let orders = Controller::<Order>::named("orders").on_invalid(report);
+    /// # drop(orders);
+    /// ```
+    pub fn on_invalid<F, R, E>(mut self, report: F) -> Self
+    where
+        F: Fn(Reconcile<K>, String) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        self.on_invalid = Some(Arc::new(move |request, problem| {
+            let reported = report(request, problem);
+            async move { reported.await.map_err(failed) }.boxed()
+        }));
         self
     }
 
@@ -349,6 +389,7 @@ impl<K: Kind> Controller<K> {
             events: Events::new(client, self.name.as_str()),
             children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
             validators: runtime.offline().map(Validators::new),
+            on_invalid: self.on_invalid.clone(),
             scope: runtime.scope.clone(),
             store: self.store.clone(),
             changes: self.changes.clone(),

@@ -65,7 +65,8 @@
 //! function does not call them. An object that they deny is not reconciled until its spec is fixed: its condition
 //! [`VALID`] is `False` with the reason `ValidationFailed` and the message `Validation failed: …`, and one event says
 //! the same. Otherwise it is `True` with `ValidationPassed`. Nothing is written when nothing changed. Objects that are
-//! being deleted are not validated, so that their finalizers can be removed.
+//! being deleted are not validated, so that their finalizers can be removed. Warnings of validators are logged
+//! (`Validation warning`). [`Controller::on_invalid`] says in other fields of the status what is wrong.
 //!
 //! The CRD needs `status.conditions`, a list of type `map` with the key `type`, because two field managers write to it:
 //! [`Reconcile::status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
@@ -120,6 +121,6 @@ pub use queue::{Action, Backoff, Key, Queue};
 pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;
 pub use store::{Change, Store, Stored};
-pub use validity::{VALID, Validity};
+pub use validity::{VALID, Validation, Validity};
 pub use watches::{Namespaces, Watches, paged};
 pub use writer::Kind;

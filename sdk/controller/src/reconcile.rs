@@ -18,7 +18,7 @@ use super::kind_scope::full_name;
 use super::{Action, ControllerError, Key, Kind, Observed, PlannedEvent, VALID};
 use reconciler::LOOK_AGAIN;
 
-pub(super) use reconciler::{CleanUp, Reconciler, failed};
+pub(super) use reconciler::{CleanUp, OnInvalid, Reconciler, failed};
 
 /// One reconcile of one object: the object as it was observed, and methods to write what it needs. A write that would
 /// change nothing is not sent.

@@ -13,7 +13,7 @@ use portcullis_metrics::Metrics;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::Validity;
+use crate::{Validation, Validity};
 
 /// What a controller runs with: a client, its scope, metrics and a stop signal.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl fmt::Debug for Runtime {
 struct NoRules;
 
 impl Validity for NoRules {
-    fn problem<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<Option<String>, String>> {
-        ready(Ok(None)).boxed()
+    fn validate<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<Validation, String>> {
+        ready(Ok(Validation::default())).boxed()
     }
 }

@@ -11,14 +11,23 @@ use super::Key;
 /// Type of the condition that says whether the validators accept an object.
 pub const VALID: &str = "Valid";
 
+/// What validators say of a stored object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validation {
+    /// What is wrong with it, in one sentence; `None` if it is valid.
+    pub problem: Option<String>,
+    /// What its author should know beside that.
+    pub warnings: Vec<String>,
+}
+
 /// Validators that a controller evaluates on stored objects while webhooks are off. With the feature `webhook`,
 /// `Webhooks` of `portcullis-webhook` implements it with the registered validators.
 pub trait Validity: Send + Sync + 'static {
-    /// Returns what is wrong with the object, in one sentence; `None` if it is valid.
+    /// Evaluates the object.
     ///
     /// # Errors
     /// When a validator could not decide: the object is evaluated again later, and its condition stays as it is.
-    fn problem<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Option<String>, String>>;
+    fn validate<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Validation, String>>;
 }
 
 /// The rules of an operator whose webhooks are off.

@@ -5,19 +5,20 @@ use futures::future::BoxFuture;
 use portcullis_webhook::{Evaluation, Webhooks};
 use serde_json::Value;
 
-use crate::Validity;
+use crate::{Validation, Validity};
 
 impl Validity for Webhooks {
-    fn problem<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Option<String>, String>> {
-        async move { problem(self.explain(object).await) }.boxed()
+    fn validate<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Validation, String>> {
+        async move { validation(self.explain(object).await) }.boxed()
     }
 }
 
-/// What all of them find wrong; an error when one of them came to no verdict.
-fn problem(evaluations: Vec<Evaluation>) -> Result<Option<String>, String> {
-    let mut problems = Vec::new();
+/// What all of them say; an error when one of them came to no verdict.
+fn validation(evaluations: Vec<Evaluation>) -> Result<Validation, String> {
+    let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     for Evaluation { webhook, verdict, .. } in evaluations {
         let verdict = verdict.map_err(|problem| format!("webhook {webhook}: {problem}"))?;
+        warnings.extend_from_slice(verdict.warnings());
         let Some(denial) = verdict.denial() else { continue };
         let mut text = denial.message().to_owned();
         for cause in denial.causes().iter().filter(|cause| !denial.message().contains(cause.message())) {
@@ -25,5 +26,5 @@ fn problem(evaluations: Vec<Evaluation>) -> Result<Option<String>, String> {
         }
         problems.push(text);
     }
-    Ok((!problems.is_empty()).then(|| problems.join("; ")))
+    Ok(Validation { problem: (!problems.is_empty()).then(|| problems.join("; ")), warnings })
 }

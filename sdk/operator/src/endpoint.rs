@@ -46,7 +46,15 @@ impl<H: Handler> Endpoint<H> {
         let tls = source.tls_config(&material).map_err(|error| RunError::Certificates(error.into()))?;
         let tls = Arc::new(ArcSwap::from_pointee(tls));
         let bundle = source.bundle(operator, &material);
-        info!(%address, %server_name, "serving webhooks");
+        // In the words of controller-runtime, which people search logs for. It goes on with `Starting certificate
+        // poll+watcher` and an interval: here the Secret is watched, and no file is polled.
+        info!(server_name, "Updated current TLS certificate");
+        info!("Starting certificate watcher");
+        info!(host = %address.ip(), port = address.port(), %address, server_name, "Serving webhook server");
+        let ends = async {
+            stop.cancelled().await;
+            info!("Shutting down webhook server");
+        };
         let ready = async {
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -58,6 +66,7 @@ impl<H: Handler> Endpoint<H> {
             bundle.maintain(source.client(), source.configurations(), &stop),
             source.maintain(material, &tls, &bundle, &stop),
             ready,
+            ends,
         );
         Ok(())
     }

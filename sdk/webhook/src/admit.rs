@@ -95,9 +95,11 @@ pub(super) fn exempt(request: &Request<'_>, settings: &Settings) -> Option<Decis
     let why = match request.operation {
         Operation::Update if settings.validates_metadata_of_deleted => return None,
         Operation::Delete => "the object is being deleted already",
-        Operation::Update if is_finalize(request) => "the object is being deleted; only finalizers change",
+        Operation::Update if is_finalize(request) => {
+            "skipping validation for resource being deleted: only finalizers change"
+        }
         Operation::Update if changes_only_metadata_and_status(old, request.object?) => {
-            "the object is being deleted; only metadata or status change"
+            "skipping validation for resource being deleted: only metadata or status change"
         }
         _ => return None,
     };

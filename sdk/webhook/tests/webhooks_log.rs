@@ -87,7 +87,7 @@ async fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_obje
             going.clone(),
             "INFO",
             "allow",
-            "the object is being deleted; only metadata or status change",
+            "skipping validation for resource being deleted: only metadata or status change",
         ),
         ("/validate/username", "DELETE", none(), going, "INFO", "allow", "the object is being deleted already"),
         (

@@ -56,7 +56,28 @@ pub struct ProfilingConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open_object")]
     pub config: Option<Value>,
+    /// The graph that profiling begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map_ref: Option<ConfigMapRef>,
     /// Everything else.
     #[serde(flatten)]
     pub rest: Rest,
+}
+
+/// An entry of a ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapRef {
+    /// Name of the ConfigMap.
+    pub name: String,
+    /// The entry.
+    #[serde(default = "base_graph")]
+    pub key: String,
+    /// Everything else.
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+fn base_graph() -> String {
+    "disagg.yaml".to_owned()
 }

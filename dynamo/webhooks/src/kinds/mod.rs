@@ -24,7 +24,9 @@ use serde_json::Value;
 pub use component::{Component, Ingress, Multinode, ScalingAdapter, SharedMemory, VolumeMount};
 pub use component_deployment::{DynamoComponentDeployment, DynamoComponentDeploymentSpec};
 pub use graph_deployment::{DynamoGraphDeployment, DynamoGraphDeploymentSpec, Pvc};
-pub use graph_deployment_request::{DynamoGraphDeploymentRequest, DynamoGraphDeploymentRequestSpec, ProfilingConfig};
+pub use graph_deployment_request::{
+    ConfigMapRef, DynamoGraphDeploymentRequest, DynamoGraphDeploymentRequestSpec, ProfilingConfig,
+};
 pub use model::{DynamoModel, DynamoModelSpec, ModelSource};
 pub use quantity::Quantity;
 pub(crate) use schema::is_immutable;

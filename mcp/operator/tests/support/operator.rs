@@ -111,7 +111,7 @@ impl Operator {
 
     /// The address it serves webhooks on.
     pub(crate) async fn webhook_address(&self) -> SocketAddr {
-        self.address_of("serving webhooks").await
+        self.address_of("Serving webhook server").await
     }
 
     /// Waits until `/readyz` says yes.

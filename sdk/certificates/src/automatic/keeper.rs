@@ -169,7 +169,7 @@ impl<'a> Keeper<'a> {
             Ok(config) => {
                 self.tls.store(config.into());
                 self.served = self.stored.clone();
-                info!(secret = self.source.secret, "serving the certificate that is now in the Secret");
+                info!(secret = self.source.secret, "Updated current TLS certificate");
             }
             Err(error) => {
                 self.source.metrics.reload_failed();

@@ -213,7 +213,7 @@ impl ProvidedCertificates {
                         tls.store(Arc::new(config));
                         bundle.expect(&sound.material);
                         self.serves(&sound);
-                        info!(secret = self.secret, ends = %sound.leaf.not_after, "serving the certificate that is now in the Secret");
+                        info!(secret = self.secret, ends = %sound.leaf.not_after, "Updated current TLS certificate");
                         current = sound.material;
                     }
                     continue;

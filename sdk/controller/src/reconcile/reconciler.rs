@@ -30,6 +30,10 @@ pub(crate) type Failure = Box<dyn Display + Send>;
 /// What is done before an object with our finalizer may go.
 pub(crate) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
+/// What is done about an object that the validators deny, with what is wrong with it.
+pub(crate) type OnInvalid<K> =
+    Arc<dyn Fn(Reconcile<K>, String) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync>;
+
 /// What all reconciles of one controller share.
 pub(crate) struct Reconciler<K> {
     /// Which namespaces are ours.
@@ -46,6 +50,7 @@ pub(crate) struct Reconciler<K> {
     pub(crate) finalizer: Option<(String, CleanUp<K>)>,
     /// Present while webhooks are off.
     pub(crate) validators: Option<Validators>,
+    pub(crate) on_invalid: Option<OnInvalid<K>>,
     pub(crate) deadline: Duration,
 }
 
@@ -77,14 +82,16 @@ impl<K: Kind> Reconciler<K> {
         // What is not there any more, or is another now, is brought by the watch.
         let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Action::await_change()) };
         let Ok(object) = live.object.clone() else { return Ok(Action::await_change()) };
-        if !self.is_valid(&key, &live, &object).await.map_err(failed)? {
-            return Ok(Action::await_change());
-        }
+        let problem = self.problem(&key, &live, &object).await.map_err(failed)?;
         let request = Reconcile { key, object, observed: live, reconciler: Arc::clone(self) };
-        match tokio::time::timeout(self.deadline, reconcile(request)).await {
-            Ok(result) => result.map_err(failed),
-            Err(_) => Err(self.too_slow()),
-        }
+        let reconciled = async {
+            match (problem, &self.on_invalid) {
+                (None, _) => reconcile(request).await.map_err(failed),
+                (Some(problem), Some(on_invalid)) => on_invalid(request, problem).await,
+                (Some(_), None) => Ok(Action::await_change()),
+            }
+        };
+        tokio::time::timeout(self.deadline, reconciled).await.unwrap_or_else(|_| Err(self.too_slow()))
     }
 
     /// Puts the finalizer on, before there is anything that it is for. Returns the object with it: none when it is gone

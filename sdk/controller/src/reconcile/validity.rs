@@ -8,22 +8,27 @@ use tracing::{info, warn};
 
 use super::reconciler::Reconciler;
 use crate::conditions::Conditions;
-use crate::{ControllerError, EventType, Key, Kind, Observed, PlannedEvent, VALID};
+use crate::{ControllerError, EventType, Key, Kind, Observed, PlannedEvent, VALID, Validation};
 
 const PASSED: &str = "ValidationPassed";
 const FAILED: &str = "ValidationFailed";
 
 impl<K: Kind> Reconciler<K> {
-    /// Asks the validators about a stored object and tells their answer in its status. Returns whether it may be
-    /// reconciled.
-    pub(super) async fn is_valid(&self, key: &Key, live: &Observed<K>, object: &K) -> Result<bool, ControllerError> {
+    /// Asks the validators about a stored object and tells their answer in its status. Returns what is wrong with it;
+    /// it may be reconciled where nothing is.
+    pub(super) async fn problem(
+        &self,
+        key: &Key,
+        live: &Observed<K>,
+        object: &K,
+    ) -> Result<Option<String>, ControllerError> {
         let Some(validators) = &self.validators else {
             self.withdraw(live).await?;
-            return Ok(true);
+            return Ok(None);
         };
-        let problem = validators
+        let Validation { problem, warnings } = validators
             .validity
-            .problem(&typed::<K>(live))
+            .validate(&typed::<K>(live))
             .await
             .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
         let (reason, message) = match &problem {
@@ -37,14 +42,20 @@ impl<K: Kind> Reconciler<K> {
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
         self.written(live, None, self.writer.status(live, manager, held, status)).await?;
-        let invalid = problem.is_some();
-        if validators.is_news(key, &live.uid, invalid.then_some(&*message)) && changed && invalid {
-            let (kind, described) = (K::kind(&()), live.describe());
+        let (kind, described, invalid) = (K::kind(&()), live.describe(), problem.is_some());
+        let told: Vec<&str> = invalid.then_some(&*message).into_iter().chain(warnings.iter().map(|it| &**it)).collect();
+        let told = (!told.is_empty()).then(|| told.join("\n"));
+        let is_news = validators.is_news(key, &live.uid, told.as_deref());
+        if is_news {
+            // Nobody makes a request that they could be an answer to.
+            warnings.iter().for_each(|warning| info!(object = described, warning, "Validation warning"));
+        }
+        if is_news && changed && invalid {
             warn!(object = described, problem = message, "{kind} {INVALID}");
             info!(object = described, "{kind} is invalid, not reconciling until spec is fixed");
             self.events.publish(object, &[PlannedEvent::new(EventType::Warning, FAILED, &message)]).await;
         }
-        Ok(!invalid)
+        Ok(problem)
     }
 
     /// Takes back what was said while webhooks were off.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use kube::api::DeleteParams;
-use portcullis::controller::Cleanup;
+use portcullis::controller::{Action, Cleanup, Reconcile};
 use portcullis::operator::Switch;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::wait_until;
 use serde_json::json;
 
-use crate::boat::Boat;
+use crate::boat::{Boat, BoatStatus};
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 const FINALIZER: &str = "kit.example/boats";
@@ -47,6 +47,32 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
     let even = place.until("odd", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
     assert_eq!(even.says("Valid"), Some(("True", "ValidationPassed", "Boat spec is valid")));
     assert_eq!(even.status.unwrap().phase.as_deref(), Some("4 oars"));
+    running.end().await;
+}
+
+async fn sunk(cx: Reconcile<Boat>, problem: String) -> anyhow::Result<Action> {
+    cx.status(&BoatStatus { phase: Some(format!("sunk: {problem}")), conditions: None }).await?;
+    Ok(Action::await_change())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_controller_says_of_an_invalid_object_in_its_own_status_is_taken_back_when_that_is_mended() {
+    let place = Place::new("reported").await;
+    place.create("odd", 3).await;
+    let running = Running::start(place.controller().on_invalid(sunk), place.runtime(Switch::Off), afloat);
+    let phase = |boat: &Boat| boat.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+    let report = "sunk: a boat goes in circles; spec.oars: must be even";
+    let odd = place.until("odd", "the report", |boat| phase(boat) == report).await;
+    assert_eq!(odd.says("Valid").unwrap().1, "ValidationFailed");
+    assert_eq!(odd.says("Afloat"), None, "it was not reconciled");
+    let quiet = place.quiet().await;
+    place.merge("odd", json!({"metadata": {"labels": {"woken": "yes"}}})).await;
+    place.quiet().await;
+    assert_eq!(place.writes(quiet).await, [], "nothing new, nothing written");
+
+    place.merge("odd", json!({"spec": {"oars": 4}})).await;
+    let even = place.until("odd", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
+    assert_eq!(phase(&even), "4 oars");
     running.end().await;
 }
 

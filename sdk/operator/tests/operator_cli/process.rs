@@ -131,7 +131,7 @@ impl Running {
     }
 
     pub(crate) async fn webhooks(&self) -> SocketAddr {
-        self.address("serving webhooks").await
+        self.address("Serving webhook server").await
     }
 
     /// Status and body of a GET of the health listener.

@@ -110,11 +110,17 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
     // What the guide has people search the log for.
     running.logged("Webhooks are enabled - webhooks will validate, controllers will skip validation").await;
     running.logged("Starting webhook server").await;
+    running.logged("Updated current TLS certificate").await;
+    running.logged("Starting certificate watcher").await;
+    let serving = running.logged("Serving webhook server").await;
+    let address = format!("{}:{}", serving["host"].as_str().unwrap(), serving["port"]);
+    assert_eq!(address, running.webhooks().await.to_string());
     let decided = running.logged("validate create").await;
     assert_eq!((&decided["namespace"], &decided["name"]), (&team.into(), &"no".into()), "{decided}");
 
     running.terminate().await;
     assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
+    running.logged("Shutting down webhook server").await;
     assert!(!running.log().contains("PRIVATE KEY"));
 }
 

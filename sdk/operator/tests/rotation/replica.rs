@@ -71,7 +71,8 @@ impl Replica {
             };
             wait_until(message, PATIENCE, found).await
         };
-        let (health, webhooks) = (address("serving /healthz and /readyz").await, address("serving webhooks").await);
+        let (health, webhooks) =
+            (address("serving /healthz and /readyz").await, address("Serving webhook server").await);
         let replica = Self { child, log, webhooks, health };
         let ready = || async { replica.is_ready().await.then_some(()) };
         wait_until("readiness", PATIENCE, ready).await;
