@@ -17,8 +17,9 @@ pub struct CommandLine {
 }
 
 /// Flags of Dynamo's that take a value and have no meaning here. Most are about the graphs, which this operator does not run.
-/// Metrics are served beside the probes, the leader's Lease is named after the release, and how long Leases last is the
-/// same in all operators.
+/// Metrics are served beside the probes, and the leader's Lease is named after the release. How long the Lease of a namespace
+/// lasts, and how often it is renewed, is the same in all operators: how long a cluster-wide one waits before it writes rests on
+/// how soon a restricted one notices that it must not. Leases of Dynamo's own operator count for as long as they say.
 const VALUES: &str = "metrics-bind-address leader-election-id leader-election-namespace namespace-scope-lease-duration \
     namespace-scope-lease-renew-interval discovery-backend planner-cluster-role-name dgdr-profiling-cluster-role-name \
     mpi-run-ssh-secret-name mpi-run-ssh-secret-namespace natsAddr etcdAddr istio-virtual-service-gateway \

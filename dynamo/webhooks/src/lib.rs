@@ -1,9 +1,11 @@
 //! Stands in for the validating webhooks of Dynamo's operator: the same kinds, rules, names, paths and messages, as its guide
 //! promises them (Dynamo 0.7 and 0.8), on the SDK.
 //!
-//! Two things are otherwise than in Dynamo, on purpose. An object that is being deleted loses its finalizers whatever it
-//! looks like, also with webhooks off; an edit of its spec is judged like any other, where Dynamo lets all pass. And
-//! of several services that are wrong the first one by name is reported, where Dynamo reports any.
+//! Three things are otherwise than in Dynamo, on purpose. An object that is being deleted loses its finalizers whatever it
+//! looks like, also with webhooks off; an edit of its spec is judged like any other, where Dynamo lets all pass. Of
+//! several services that are wrong the first one by name is reported, where Dynamo reports any. And a Lease takes the
+//! cluster-wide operator off a namespace where an administrator has handed that over, by the webhook configuration or the policy
+//! that is generated for a restricted installation: to Dynamo a Lease is enough, which whoever may edit the namespace can write.
 
 pub mod command_line;
 mod controllers;
@@ -22,7 +24,8 @@ pub use webhooks::webhooks;
 /// The operator's name, from which the name of its Lease in a namespace follows: `dynamo-operator-namespace-scope`, which is
 /// that of Dynamo's code.
 const NAME: &str = "dynamo-operator";
-/// The name of that Lease in the guide.
+/// The name of that Lease in the guide. A restricted operator holds both, and a cluster-wide one leaves the namespace alone where
+/// either is held: so each can be beside an operator of Dynamo's, whichever name that has.
 const LEASE_OF_THE_GUIDE: &str = "dynamo-operator-ns-lock";
 
 /// Which account Dynamo's own operator has: in Dynamo's Deployment, the downward API says so.

@@ -158,10 +158,10 @@ impl Elector {
         self.next_read = now;
     }
 
-    /// Takes that a write was not sent because there is no voucher: a hold ends at once.
-    pub fn unvouched(&mut self, now: Moment) {
+    /// Takes that a write was not sent, for this reason: a hold ends at once.
+    pub fn withheld(&mut self, reason: Reason, now: Moment) {
         self.in_doubt = false;
-        self.yields(Reason::Unvouched, now);
+        self.yields(reason, now);
         self.retry_at = now + self.jittered(self.timing.retry());
     }
 

@@ -68,6 +68,19 @@ pub enum LeaseError {
         /// How many are.
         limit: u32,
     },
+    /// Another operator holds one of the further Leases of a restricted one.
+    #[error(
+        "the Lease {namespace}/{name} is held by {holder}: another operator is restricted to this namespace, and nothing is \
+         claimed beside it; stop one of the two"
+    )]
+    Taken {
+        /// Where.
+        namespace: String,
+        /// Which one.
+        name: String,
+        /// Who holds it.
+        holder: String,
+    },
     /// No administrator has handed the namespace over to this operator.
     #[error(
         "namespace {namespace} is not handed over: there is no ValidatingAdmissionPolicy {policy} with a binding of that name; \

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | one of several replicas to lead | [`LeaseElection::leader_election`] |
 //! | an operator that owns one namespace, beside a cluster-wide one | [`LeaseElection::scope`] in that namespace |
+//! | the same, beside cluster-wide operators that look at Leases of other names | [`LeaseElection::followers`] |
 //! | a cluster-wide operator that leaves such namespaces alone | [`Scopes`] |
 //! | one of several cluster-wide installations to write | [`ScopesDriver::among`], and [`LeaseElection::label`] |
 //! | one answer from all of these, for a controller or a webhook | [`Scope`], [`Leadership`] |
@@ -158,12 +159,15 @@
 //! operator resumes where the configuration says `Ignore`, and every request is refused where it says `Fail`, until
 //! that configuration is removed.
 //!
+//! [Followers](LeaseElection::followers) change none of this: they are written before the Lease that decides, so another
+//! operator that looks at one of them has seen a renewal no earlier than that of the hold.
+//!
 //! An operator of another implementation that neither settles nor stops at a deadline is left alone as soon as its
 //! Lease is seen; what it writes before that, and after its lease has ended, cannot be bounded.
 //!
 //! # Rights
 //!
-//! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the name; for
+//! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the names; for
 //! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name, and not narrowed for [`ScopesDriver::among`],
 //! since the names of other leaders' Leases are not known. On `validatingadmissionpolicies` and
 //! `validatingadmissionpolicybindings` of `admissionregistration.k8s.io`: `get` narrowed to the name for

@@ -81,8 +81,8 @@ impl<A: clap::Args> Operator<A> {
         Ok(())
     }
 
-    /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that a
-    /// cluster-wide one looks at.
+    /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that it holds,
+    /// and that a cluster-wide one looks at.
     pub(super) fn scope_policy(&self, installation: &Installation) -> Option<ScopePolicy> {
         let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
         let leases = [installation.scope_lease()].into_iter();
@@ -142,10 +142,11 @@ fn named_after(mut access: Access, release: &str) -> Access {
 /// knows the names of the other installations' leaders.
 fn leases(access: &mut Access, installation: &Installation, others: &[&'static str], has_controllers: bool) {
     let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
-    let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
+    let keep = |names: Vec<String>| [grant(&["create"]), grant(&["get", "patch"]).named(names)];
+    let scopes = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned())).collect();
     let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
     if let Some(policy) = installation.scope_policy() {
-        access.watched.extend(keep(installation.scope_lease()));
+        access.watched.extend(keep(scopes));
         let hold = Grant::new(ScopePolicy::GROUP, &[ScopePolicy::RESOURCE], &[ScopePolicy::VERB]);
         access.cluster.push(hold.named([policy.clone()]));
         access.cluster.push(Grant::new("admissionregistration.k8s.io", &policies, &["get"]).named([policy]));
@@ -153,11 +154,10 @@ fn leases(access: &mut Access, installation: &Installation, others: &[&'static s
     }
     let look = grant(&["list", "watch"]);
     if has_controllers {
-        access.own_namespace.extend(keep(installation.leader_lease()));
+        access.own_namespace.extend(keep(vec![installation.leader_lease()]));
         access.cluster.push(look);
     } else {
-        let names = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned()));
-        access.cluster.push(look.named(names));
+        access.cluster.push(look.named(scopes));
     }
     // What vouches for restricted installations has names that nobody knows before they are there.
     let vouchers = ["validatingwebhookconfigurations", policies[0], policies[1]];
@@ -323,7 +323,7 @@ mod tests {
             (
                 Some("team"),
                 Components::default(),
-                vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")],
+                vec![("watched", "create "), ("watched", "get,patch op-namespace-scope,other")],
             ),
         ];
         for (restricted_to, components, expected) in cases {

@@ -132,8 +132,8 @@ pub(super) struct Election {
 }
 
 impl Leases {
-    /// The leases of this installation, which respects those of these other names too. A cluster-wide operator without
-    /// controllers has nothing to lead.
+    /// The leases of this installation, where those of these other names count too: a cluster-wide operator respects them,
+    /// and a restricted one holds them, for others that do. A cluster-wide operator without controllers has nothing to lead.
     pub(super) fn new(
         client: &Client,
         installation: &Installation,
@@ -151,7 +151,11 @@ impl Leases {
         };
         if let Some(namespace) = &installation.restricted_to {
             let name = installation.scope_lease();
-            let candidacy = LeaseElection::scope(namespace, &name, identity)?.vouched_by(Vouchers::of(installation));
+            // A session takes away what it leaves, and that is the first one.
+            let followers = if flags.mark.is_some() { &[] } else { other_names };
+            let candidacy = LeaseElection::scope(namespace, &name, identity)?
+                .followers(followers)
+                .vouched_by(Vouchers::of(installation));
             let (election, driver) = stand(namespace, &name, candidacy, timing.scope);
             let scope = Scope::restricted(namespace, election.lease.clone());
             return Ok(Self { scope, election: Some(election), candidacy: Some(driver), scopes: None, watch: None });

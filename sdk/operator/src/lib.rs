@@ -332,6 +332,9 @@ impl<A: clap::Args> Operator<A> {
     /// Names more Leases by which restricted operators claim a namespace, beside `<name>-namespace-scope`: those of an
     /// operator that this one replaces, or runs next to.
     ///
+    /// A cluster-wide installation leaves a namespace alone where one of them is held. A restricted one holds all of them:
+    /// `<name>-namespace-scope` decides, and the others say the same, for cluster-wide operators that look at them.
+    ///
     /// Such a Lease counts where an administrator has handed the namespace over; for an operator of another make, by
     /// the policy that `generate rbac --restrict-to-namespace` writes.
     pub fn scope_leases(mut self, names: &[&'static str]) -> Self {

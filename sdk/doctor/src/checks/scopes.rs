@@ -31,6 +31,11 @@ impl Claim<'_> {
         self.record.holder.as_deref().unwrap_or("nobody")
     }
 
+    /// Whether it has the name that decides for operators of this kind.
+    fn is_first(&self, view: &View<'_>) -> bool {
+        view.subject.scope_leases.first().is_some_and(|first| self.lease.name_any() == *first)
+    }
+
     /// How long ago it was renewed, by the API server's clock against the holder's.
     fn age(&self, view: &View<'_>) -> Option<SignedDuration> {
         self.record.renewed.map(|renewed| view.now.duration_since(renewed))
@@ -46,9 +51,16 @@ impl Claim<'_> {
     }
 }
 
+/// One for each operator that claims a namespace: the further Leases of a restricted one, which name the same holder as its
+/// first, say nothing more.
 fn claims<'a>(view: &View<'a>) -> Result<Vec<Claim<'a>>, Blind> {
     let leases = &view.snapshot.leases.known()?.items;
-    Ok(leases.iter().map(claim).collect())
+    let (firsts, others): (Vec<_>, Vec<_>) = leases.iter().map(claim).partition(|claim| claim.is_first(view));
+    let holders: BTreeSet<_> =
+        firsts.iter().map(|claim| (claim.namespace.clone(), claim.record.holder.clone())).collect();
+    let follows = |claim: &Claim<'_>| holders.contains(&(claim.namespace.clone(), claim.record.holder.clone()));
+    let others: Vec<_> = others.into_iter().filter(|claim| !follows(claim)).collect();
+    Ok(firsts.into_iter().chain(others).collect())
 }
 
 fn claim(lease: &Lease) -> Claim<'_> {
@@ -56,10 +68,15 @@ fn claim(lease: &Lease) -> Claim<'_> {
 }
 
 /// The configurations of restricted installations of this operator, by namespace.
-fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, &'a Configuration>, Blind> {
+fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, Vec<&'a Configuration>>, Blind> {
     view.snapshot.configurations.known()?;
-    let family = view.snapshot.family(view.subject).filter(|one| !one.is_development());
-    Ok(family.filter_map(|one| Some((one.entries.first()?.restricted_to()?, one))).collect())
+    let mut restricted: BTreeMap<&str, Vec<&Configuration>> = BTreeMap::new();
+    for one in view.snapshot.family(view.subject).filter(|one| !one.is_development()) {
+        if let Some(namespace) = one.entries.first().and_then(|entry| entry.restricted_to()) {
+            restricted.entry(namespace).or_default().push(one);
+        }
+    }
+    Ok(restricted)
 }
 
 /// The namespaces that are handed over to restricted operators, by a configuration or by a policy.
@@ -94,7 +111,7 @@ pub(super) fn claimed(view: &View<'_>) -> Said {
 pub(super) fn lost(view: &View<'_>) -> Said {
     let claims = claims(view)?;
     let mut notes = Vec::new();
-    for (namespace, configuration) in restricted(view)? {
+    for (namespace, mut configurations) in restricted(view)? {
         let claim = claims.iter().find(|claim| claim.namespace == namespace && claim.record.holder.is_some());
         if claim.is_some_and(|claim| claim.is_live(view)) {
             continue;
@@ -104,9 +121,12 @@ pub(super) fn lost(view: &View<'_>) -> Said {
             continue;
         }
         let since = claim.and_then(|claim| claim.age(view)).map(|age| format!(" {} ago", span(age)));
-        let name = configuration.name();
-        let closed = configuration.entries.iter().any(|entry| entry.fails_closed);
-        let effect = if closed {
+        let fails_closed = |one: &Configuration| one.entries.iter().any(|entry| entry.fails_closed);
+        // One that keeps writes refused, where there is one, is the one to name.
+        configurations.sort_by_key(|one| !fails_closed(one));
+        let Some(first) = configurations.first() else { continue };
+        let name = first.name();
+        let effect = if fails_closed(first) {
             format!("but {name} still calls it, and rejects with Fail when it does not answer")
         } else {
             format!("and {name} still calls it")
@@ -119,10 +139,9 @@ pub(super) fn lost(view: &View<'_>) -> Said {
                 "restricted operator of {namespace} holds no lease; the cluster-wide one validates there too, {effect}"
             ),
         };
-        let fix = format!(
-            "start the restricted operator again, or take it away: kubectl delete {} {name}",
-            configuration.resource()
-        );
+        let delete = |one: &&Configuration| format!("kubectl delete {} {}", one.resource(), one.name());
+        let deletes: Vec<_> = configurations.iter().map(delete).collect();
+        let fix = format!("start the restricted operator again, or take it away: {}", deletes.join("; "));
         notes.push(match claim {
             Some(_) => fail(message, fix),
             None => {

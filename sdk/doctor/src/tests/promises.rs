@@ -232,3 +232,43 @@ fn calls_that_were_let_pass_in_the_past_are_not_warned_of_for_ever() {
         assert!(verdict == expected && message.contains(count), "{later}: {message}");
     }
 }
+
+#[test]
+fn the_further_leases_of_a_restricted_operator_are_no_claims_of_their_own() {
+    let at = "2026-01-01T11:59:50.000000Z";
+    let mut snapshot = well();
+    snapshot.leases = list(&[lease("shop-namespace-scope", "pod-a", 1, at), lease("shop-ns-lock", "pod-a", 500, at)]);
+    let said = findings(&subject(), &snapshot, "L2");
+    assert!(said.len() == 1 && said[0].message.contains("shop-namespace-scope"), "{said:?}");
+    for id in ["L3", "L4"] {
+        let said = findings(&subject(), &snapshot, id);
+        assert!(said.iter().all(|one| one.verdict == Verdict::Ok), "{id}: {said:?}");
+    }
+    // Another operator's is one.
+    snapshot.leases = list(&[lease("shop-namespace-scope", "pod-a", 1, at), lease("shop-ns-lock", "pod-b", 500, at)]);
+    assert_eq!(findings(&subject(), &snapshot, "L2").len(), 2);
+}
+
+#[test]
+fn of_the_configurations_of_a_lost_operator_the_one_that_refuses_writes_is_named_and_all_are_deleted() {
+    let only = json!({ "matchLabels": { "kubernetes.io/metadata.name": "a" } });
+    for closed in [WebhookKind::Validating, WebhookKind::Mutating] {
+        let mut snapshot = well();
+        change(&mut snapshot.configurations, |all| {
+            for one in all {
+                let fails_closed = one.kind == closed;
+                let entries = one.entries.iter_mut();
+                entries
+                    .for_each(|entry| (entry.namespaces, entry.fails_closed) = (Some(of(only.clone())), fails_closed));
+            }
+        });
+        let said = findings(&subject(), &snapshot, "L1");
+        let kind = format!("{closed:?}").to_lowercase();
+        let named = format!("but shop-{kind} still calls it, and rejects with Fail");
+        assert!(said.len() == 1 && said[0].message.contains(&named), "{said:?}");
+        let fix = said[0].fix.as_ref().unwrap();
+        for kind in ["validating", "mutating"] {
+            assert!(fix.contains(&format!("kubectl delete {kind}webhookconfiguration shop-{kind}")), "{fix}");
+        }
+    }
+}

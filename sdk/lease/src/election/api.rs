@@ -78,6 +78,10 @@ impl LeaseApi {
         LeaseError::Api { action, namespace, name, source: Box::new(error) }
     }
 
+    pub(super) fn taken(&self, holder: String) -> LeaseError {
+        LeaseError::Taken { namespace: self.namespace.clone(), name: self.name.clone(), holder }
+    }
+
     pub(super) fn late(&self, action: &'static str, limit: Duration) -> LeaseError {
         LeaseError::Late { action, what: format!("the Lease {}/{}", self.namespace, self.name), limit }
     }

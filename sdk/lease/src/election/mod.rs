@@ -1,6 +1,7 @@
 //! Holding one lease: what to configure, and the driver that does it.
 
 mod api;
+mod followers;
 mod handle;
 mod voucher;
 
@@ -8,13 +9,15 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::try_join_all;
 use futures::future::{Either, select};
 use kube::Client;
 
 use crate::limits::{REQUEST, until};
-use crate::{Clock, Elector, End, LeaseError, Step, SystemClock, Timing, Vouchers, Write};
+use crate::{Clock, Elector, End, LeaseError, Reason, Record, Step, SystemClock, Timing, Vouchers, Write};
 
 use api::{Annotations, Answer, LeaseApi};
+use followers::Follower;
 use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
 use voucher::{Stands, Voucher};
@@ -27,6 +30,7 @@ use voucher::{Stands, Voucher};
 pub struct LeaseElection {
     namespace: String,
     name: String,
+    followers: Vec<String>,
     identity: String,
     timing: Timing,
     end: End,
@@ -63,6 +67,7 @@ impl LeaseElection {
         Ok(Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            followers: Vec::new(),
             identity: format!("{identity}_{}", uuid::Uuid::new_v4()),
             timing,
             end,
@@ -122,6 +127,15 @@ impl LeaseElection {
         self
     }
 
+    /// Writes Leases of these names too, each with what the first one says: for operators that look at another name. The
+    /// first one alone decides who holds. The others are written before each write of it, and released after it. While
+    /// another holder renews one of them, nothing is claimed and a hold ends.
+    #[must_use]
+    pub fn followers(mut self, names: &[&str]) -> Self {
+        self.followers = names.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
     /// Sets another clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -134,14 +148,14 @@ impl LeaseElection {
     pub fn with(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
         // Half of a fresh uuid: as good a seed as another.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-        let elector = Elector::new(self.identity, self.timing, seed);
-        let shared = Arc::new(Shared::new(self.clock, self.namespace.clone(), elector));
-        let voucher = self.vouchers.map(|vouchers| Voucher::new(client.clone(), vouchers, &self.name, &self.namespace));
-        let api = LeaseApi::new(client, &self.namespace, &self.name, self.labels, self.annotations);
-        (
-            LeaseHandle::new(Arc::clone(&shared)),
-            LeaseElectionDriver { shared, api, voucher, seen: Mutex::default(), end: self.end },
-        )
+        let Self { namespace, timing, end, labels, annotations, .. } = self;
+        let elector = Elector::new(self.identity, timing, seed);
+        let shared = Arc::new(Shared::new(self.clock, namespace.clone(), elector));
+        let voucher = self.vouchers.map(|vouchers| Voucher::new(client.clone(), vouchers, &self.name, &namespace));
+        let api = |name: &str| LeaseApi::new(client.clone(), &namespace, name, labels.clone(), annotations.clone());
+        let followers = self.followers.iter().map(|name| Follower::new(api(name))).collect();
+        let (api, handle) = (api(&self.name), LeaseHandle::new(Arc::clone(&shared)));
+        (handle, LeaseElectionDriver { shared, api, followers, voucher, seen: Mutex::default(), timing, end })
     }
 }
 
@@ -150,10 +164,19 @@ impl LeaseElection {
 pub struct LeaseElectionDriver {
     shared: Arc<Shared>,
     api: LeaseApi,
+    followers: Vec<Follower>,
     voucher: Option<Voucher>,
     /// What vouched at our last write.
     seen: Mutex<Option<Stands>>,
+    timing: Timing,
     end: End,
+}
+
+/// What became of a write.
+enum Attempt {
+    Answered(Answer),
+    /// It was not sent.
+    Withheld(Reason, LeaseError),
 }
 
 impl LeaseElectionDriver {
@@ -194,7 +217,7 @@ impl LeaseElectionDriver {
             let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
             let Some(write) = write else { break };
             match until(clock, clock.now() + REQUEST, self.api.write(&write)).await {
-                Some(Ok(Answer::Stored(_))) => break,
+                Some(Ok(Answer::Stored(_))) => return self.release_followers(&write).await,
                 Some(Ok(Answer::Conflict)) => self.look().await?,
                 Some(Err(error)) => return Err(self.api.error("release", error)),
                 None => return Err(self.api.late("release", REQUEST)),
@@ -203,15 +226,27 @@ impl LeaseElectionDriver {
         Ok(())
     }
 
-    /// Reads the Lease to give it back.
+    /// Those that somebody else has written meanwhile are theirs.
+    async fn release_followers(&self, write: &Write) -> Result<(), LeaseError> {
+        let clock = &*self.shared.clock;
+        let identity = self.identity();
+        let ours = self.followers.iter().filter(|follower| follower.is_of(&identity));
+        let released = try_join_all(ours.map(|follower| follower.write(write, clock)));
+        match until(clock, clock.now() + REQUEST, released).await {
+            Some(result) => result.map(drop),
+            None => Err(self.api.late("release", REQUEST)),
+        }
+    }
+
+    /// Reads the Leases to give them back.
     async fn look(&self) -> Result<(), LeaseError> {
         let clock = &*self.shared.clock;
-        match until(clock, clock.now() + REQUEST, self.api.read()).await {
-            Some(Ok(found)) => {
+        match until(clock, clock.now() + REQUEST, self.read(clock)).await {
+            Some(found) => {
+                let found = found?;
                 self.shared.with(|elector| elector.read(found, clock.now()));
                 Ok(())
             }
-            Some(Err(error)) => Err(self.api.error("release", error)),
             None => Err(self.api.late("release", REQUEST)),
         }
     }
@@ -226,14 +261,14 @@ impl LeaseElectionDriver {
             }
             Step::Read => {
                 let limit = self.shared.with(|elector| elector.limit(clock.now()));
-                let answer = until(clock, clock.now() + limit, self.api.read()).await;
+                let answer = until(clock, clock.now() + limit, self.read(clock)).await;
                 let now = clock.now();
                 match answer {
                     Some(Ok(found)) => {
                         self.shared.answered();
                         self.shared.with(|elector| elector.read(found, now));
                     }
-                    Some(Err(error)) => self.failed(self.api.error("read", error)),
+                    Some(Err(error)) => self.failed(error),
                     None => self.failed(self.api.late("read", limit)),
                 }
             }
@@ -241,39 +276,62 @@ impl LeaseElectionDriver {
         }
     }
 
+    /// Reads all of the Leases, and returns the first.
+    async fn read(&self, clock: &dyn Clock) -> Result<Option<Record>, LeaseError> {
+        let first = async { self.api.read().await.map_err(|error| self.api.error("read", error)) };
+        let others = try_join_all(self.followers.iter().map(|follower| follower.read(clock)));
+        Ok(futures::try_join!(first, others)?.0)
+    }
+
     async fn write(&self, write: &Write, clock: &dyn Clock) {
         let limit = self.shared.with(|elector| elector.limit(clock.now()));
-        // The hold counts from before the voucher was seen, and both end within one limit.
-        let attempt = async {
-            if let Some(voucher) = &self.voucher {
-                let stands = voucher.stands().await.map_err(|error| voucher.error(error))?;
-                let holds = self.shared.with(|elector| elector.hold().is_some());
-                let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-                // A hold ends with the voucher that it began under.
-                if stands.is_none() || (holds && *seen != stands) {
-                    return Ok(None);
-                }
-                *seen = stands;
-            }
-            self.api.write(write).await.map(Some).map_err(|error| self.api.error("write", error))
-        };
-        let answer = until(clock, clock.now() + limit, attempt).await;
+        // The hold counts from before the voucher was seen and the followers were written, and all end within one limit.
+        let answer = until(clock, clock.now() + limit, self.attempt(write, clock)).await;
         let now = clock.now();
         match answer {
-            Some(Ok(None)) => {
-                if let Some(error) = self.voucher.as_ref().and_then(|voucher| self.shared.note(&voucher.missing())) {
+            Some(Ok(Attempt::Withheld(reason, error))) => {
+                if let Some(error) = self.shared.note(&error) {
                     tracing::warn!(error, "cannot acquire the Lease; retrying");
                 }
-                self.shared.with(|elector| elector.unvouched(now));
+                self.shared.with(|elector| elector.withheld(reason, now));
             }
-            Some(Ok(Some(Answer::Stored(stored)))) => {
+            Some(Ok(Attempt::Answered(Answer::Stored(stored)))) => {
                 self.shared.answered();
                 self.shared.with(|elector| elector.written(write, stored, now));
             }
-            Some(Ok(Some(Answer::Conflict))) => self.shared.with(|elector| elector.conflicted(now)),
+            Some(Ok(Attempt::Answered(Answer::Conflict))) => self.shared.with(|elector| elector.conflicted(now)),
             Some(Err(error)) => self.failed(error),
             None => self.failed(self.api.late("write", limit)),
         }
+    }
+
+    async fn attempt(&self, write: &Write, clock: &dyn Clock) -> Result<Attempt, LeaseError> {
+        if let Some(voucher) = &self.voucher {
+            let stands = voucher.stands().await.map_err(|error| voucher.error(error))?;
+            let holds = self.shared.with(|elector| elector.hold().is_some());
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            // A hold ends with the voucher that it began under.
+            if stands.is_none() || (holds && *seen != stands) {
+                return Ok(Attempt::Withheld(Reason::Unvouched, voucher.missing()));
+            }
+            *seen = stands;
+        }
+        let identity = self.identity();
+        let mut others = self.followers.iter();
+        if let Some(taken) = others.find_map(|other| other.taken(&identity, self.timing, clock.now())) {
+            return Ok(Attempt::Withheld(Reason::Taken, taken));
+        }
+        for follower in &self.followers {
+            if matches!(follower.write(write, clock).await?, Answer::Conflict) {
+                return Ok(Attempt::Answered(Answer::Conflict));
+            }
+        }
+        let answer = self.api.write(write).await.map_err(|error| self.api.error("write", error))?;
+        Ok(Attempt::Answered(answer))
+    }
+
+    fn identity(&self) -> String {
+        self.shared.with(|elector| elector.identity().to_owned())
     }
 
     fn failed(&self, error: LeaseError) {

@@ -6,6 +6,7 @@
 mod clock;
 mod dead;
 mod election;
+mod followers;
 mod many;
 mod rights;
 mod scopes;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_lease::{Elector, End, Hold, Moment, Ownership, Record, ScopeTiming, ScopeView, Step, Timing};
+use portcullis_lease::{Elector, End, Hold, Moment, Ownership, Reason, Record, ScopeTiming, ScopeView, Step, Timing};
 
 use crate::world::{Answer, Ask, Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server, wall};
 
@@ -134,7 +134,7 @@ impl Holder {
                         Answer::Vouched(voucher, _)
                             if voucher.is_none() || (elector.hold().is_some() && voucher != self.voucher) =>
                         {
-                            elector.unvouched(now);
+                            elector.withheld(Reason::Unvouched, now);
                         }
                         Answer::Vouched(voucher, write) => {
                             self.voucher = voucher;
