@@ -39,6 +39,9 @@ pub enum CertificateMode {
     CertManager,
     /// You: a Secret that you fill, and a CA that you put into the manifests
     External,
+    /// Commands of the binary that run at each installation and upgrade, as the hooks of a chart: `certs ensure` before,
+    /// `certs publish` after. Nothing is renewed in between, and the operator has no right to write certificates.
+    Hooks,
 }
 
 impl fmt::Display for CertificateMode {
@@ -47,6 +50,7 @@ impl fmt::Display for CertificateMode {
             Self::Automatic => "automatic",
             Self::CertManager => "cert-manager",
             Self::External => "external",
+            Self::Hooks => "hooks",
         })
     }
 }

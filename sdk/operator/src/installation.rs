@@ -33,10 +33,13 @@ fn certificate_mode() -> impl TypedValueParser<Value = CertificateMode> {
         PossibleValue::new("automatic").help("The operator itself"),
         PossibleValue::new("cert-manager").help("cert-manager, which also publishes the CA"),
         PossibleValue::new("external").help("You: a Secret that you fill, and a CA that you put into the manifests"),
+        PossibleValue::new("hooks")
+            .help("Commands at each installation and upgrade: 'certs ensure' before, 'certs publish' after"),
     ];
     PossibleValuesParser::new(values).map(|word| match &*word {
         "cert-manager" => CertificateMode::CertManager,
         "external" => CertificateMode::External,
+        "hooks" => CertificateMode::Hooks,
         _ => CertificateMode::Automatic,
     })
 }
