@@ -24,6 +24,8 @@ pub use webhooks::webhooks;
 const NAME: &str = "dynamo-operator";
 /// The name of that Lease in the guide.
 const LEASE_OF_THE_GUIDE: &str = "dynamo-operator-ns-lock";
+/// What makes the SDK's values of those of charts/dynamo-webhooks, which are Dynamo's.
+const VALUES_OF_THE_CHART: &str = "dynamo-operator.values";
 
 /// Which account Dynamo's own operator has: in Dynamo's Deployment, the downward API says so.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -50,6 +52,7 @@ pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
         .version(env!("CARGO_PKG_VERSION"))
         .crds(kinds::crds())
         .scope_leases(&[LEASE_OF_THE_GUIDE])
+        .helm_values(VALUES_OF_THE_CHART)
         .setup_within(move |arguments: &Arguments, installation| {
             let restricted_to = installation.restricted_to.clone();
             let webhooks = webhooks(RuleContext { restricted_to, principal: arguments.principal() });
