@@ -70,6 +70,8 @@ generate: ## Write what is generated again: manifests (deploy/), charts, the boo
 	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:$(VERSION) --format kustomize --out deploy
 	cargo run --quiet -p mcp-operator -- generate crds --format helm --out charts/portcullis-crds/templates
 	cargo run --quiet -p mcp-operator -- generate operator --format helm --out charts/portcullis/templates
+	cargo run --quiet -p dynamo-webhooks -- generate crds --format helm --out charts/dynamo-webhooks/templates
+	cargo run --quiet -p dynamo-webhooks -- generate operator --format helm --out charts/dynamo-webhooks/templates
 	cargo run --quiet -p portcullis-docs
 
 docs: ## Build the book in docs/ (its code is compiled and run by 'make test')

@@ -14,7 +14,7 @@ generated from the schemas of the charts: `make generate` writes it.
 /// A chart: its name, its schema and its values.
 type Chart = (&'static str, &'static str, &'static str);
 
-const CHARTS: [Chart; 2] = [
+const CHARTS: [Chart; 3] = [
     (
         "portcullis",
         include_str!("../../charts/portcullis/values.schema.json"),
@@ -24,6 +24,11 @@ const CHARTS: [Chart; 2] = [
         "portcullis-crds",
         include_str!("../../charts/portcullis-crds/values.schema.json"),
         include_str!("../../charts/portcullis-crds/values.yaml"),
+    ),
+    (
+        "dynamo-webhooks",
+        include_str!("../../charts/dynamo-webhooks/values.schema.json"),
+        include_str!("../../charts/dynamo-webhooks/values.yaml"),
     ),
 ];
 

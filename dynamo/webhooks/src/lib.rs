@@ -27,6 +27,8 @@ const NAME: &str = "dynamo-operator";
 /// The name of that Lease in the guide. A restricted operator holds both, and a cluster-wide one leaves the namespace alone where
 /// either is held: so each can be beside an operator of Dynamo's, whichever name that has.
 const LEASE_OF_THE_GUIDE: &str = "dynamo-operator-ns-lock";
+/// What makes the SDK's values of those of charts/dynamo-webhooks, which are Dynamo's.
+const VALUES_OF_THE_CHART: &str = "dynamo-operator.values";
 
 /// Which account Dynamo's own operator has: in Dynamo's Deployment, the downward API says so.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -53,6 +55,7 @@ pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
         .version(env!("CARGO_PKG_VERSION"))
         .crds(kinds::crds())
         .scope_leases(&[LEASE_OF_THE_GUIDE])
+        .helm_values(VALUES_OF_THE_CHART)
         .setup_within(move |arguments: &Arguments, installation| {
             let restricted_to = installation.restricted_to.clone();
             let webhooks = webhooks(RuleContext { restricted_to, principal: arguments.principal() });

@@ -153,7 +153,7 @@ impl CertificateSource {
                     bundle.publish(&authorities.bundle());
                 }
             }
-            Self::ProvidedCertificates(provided) => bundle.expect(&provided.stored().await?.0),
+            Self::ProvidedCertificates(provided) => provided.tell(bundle).await?,
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl CertificateSource {
     pub fn bundle(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         match self {
             Self::Automatic(automatic) => automatic.bundle(operator, certificate),
-            Self::ProvidedCertificates(provided) => provided.bundle(certificate),
+            Self::ProvidedCertificates(provided) => provided.bundle_of(operator, certificate),
         }
     }
 

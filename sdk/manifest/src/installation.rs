@@ -32,18 +32,21 @@ impl fmt::Display for Switch {
 /// Who issues the serving certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateMode {
-    /// The operator itself
+    /// The operator issues and rotates the certificate itself.
     #[default]
     Automatic,
-    /// cert-manager, which also publishes the CA
+    /// cert-manager issues the certificate, and publishes the CA.
     CertManager,
-    /// You: a Secret that you fill, and a CA that you put into the manifests
+    /// A person fills the Secret, and puts the CA into the manifests.
     External,
+    /// Commands of the binary that run at each installation and upgrade, as the hooks of a chart: `certs ensure` before,
+    /// `certs publish` after. Nothing is renewed in between, and the operator has no right to write certificates.
+    Hooks,
 }
 
 impl CertificateMode {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Automatic, Self::CertManager, Self::External];
+    pub const ALL: [Self; 4] = [Self::Automatic, Self::CertManager, Self::External, Self::Hooks];
 
     /// The word for it in flags and in the values of charts.
     pub const fn as_str(self) -> &'static str {
@@ -51,6 +54,7 @@ impl CertificateMode {
             Self::Automatic => "automatic",
             Self::CertManager => "cert-manager",
             Self::External => "external",
+            Self::Hooks => "hooks",
         }
     }
 
@@ -60,6 +64,7 @@ impl CertificateMode {
             Self::Automatic => "The operator itself",
             Self::CertManager => "cert-manager, which also publishes the CA",
             Self::External => "You: a Secret that you fill, and a CA that you put into the manifests",
+            Self::Hooks => "Commands at each installation and upgrade: 'certs ensure' before, 'certs publish' after",
         }
     }
 }

@@ -56,6 +56,21 @@ pub struct Workload {
     pub grace_seconds: u64,
 }
 
+/// A Job beside a [`Workload`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandJob {
+    /// Its name.
+    pub name: String,
+    /// Name of the ServiceAccount that it runs under.
+    pub account: String,
+    /// Name of its container, and of the component in its labels.
+    pub component: &'static str,
+    /// Arguments of the binary.
+    pub args: Vec<String>,
+    /// How often a failed pod is replaced.
+    pub retries: u8,
+}
+
 /// Path of the client CAs in the container: `--client-ca` of the binary.
 pub const CLIENT_CA_FILE: &str = "/etc/portcullis/client-ca/ca.crt";
 /// The volume with them, and the folder that it is mounted as. A folder, because a single file of a ConfigMap would not
@@ -106,6 +121,37 @@ impl Workload {
         manifests
     }
 
+    /// A Job that runs another command of the same image, under an account of its own.
+    pub fn job(&self, job: &CommandJob) -> Value {
+        let CommandJob { name, account, component, args, retries } = job;
+        let labels = self.labels.all(component);
+        // With the labels of the Deployment's pods they would be endpoints of its Service.
+        let part_of = |(key, _): &(&String, &Value)| key.ends_with("/part-of") || key.ends_with("/component");
+        let pod_labels: serde_json::Map<_, _> =
+            labels.iter().filter(part_of).map(|(key, value)| (key.clone(), value.clone())).collect();
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": name, "namespace": self.namespace, "labels": labels },
+            "spec": {
+                "backoffLimit": retries,
+                "template": {
+                    "metadata": { "labels": pod_labels },
+                    "spec": {
+                        "serviceAccountName": account,
+                        "enableServiceLinks": false,
+                        "restartPolicy": "OnFailure",
+                        "securityContext": pod_security(),
+                        "nodeSelector": { "kubernetes.io/os": "linux" },
+                        "containers": [{
+                            "name": component, "image": self.image, "args": args,
+                            "resources": resources(), "securityContext": security(),
+                        }],
+                    },
+                },
+            },
+        })
+    }
+
     fn deployment(&self) -> Value {
         let mut deployment = self.plain_deployment();
         if let Some(name) = &self.client_ca {
@@ -135,10 +181,7 @@ impl Workload {
                         "serviceAccountName": self.service_account,
                         "enableServiceLinks": false,
                         "terminationGracePeriodSeconds": self.grace_seconds,
-                        "securityContext": {
-                            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
-                            "seccompProfile": { "type": "RuntimeDefault" },
-                        },
+                        "securityContext": pod_security(),
                         // The image is for Linux; other nodes would take the Pod and fail to start it.
                         "nodeSelector": { "kubernetes.io/os": "linux" },
                         "affinity": self.affinity(),
@@ -168,13 +211,8 @@ impl Workload {
             "ports": ports,
             "livenessProbe": probe("/healthz", 10),
             "readinessProbe": probe("/readyz", 5),
-            // No limit of CPU: being throttled in the middle of a review is time that a user waits.
-            "resources": {
-                "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "512Mi" },
-            },
-            "securityContext": {
-                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
-            },
+            "resources": resources(),
+            "securityContext": security(),
         })
     }
 
@@ -235,4 +273,19 @@ impl Workload {
     fn metadata(&self) -> Value {
         json!({ "name": self.name, "namespace": self.namespace })
     }
+}
+
+/// No limit of CPU: being throttled in the middle of a review is time that a user waits.
+fn resources() -> Value {
+    json!({ "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "512Mi" } })
+}
+
+fn pod_security() -> Value {
+    json!({
+        "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "seccompProfile": { "type": "RuntimeDefault" },
+    })
+}
+
+fn security() -> Value {
+    json!({ "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] } })
 }

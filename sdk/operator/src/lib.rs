@@ -125,6 +125,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
     crds: Vec<CustomResourceDefinition>,
     access: Access,
     scope_leases: Vec<&'static str>,
+    helm_values: Option<&'static str>,
     setup: Setup<A>,
 }
 
@@ -305,7 +306,15 @@ impl<A: clap::Args> Operator<A> {
     /// Secrets are named.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_, _| Ok(Components::default()));
-        Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_leases: Vec::new(), setup }
+        Self {
+            name,
+            version: None,
+            crds: Vec::new(),
+            access: Access::default(),
+            scope_leases: Vec::new(),
+            helm_values: None,
+            setup,
+        }
     }
 
     /// Sets what `--version` prints, commonly `env!("CARGO_PKG_VERSION")`.
@@ -339,6 +348,19 @@ impl<A: clap::Args> Operator<A> {
     /// the policy that `generate rbac --restrict-to-namespace` writes.
     pub fn scope_leases(mut self, names: &[&'static str]) -> Self {
         self.scope_leases = names.to_vec();
+        self
+    }
+
+    /// Sets the named template by which a chart with value names of its own tells the generated templates what they read:
+    /// for a chart that takes the place of another one, with that one's values. Each template that `generate --format helm`
+    /// writes then begins with `{{- include "<template>" . }}`. The author of the chart writes the template: it prints
+    /// nothing, and sets (`set .Values …`) all values that the book's page "Install with Helm" lists, the names of the
+    /// installation among them (`names.release`, `names.service`, `names.secret`).
+    ///
+    /// Such a chart may also set `certificates.mode` to `hooks`: Jobs of the chart then make and publish the certificates
+    /// before and after each installation and upgrade; and it may have the CRDs in it (`crds.enabled`).
+    pub fn helm_values(mut self, template: &'static str) -> Self {
+        self.helm_values = Some(template);
         self
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::rotation::{
-    Anchor, Authorities, CaData, Observed, PairData, Phase, RotationTiming, Step, Stored, step,
+    Anchor, Authorities, CaData, Observed, PairData, Phase, RotationTiming, Step, Stored, renewal, step,
 };
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 
@@ -71,6 +71,30 @@ fn next_step(authorities: &Authorities, pair: &Pair, observed: Observed, now: Ti
 
 const SEEN: Observed = Observed { published_for: Some(LONG), unchanged_for: LONG };
 const UNSEEN: Observed = Observed { published_for: None, unchanged_for: LONG };
+
+// Where nobody looks again before the next upgrade.
+#[test]
+fn a_leaf_that_ends_soon_is_renewed_for_its_whole_validity_under_an_authority_that_lasts_as_long() {
+    let timing = RotationTiming { leaf_validity: DAY * 3650, ..RotationTiming::default() };
+    // The last days of the authority and of its leaf, from day 0 on; whether the next authority is stored.
+    for (ca_ends, leaf_ends, next, expected) in [
+        (7700, 31, false, Step::Wait(None)),
+        (7700, 30, false, Step::Issue),
+        (3651, 5, false, Step::Issue),
+        (3650, 5, false, Step::MakeNext),
+        (3650, 5, true, Step::Promote),
+        (20, 20, false, Step::MakeNext),
+        // It is kept, although the authority will not do for another one.
+        (40, 40, false, Step::Wait(None)),
+    ] {
+        let current = ca(-1, ca_ends);
+        let pair = leaf(&current, -1, leaf_ends);
+        let mut authorities = Authorities::new(current, Vec::new());
+        authorities.next = next.then(|| ca(-1, 8000));
+        let leaf = portcullis_pki::Certificate::from_pem(pair.cert_pem.as_bytes()).unwrap();
+        assert_eq!(renewal(&authorities, &leaf, &timing, day(0)), expected, "{ca_ends} {leaf_ends} {next}");
+    }
+}
 
 // D3: each step follows from what is stored; nothing is issued under what is not published.
 #[test]

@@ -5,6 +5,9 @@
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
+mod compare;
+pub mod values;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,6 +17,8 @@ use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
+pub use compare::assert_same;
+
 /// The version that `make helm` builds (hack/helm/go.mod), and the name of its folder in the per-user cache.
 pub const HELM_VERSION: &str = "v4.3.1";
 
@@ -21,6 +26,8 @@ pub const HELM_VERSION: &str = "v4.3.1";
 pub const OPERATOR: &str = "portcullis";
 /// The chart of its kinds.
 pub const CRDS: &str = "portcullis-crds";
+/// The chart of the stand-in for Dynamo's webhooks.
+pub const DYNAMO: &str = "dynamo-webhooks";
 
 /// A file or folder of this repository.
 pub fn repository(path: &str) -> PathBuf {
@@ -64,15 +71,34 @@ pub async fn inventory(client: Client) -> BTreeSet<String> {
     found
 }
 
-/// The operator of this build, which a test finds one folder up.
+/// The operator of this build.
 ///
 /// # Panics
 /// When it is not built.
 pub fn operator() -> PathBuf {
+    binary("mcp-operator")
+}
+
+/// A binary of this build, which a test finds one folder up.
+///
+/// # Panics
+/// When it is not built.
+pub fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    let path = test.ancestors().nth(2).unwrap_or(Path::new("")).join("mcp-operator");
-    assert!(path.is_file(), "{} is not built; run 'cargo build -p mcp-operator'", path.display());
+    let path = test.ancestors().nth(2).unwrap_or(Path::new("")).join(name);
+    assert!(path.is_file(), "{} is not built; run 'cargo build -p {name}'", path.display());
     path
+}
+
+/// What `generate` of a binary prints.
+///
+/// # Panics
+/// When it fails.
+pub fn generate(binary: &Path, words: &[&str]) -> String {
+    let output = Command::new(binary).arg("generate").args(words).stdin(Stdio::null()).output();
+    let Output { status, stdout, stderr } = output.unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+    assert!(status.success(), "{words:?}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8_lossy(&stdout).into_owned()
 }
 
 /// The program, and where it keeps what it keeps.
@@ -137,6 +163,19 @@ impl Helm {
         let path = self.home.path().join("values.json");
         std::fs::write(&path, values.to_string()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path.display().to_string()
+    }
+
+    /// What a chart tells who installs it with these values.
+    ///
+    /// # Panics
+    /// When helm refuses the values.
+    pub fn notes(&self, chart: &Path, release: [&str; 2], values: &Value) -> String {
+        let [name, namespace] = release;
+        let (chart, values) = (chart.display().to_string(), self.values(values));
+        let place = ["--namespace", namespace, "--values", &values];
+        let said = self.run(&[&["install", name, &chart, "--dry-run=client"], &place[..]].concat());
+        let said = said.unwrap_or_else(|said| panic!("{said}"));
+        said.split_once("NOTES:\n").unwrap_or_else(|| panic!("no notes: {said}")).1.to_owned()
     }
 
     /// The objects that a chart makes of these values, for a release in a namespace.

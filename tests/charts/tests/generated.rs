@@ -2,61 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
 
-use std::process::Command;
-
-use portcullis_charts::{CRDS, Helm, OPERATOR, chart, operator};
+use portcullis_charts::{CRDS, Helm, OPERATOR, assert_same, chart, operator};
 use serde_json::{Value, json};
 
 const DEFAULT: [&str; 2] = ["mcp-operator", "mcp-operator-system"];
 
 fn generate(words: &[&str]) -> String {
-    let output = Command::new(operator()).arg("generate").args(words).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Objects by kind, namespace and name, without that by which a chart differs from manifests on purpose: it says in words
-/// what manifests leave to defaults, names images of its own version, leaves out what it does not generate, and gives
-/// selectors as JSON.
-fn comparable(objects: Vec<Value>) -> Vec<(String, Value)> {
-    let mut objects: Vec<_> = objects
-        .into_iter()
-        .map(|mut object| {
-            if let Some(container) = object.pointer_mut("/spec/template/spec/containers/0") {
-                container["image"] = Value::Null;
-                let said = ["--release=", "--cluster-domain=", "--runner-image="];
-                let args = container["args"].as_array_mut().unwrap();
-                for argument in args.iter_mut() {
-                    let (selector, kubectl) = (json!({ "matchLabels": { "team": "a" } }), "team=a");
-                    *argument = json!(argument.as_str().unwrap().replace(&selector.to_string(), kubectl));
-                }
-                args.retain(|argument| !said.iter().any(|flag| argument.as_str().unwrap().starts_with(flag)));
-            }
-            if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
-                annotations.remove("helm.sh/resource-policy");
-            }
-            for member in ["annotations", "labels"] {
-                if object["metadata"][member].as_object().is_some_and(serde_json::Map::is_empty)
-                    || object["metadata"][member].is_null()
-                {
-                    object["metadata"].as_object_mut().unwrap().remove(member);
-                }
-            }
-            let word = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-            (["/kind", "/metadata/namespace", "/metadata/name"].map(word).join(" "), object)
-        })
-        .collect();
-    objects.sort_by(|(a, _), (b, _)| a.cmp(b));
-    objects
-}
-
-fn assert_same(rendered: Vec<Value>, generated: Vec<Value>, about: &str) {
-    let (rendered, generated) = (comparable(rendered), comparable(generated));
-    let names = |objects: &[(String, Value)]| objects.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&rendered), names(&generated), "{about}");
-    for ((name, rendered), (_, generated)) in rendered.iter().zip(&generated) {
-        assert_eq!(rendered, generated, "{about}: {name}");
-    }
+    portcullis_charts::generate(&operator(), words)
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
 
-use portcullis_charts::{CRDS, HELM_VERSION, Helm, OPERATOR, chart, repository};
+use portcullis_charts::{CRDS, DYNAMO, HELM_VERSION, Helm, OPERATOR, chart, repository};
 use serde_json::Value;
 
 #[test]
 fn helm_finds_nothing_wrong_with_the_charts() {
-    for name in [OPERATOR, CRDS] {
+    for name in [OPERATOR, CRDS, DYNAMO] {
         let said = Helm::new().run(&["lint", "--strict", &chart(name).display().to_string()]).unwrap();
         assert!(said.contains("0 chart(s) failed"), "{said}");
         assert!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
@@ -16,7 +16,7 @@ fn helm_finds_nothing_wrong_with_the_charts() {
 
 #[test]
 fn the_charts_have_the_version_of_the_operator() {
-    for name in [OPERATOR, CRDS] {
+    for name in [OPERATOR, CRDS, DYNAMO] {
         let text = std::fs::read_to_string(chart(name).join("Chart.yaml")).unwrap();
         let chart: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!([&chart["version"], &chart["appVersion"]], [env!("CARGO_PKG_VERSION"); 2], "{name}");

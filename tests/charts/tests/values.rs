@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
 
-use std::collections::BTreeSet;
-
+use portcullis_charts::values::{Case, argument_of, at, case, every_value_has_a_case, every_value_is_described};
 use portcullis_charts::{CRDS, Helm, OPERATOR, chart};
 use serde_json::{Value, json};
 
@@ -14,36 +13,13 @@ const POD: &str = "/spec/template/spec";
 const CONTAINER: &str = "/spec/template/spec/containers/0";
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
 
-/// What a value does: with it set, that is at this place of this object.
-struct Case {
-    /// Its path in the values.
-    path: &'static str,
-    value: Value,
-    /// Other values without which it has no meaning.
-    beside: Value,
-    /// Kind and name of the object, and the place in it; the object as a whole when that is empty.
-    place: (&'static str, String),
-    /// What is there with the value; nothing when it is null.
-    expected: Value,
-}
-
-fn case(path: &'static str, value: Value, object: &'static str, pointer: &str, expected: Value) -> Case {
-    Case { path, value, beside: json!({}), place: (object, pointer.to_owned()), expected }
-}
-
-impl Case {
-    fn beside(self, beside: Value) -> Self {
-        Self { beside, ..self }
-    }
-}
-
 fn in_pod(path: &'static str, value: Value) -> Case {
     case(path, value.clone(), DEPLOYMENT, &format!("{POD}/{path}"), value)
 }
 
 /// Something that may be added to the end of the operator's arguments.
 fn argument(path: &'static str, value: Value, expected: &str) -> Case {
-    case(path, value, DEPLOYMENT, &format!("{CONTAINER}/args"), json!(expected))
+    argument_of(DEPLOYMENT, path, value, expected)
 }
 
 fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
@@ -242,59 +218,10 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
     vec![(OPERATOR, operator), (CRDS, crds)]
 }
 
-/// Puts a value at a path of names with dots between them.
-fn put(values: &mut Value, path: &str, value: &Value) {
-    let place = path.split('.').fold(values, |values, name| &mut values[name]);
-    *place = value.clone();
-}
-
-fn at<'a>(objects: &'a [Value], (object, pointer): &(&str, String)) -> Option<&'a Value> {
-    let named = |candidate: &&Value| {
-        format!("{} {}", candidate["kind"].as_str().unwrap(), candidate["metadata"]["name"].as_str().unwrap())
-            == *object
-    };
-    objects.iter().find(named).and_then(|object| object.pointer(pointer))
-}
-
-fn schema(name: &str) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(chart(name).join("values.schema.json")).unwrap()).unwrap()
-}
-
-/// The paths of all values that have no values of their own below them.
-fn leaves(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-        found.insert(path.to_owned());
-        return;
-    };
-    for (name, property) in properties {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        leaves(property, &path, found);
-    }
-}
-
 #[test]
 fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
-    let helm = Helm::new();
     for (name, cases) in cases("CustomResourceDefinition mcpservers.toolhive.stacklok.dev") {
-        let mut covered = BTreeSet::from(["global".to_owned()]);
-        for Case { path, value, beside, place, expected } in cases {
-            let mut values = beside.clone();
-            let without = helm.template(&chart(name), RELEASE, &values).unwrap();
-            put(&mut values, path, &value);
-            let with = helm.template(&chart(name), RELEASE, &values).unwrap_or_else(|said| panic!("{path}: {said}"));
-            let (before, after) = (at(&without, &place), at(&with, &place));
-            if place.1.ends_with("/args") {
-                let said = |arguments: Option<&Value>| arguments.unwrap().as_array().unwrap().contains(&expected);
-                assert!(!said(before) && said(after), "{path}: {after:?}");
-            } else {
-                assert_eq!(after.unwrap_or(&Value::Null), &expected, "{path}");
-                assert_ne!(before.unwrap_or(&Value::Null), &expected, "{path} changes nothing");
-            }
-            covered.insert(path.to_owned());
-        }
-        let mut known = BTreeSet::new();
-        leaves(&schema(name), "", &mut known);
-        assert_eq!(known, covered, "each value of {name} in the schema has a case, and each case a value");
+        every_value_has_a_case(name, RELEASE, &cases, &[]);
     }
 }
 
@@ -390,50 +317,9 @@ fn a_label_of_the_service_monitor_goes_before_one_of_every_object() {
     assert_eq!((&labels["team"], &labels["site"]), (&json!("c"), &json!("b")));
 }
 
-/// The comments of values.yaml by path, each as one line.
-fn comments(name: &str) -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(chart(name).join("values.yaml")).unwrap();
-    let (mut found, mut parents, mut comment): (Vec<_>, Vec<(usize, String)>, Vec<&str>) = Default::default();
-    for line in text.lines() {
-        let (content, depth) = (line.trim(), line.len() - line.trim_start().len());
-        if let Some(words) = content.strip_prefix('#') {
-            comment.push(words.trim());
-            continue;
-        }
-        if let Some((name, _)) = content.split_once(':').filter(|_| !comment.is_empty() || content.ends_with(':')) {
-            parents.retain(|(at, _)| *at < depth);
-            parents.push((depth, name.to_owned()));
-            if !comment.is_empty() {
-                let path = parents.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(".");
-                found.push((path, comment.join(" ")));
-            }
-        }
-        comment.clear();
-    }
-    found
-}
-
 #[test]
 fn each_value_is_described_alike_where_it_is_set_and_where_it_is_checked() {
     for name in [OPERATOR, CRDS] {
-        let schema = schema(name);
-        let mut described: BTreeSet<String> = BTreeSet::new();
-        for (path, comment) in comments(name) {
-            let property = path.split('.').fold(&schema, |schema, name| &schema["properties"][name]);
-            assert_eq!(property["description"], json!(comment), "{name}: {path}");
-            described.insert(path);
-        }
-        let values = std::fs::read_to_string(chart(name).join("values.yaml")).unwrap();
-        let values: Value = serde_saphyr::from_str(&values).unwrap();
-        let mut known = BTreeSet::new();
-        leaves(&schema, "", &mut known);
-        known.remove("global");
-        for leaf in known {
-            // A selector is described as a whole.
-            let path = if leaf.contains("Selector.match") { leaf.rsplit_once('.').unwrap().0 } else { &leaf };
-            assert!(described.contains(path), "{name}: {path} has no comment in values.yaml");
-            let value = values.pointer(&format!("/{}", path.replace('.', "/")));
-            assert!(value.is_some(), "{name}: {path} has no default in values.yaml");
-        }
+        every_value_is_described(name);
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored};
+use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored, renewal};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use tokio::time::{Instant, sleep, timeout};
@@ -29,6 +29,7 @@ use keeper::Keeper;
 use portcullis_client::Pauses;
 use portcullis_listener::ClientCa;
 use portcullis_metrics::Metrics;
+use round::Found;
 pub use store::ca_data;
 use store::pair_data;
 
@@ -124,15 +125,40 @@ impl Automatic {
     /// [`timing`](Self::timing) is [refused](RotationTiming::check). It is safe to retry, unless the error
     /// [is permanent](CertificateError::is_permanent).
     pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
+        let issue = |found: &Found| match found.step(self, Observed::default()) {
+            Step::Issue => Step::Issue,
+            _ => Step::Wait(None),
+        };
+        self.ensured(issue).await
+    }
+
+    /// As [`ensure`](Self::ensure), for certificates that nobody looks at again for a long time: those that a command
+    /// makes at each upgrade, and [`ProvidedCertificates`](super::ProvidedCertificates) serve. One with less than
+    /// [`RotationTiming::leaf_left`] is replaced by one that is valid for all of [`RotationTiming::leaf_validity`], under
+    /// a new CA if the stored one would end before that; what is trusted stays trusted.
+    ///
+    /// # Errors
+    /// As [`ensure`](Self::ensure).
+    pub async fn ensure_unattended(&self) -> Result<ServingCertificate, CertificateError> {
+        let renew = |found: &Found| match &found.sound {
+            Some(sound) => renewal(&sound.authorities, &sound.leaf, &self.timing, self.time_of_day.now()),
+            None => Step::Wait(None),
+        };
+        self.ensured(renew).await
+    }
+
+    /// Takes the steps that `next` returns, and returns what is stored then.
+    async fn ensured(&self, next: impl Fn(&Found) -> Step) -> Result<ServingCertificate, CertificateError> {
         let work = async {
             let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
                 let found = self.round(None).await?;
+                let step = next(&found);
                 if let Some(refused) = &found.refused {
                     warn!(error = %refused, "cannot renew or repair the certificate; serving it as it is");
-                } else if let (Step::Issue, Some(sound)) = (found.step(self, Observed::default()), &found.sound) {
-                    match self.advance(Step::Issue, sound, &found).await {
-                        // Issued, or another writer was faster: what is stored then is seen in a moment.
+                } else if let (Some(sound), false) = (&found.sound, matches!(step, Step::Wait(_))) {
+                    match self.advance(step, sound, &found).await {
+                        // Done, or another writer was faster: what is stored then is seen in a moment.
                         Ok(_) => {
                             sleep(pauses.next(Instant::now())).await;
                             continue;

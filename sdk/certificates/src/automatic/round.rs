@@ -300,6 +300,10 @@ impl Automatic {
                         entries.filter(|entry| entry.service.as_ref().is_none_or(|one| self.dns_names.contains(one)));
                     found.extend(ours.flat_map(|entry| Anchor::read(&entry.bundle, now)));
                 }
+                // A command that makes certificates need not have that right.
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    info!(object = published.object, "may not read the published CA bundles");
+                }
                 Err(error) => {
                     let error = own_sentence(&error);
                     warn!(error, object = published.object, "cannot read the published CA bundles");

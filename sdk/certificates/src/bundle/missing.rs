@@ -18,11 +18,14 @@ enum Absence {
     Missed,
     /// Nothing.
     Passed,
+    /// Nothing, and an object without any bundle says nothing either.
+    Unpublished,
 }
 
 impl Bundle {
     /// Waits until every object has been seen with the bundle that is wanted now, and returns the bundle. It has no
-    /// deadline of its own, and calls `waiting` with what is missing whenever that changes.
+    /// deadline of its own, and calls `waiting` with what is missing whenever that changes. Where the bundle is published
+    /// only when this has returned, an object without a bundle does not count.
     pub async fn until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
         self.until(None, configurations, waiting).await
     }
@@ -61,7 +64,11 @@ impl Bundle {
                 ControlFlow::Continue(())
             }
         };
-        let absence = if other.is_some() { Absence::Passed } else { Absence::Missed };
+        let absence = match other {
+            Some(_) => Absence::Passed,
+            None if self.published_later => Absence::Unpublished,
+            None => Absence::Missed,
+        };
         self.look(other, absence, configurations, look).await
     }
 
@@ -90,7 +97,8 @@ impl Bundle {
                 let states = states.borrow_and_update();
                 let standing = |object: &String| states.get(object).map(|(state, _)| state);
                 objects.iter().find_map(|object| match (standing(object), absence) {
-                    (Some(State::Absent(_)), Absence::Passed) => None,
+                    (Some(State::Absent(_)), Absence::Passed | Absence::Unpublished) => None,
+                    (Some(State::Carries(entries)), Absence::Unpublished) if holds_none(entries) => None,
                     (state, _) => self.missing_in(now, object, state),
                 })
             };
@@ -133,6 +141,11 @@ impl Bundle {
     pub fn changes(&self) -> Changes {
         Changes(self.states.subscribe())
     }
+}
+
+/// Whether no entry has a bundle.
+fn holds_none(entries: &[(String, Option<Vec<u8>>)]) -> bool {
+    entries.iter().all(|(_, bundle)| bundle.as_ref().is_none_or(Vec::is_empty))
 }
 
 /// Notifications of changes to the state of the objects.

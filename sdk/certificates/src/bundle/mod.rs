@@ -54,6 +54,8 @@ pub struct Bundle {
     manager: Option<String>,
     /// What its owner has to do about a bundle that is not right, when it only looks on.
     cure: String,
+    /// Whether nothing may be published yet when everything else is ready.
+    published_later: bool,
     /// The names of the Services through which we are called; any when there are none.
     services: Vec<String>,
     /// Where all replicas read what is to be published; nowhere when there is but one.
@@ -88,6 +90,7 @@ impl Bundle {
             states: watch::Sender::default(),
             manager: None,
             cure: String::new(),
+            published_later: false,
             services: Vec::new(),
             origin: None,
             metrics: CertificateMetrics::default(),
@@ -108,6 +111,14 @@ impl Bundle {
     #[must_use]
     pub(super) fn said_by(mut self, origin: Origin) -> Self {
         self.origin = Some(origin);
+        self
+    }
+
+    /// Somebody publishes only when the operator is ready: an object that has no bundle yet is not waited for, one that has
+    /// another bundle is.
+    #[must_use]
+    pub(super) fn published_later(mut self) -> Self {
+        self.published_later = true;
         self
     }
 

@@ -11,6 +11,8 @@ pub enum ProvidedBy {
     CertManager,
     /// A user, or another program.
     User,
+    /// Commands of the operator's binary, at each installation and upgrade: `certs ensure` and `certs publish`.
+    Hooks,
 }
 
 /// Of whose Secret is spoken.
@@ -28,6 +30,11 @@ impl Place<'_> {
         match self.provided_by {
             ProvidedBy::CertManager => self.cert_manager(problem),
             ProvidedBy::User => self.user(problem),
+            ProvidedBy::Hooks => {
+                "'certs ensure --certificates hooks' makes or repairs it; a chart runs that before each \
+                                  installation and upgrade: 'helm upgrade'"
+                    .to_owned()
+            }
         }
     }
 
@@ -44,6 +51,9 @@ impl Place<'_> {
                  ca.crt of Secret {}/{}; while a CA is replaced, the old and the new one after another",
                 self.namespace, self.secret,
             ),
+            ProvidedBy::Hooks => "'certs publish --certificates hooks' writes it; a chart runs that after each \
+                                  installation and upgrade: 'helm upgrade'"
+                .to_owned(),
         }
     }
 

@@ -73,6 +73,8 @@ pub struct ProvidedCertificates {
     pub settle: Duration,
     /// The wall clock.
     pub time_of_day: TimeOfDay,
+    /// Whether this writes the CA into the objects.
+    pub(super) publishes: bool,
     /// Whose certificates callers are asked for.
     pub(super) client_ca: Option<Arc<ClientCa>>,
     pub(super) metrics: CertificateMetrics,
@@ -108,6 +110,7 @@ impl ProvidedCertificates {
             configurations: Configurations::default(),
             settle: SETTLE,
             time_of_day: TimeOfDay::system(),
+            publishes: false,
             client_ca: None,
             metrics: CertificateMetrics::default(),
         }
@@ -120,6 +123,13 @@ impl ProvidedCertificates {
         self
     }
 
+    /// Writes `ca.crt` of the Secret into the objects, as field manager `<operator>-ca-bundle`: for a command that
+    /// publishes what another one has made.
+    #[must_use]
+    pub fn publishing(self) -> Self {
+        Self { publishes: true, ..self }
+    }
+
     /// Counts in these metrics, which `/metrics` shows.
     #[must_use]
     pub fn counted_in(mut self, metrics: &Metrics) -> Self {
@@ -130,7 +140,28 @@ impl ProvidedCertificates {
     /// Returns the observer of whether callers accept `certificate`, in the entries that call this Service.
     pub fn bundle(&self, certificate: &ServingCertificate) -> Bundle {
         let bundle = Bundle::observing(certificate, &self.place(None).publish()).of_services([&self.server_name]);
+        // Helm runs the hook that publishes when the Pods are ready, if it is told to wait for them.
+        let bundle = if self.provided_by == ProvidedBy::Hooks { bundle.published_later() } else { bundle };
         bundle.timed_by(self.time_of_day.clone())
+    }
+
+    /// The same, or the publisher where this is one.
+    pub(super) fn bundle_of(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
+        if self.publishes {
+            return Bundle::new(operator, &certificate.ca_pem).of_services([&self.server_name]);
+        }
+        self.bundle(certificate)
+    }
+
+    /// Tells `bundle` what callers must trust according to what is stored.
+    pub(super) async fn tell(&self, bundle: &Bundle) -> Result<(), CertificateError> {
+        let (stored, ..) = self.stored().await?;
+        if self.publishes {
+            bundle.publish(&stored.ca_pem);
+        } else {
+            bundle.expect(&stored);
+        }
+        Ok(())
     }
 
     /// Reads and checks the Secret.
@@ -296,12 +327,18 @@ impl ProvidedCertificates {
         self.remind(sound);
     }
 
-    /// Tells a person that what is served ends soon; cert-manager knows.
+    /// Tells a person that what is served ends soon, and what to do; cert-manager knows.
     fn remind(&self, sound: &Sound) {
         let ends = sound.leaf.not_after.min(sound.ca.not_after);
-        if self.provided_by == ProvidedBy::User && ends.duration_since(self.time_of_day.now()) < SOON {
-            warn!(secret = self.secret, %ends, "the certificate, or the CA that it is under, ends soon: have a new one issued and put it into the Secret");
+        if ends.duration_since(self.time_of_day.now()) >= SOON {
+            return;
         }
+        let fix = match self.provided_by {
+            ProvidedBy::CertManager => return,
+            ProvidedBy::User => "have a new one issued and put it into the Secret",
+            ProvidedBy::Hooks => "upgrade the installation, which makes a new one",
+        };
+        warn!(secret = self.secret, %ends, "the certificate, or the CA that it is under, ends soon: {fix}");
     }
 
     fn check(&self, secret: Option<&Secret>) -> Result<Sound, CertificateError> {

@@ -24,6 +24,9 @@ pub(super) fn renew(subject: &Subject) -> String {
         CertificateMode::Automatic => {
             format!("a running operator repairs it; without one: {}", subject.command("certs ensure"))
         }
+        CertificateMode::Hooks => {
+            format!("the hooks of the next upgrade repair it; without a chart: {}", subject.command("certs ensure"))
+        }
         CertificateMode::CertManager => format!(
             "let cert-manager issue it again: kubectl -n {namespace} delete secret {secret} (see X11 when it does not come back)"
         ),
@@ -39,6 +42,9 @@ pub(super) fn publish(subject: &Subject, entry: &Entry) -> String {
     match subject.installation.certificates {
         CertificateMode::Automatic => {
             format!("a running operator publishes it; without one: {}", subject.command("certs publish"))
+        }
+        CertificateMode::Hooks => {
+            format!("the hooks of the next upgrade publish it; without a chart: {}", subject.command("certs publish"))
         }
         CertificateMode::CertManager => "see X11: cert-manager's cainjector publishes it".to_owned(),
         CertificateMode::External => subject.restore(entry),

@@ -177,12 +177,15 @@ pub(super) fn owners(view: &View<'_>) -> Said {
     if mode == CertificateMode::Automatic {
         owners.insert("the operator (--certificates automatic)".to_owned());
     }
+    if mode == CertificateMode::Hooks {
+        owners.insert("'certs ensure' (--certificates hooks)".to_owned());
+    }
     let hooks: Vec<_> = snapshot.hooks(subject).into_iter().filter(|job| makes_certificates(job)).collect();
     if let Some(job) = hooks.first() {
         owners.insert(format!("Job {}", job.name_any()));
     }
     // Jobs that run the operator's own commands work together with it.
-    if by_cert_manager && (mode == CertificateMode::Automatic || !hooks.is_empty()) {
+    if by_cert_manager && (matches!(mode, CertificateMode::Automatic | CertificateMode::Hooks) || !hooks.is_empty()) {
         let owners: Vec<_> = owners.into_iter().collect();
         let message = format!("two certificate owners: {}", owners.join(" and "));
         let fix = "choose one: give --certificates cert-manager to every command, or delete the Certificate and the annotation";

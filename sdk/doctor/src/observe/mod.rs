@@ -140,7 +140,7 @@ async fn at_once(reader: &Reader, subject: &Subject, options: &Options) -> Snaps
     let ca_secret = async {
         match installation.certificates {
             CertificateMode::Automatic => secret(&installation.ca_secret()).await,
-            CertificateMode::CertManager | CertificateMode::External => Look::default(),
+            CertificateMode::CertManager | CertificateMode::External | CertificateMode::Hooks => Look::default(),
         }
     };
     let binding = async {

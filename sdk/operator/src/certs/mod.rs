@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Subcommand;
+use jiff::SignedDuration;
 use portcullis_pki::Certificate;
-use portcullis_pki::rotation::Phase;
+use portcullis_pki::rotation::{Phase, RotationTiming};
 use rustls::crypto::CryptoProvider;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -22,25 +23,32 @@ use tracing::warn;
 use super::connect::answering;
 use super::flags::Output;
 use super::installation::{InstallationFlags, configurations, label};
-use super::leases::duration_within;
+use super::leases::{duration, duration_within};
 use super::{Components, Installation, Operator};
 use portcullis_certificates::{Automatic, CertificateSource, ServingCertificate};
 use portcullis_manifest::CertificateMode;
 
+/// How long certificates are valid that nothing renews between upgrades.
+const VALIDITY: &str = "3650d";
 /// How often what is stored is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Subcommand)]
 pub(super) enum Certs<A: clap::Args> {
     /// Create or repair the Secrets; only check them where cert-manager or you fill them
+    #[command(visible_alias = "generate")]
     Ensure {
         #[command(flatten)]
         flags: CertsFlags,
+        /// How long a new certificate is valid, with --certificates hooks: nothing renews it before this command does
+        #[arg(long, value_name = "DURATION", default_value = VALIDITY, value_parser = validity)]
+        certificate_validity: SignedDuration,
         #[command(flatten)]
         args: A,
     },
     /// Publish the CA in the webhook configurations and CRDs, and wait until it is there; only wait where cert-manager
     /// or you publish it
+    #[command(visible_alias = "inject")]
     Publish {
         #[command(flatten)]
         flags: CertsFlags,
@@ -87,7 +95,7 @@ pub(super) struct CertsFlags {
 /// What to do.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
-    Ensure,
+    Ensure { validity: SignedDuration },
     Publish,
     Rotate { wait: bool },
     Show { output: Output },
@@ -97,7 +105,9 @@ impl<A: clap::Args> Certs<A> {
     /// What to do, where, and the operator's own arguments.
     pub(super) fn parts(self) -> (What, CertsFlags, A) {
         match self {
-            Self::Ensure { flags, args } => (What::Ensure, flags, args),
+            Self::Ensure { flags, certificate_validity, args } => {
+                (What::Ensure { validity: certificate_validity }, flags, args)
+            }
             Self::Publish { flags, args } => (What::Publish, flags, args),
             Self::Rotate { flags, wait, args } => (What::Rotate { wait }, flags, args),
             Self::Show { flags, output, args } => (What::Show { output }, flags, args),
@@ -132,13 +142,34 @@ pub(super) async fn perform<A: clap::Args>(
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
     let configurations = configurations(&installation, &components.webhooks)?;
     let routes = components.webhooks.routes()?;
-    let source = certificate_source(&installation, &components, client, provider, configurations, routes.metrics());
+    let source = |installation: &Installation| {
+        let (client, provider, configurations) = (client.clone(), provider.clone(), configurations.clone());
+        certificate_source(installation, &components, client, provider, configurations, routes.metrics())
+    };
+    let hooks = installation.certificates == CertificateMode::Hooks;
+    if let (What::Ensure { validity }, true) = (what, hooks) {
+        // Here, and nowhere else, such certificates are made.
+        let maker = Installation { certificates: CertificateMode::Automatic, ..installation.clone() };
+        let CertificateSource::Automatic(mut automatic) = source(&maker) else { anyhow::bail!(elsewhere(&maker)) };
+        automatic.timing = lasting(&automatic.timing, validity);
+        let material = patience.answer(automatic.ensure_unattended()).await??;
+        return say(&sound(&installation, &material)?);
+    }
+    let source = source(&installation);
     match what {
-        What::Ensure => {
+        What::Ensure { .. } => {
             let material = patience.answer(source.ensure()).await??;
             say(&sound(&installation, &material)?)
         }
-        What::Publish => publish(&installation, &source, patience).await,
+        What::Publish => {
+            let source = match source {
+                CertificateSource::ProvidedCertificates(stored) if hooks => {
+                    CertificateSource::ProvidedCertificates(stored.publishing())
+                }
+                source => source,
+            };
+            publish(&installation, &source, patience).await
+        }
         What::Rotate { wait } => match &source {
             CertificateSource::Automatic(automatic) => rotate(&installation, automatic, wait, patience).await,
             CertificateSource::ProvidedCertificates(_) => anyhow::bail!(elsewhere(&installation)),
@@ -163,6 +194,28 @@ fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
+/// Certificates that are valid for this long, under a CA that still outlasts the next one when it is issued.
+fn lasting(timing: &RotationTiming, validity: SignedDuration) -> RotationTiming {
+    let twice = validity.saturating_add(validity);
+    let ca_validity = timing.ca_validity.max(twice.saturating_add(timing.ca_left));
+    RotationTiming { leaf_validity: validity, ca_validity, ..timing.clone() }
+}
+
+/// Reads `3650d`, or what is a duration to other flags.
+fn validity(text: &str) -> Result<SignedDuration, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u16>().ok());
+    let days = days.map(|days| SignedDuration::from_hours(24 * i64::from(days)));
+    let time = match days {
+        Some(time) => time,
+        None => SignedDuration::try_from(duration(text)?).map_err(|error| error.to_string())?,
+    };
+    // One that ends sooner would be made anew each time.
+    if time <= RotationTiming::default().leaf_left {
+        return Err("give more than 30 days, as in 365d".to_owned());
+    }
+    Ok(time)
+}
+
 fn sound(installation: &Installation, material: &ServingCertificate) -> anyhow::Result<String> {
     let leaf = Certificate::from_pem(material.cert_pem.as_bytes())?;
     let Installation { namespace, secret, .. } = installation;
@@ -180,6 +233,11 @@ fn elsewhere(installation: &Installation) -> String {
         CertificateMode::CertManager => format!(
             "cert-manager makes these certificates: 'cmctl renew -n {namespace} {secret}-root', and then 'cmctl renew -n \
              {namespace} {secret}', has it make new ones, which every replica takes up"
+        ),
+        CertificateMode::Hooks => format!(
+            "these certificates are made at each upgrade: 'kubectl -n {namespace} delete secret {secret}', and the next \
+             upgrade makes a new one under the same CA; without the Secret {} as well, also a new CA",
+            installation.ca_secret()
         ),
         _ => format!(
             "these certificates are your own: apply 'generate webhooks' and 'generate crds' with an --ca-bundle FILE that \

@@ -29,6 +29,7 @@ pub(crate) fn certificate_source(
         }
         CertificateMode::CertManager => ProvidedBy::CertManager,
         CertificateMode::External => ProvidedBy::User,
+        CertificateMode::Hooks => ProvidedBy::Hooks,
     };
     let mut source =
         ProvidedCertificates::new(client, namespace, secret, installation.server_name(), provided_by, provider);
@@ -55,7 +56,12 @@ mod tests {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
         let components = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
-        for mode in [CertificateMode::Automatic, CertificateMode::CertManager, CertificateMode::External] {
+        for mode in [
+            CertificateMode::Automatic,
+            CertificateMode::CertManager,
+            CertificateMode::External,
+            CertificateMode::Hooks,
+        ] {
             let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
             installation.certificates = mode;
             let nobody = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));

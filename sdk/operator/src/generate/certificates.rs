@@ -40,7 +40,7 @@ pub(super) fn trust(installation: &Installation, flags: &GenerateFlags) -> Resul
     Ok(match (mode, &flags.ca_bundle) {
         (CertificateMode::CertManager, _) => Trust::Injected(issued(installation, flags).inject_ca_from()),
         (_, Some(path)) => Trust::Given(bundle(path)?),
-        (CertificateMode::Automatic | CertificateMode::External, None) => Trust::Published,
+        (CertificateMode::Automatic | CertificateMode::External | CertificateMode::Hooks, None) => Trust::Published,
     })
 }
 
@@ -80,6 +80,13 @@ pub(super) fn explained(installation: &Installation, flags: &GenerateFlags) -> (
             let note = format!(
                 "# Nothing to apply: the operator makes the Secrets {secret} and {ca} in namespace {namespace} itself, \
                  and\n# publishes its CA in the webhook configurations and CRDs.\n"
+            );
+            (note, Vec::new())
+        }
+        CertificateMode::Hooks => {
+            let note = format!(
+                "# Nothing to apply: before the operator is installed or upgraded, 'certs ensure' makes the Secret {secret} in\n\
+                 # namespace {namespace}; after it, 'certs publish' publishes the CA. The hooks of a chart do both.\n"
             );
             (note, Vec::new())
         }

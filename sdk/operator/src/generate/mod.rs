@@ -4,6 +4,7 @@ mod arguments;
 mod certificates;
 mod files;
 mod helm;
+mod hooks;
 mod objects;
 
 use std::fmt;
@@ -254,7 +255,7 @@ fn perform_helm<A: clap::Args>(
 ) -> Result<(), GenerateError> {
     if let Some(flag) = flags.first_value() {
         let instead = match flag {
-            "--service-name" | "--certificate-secret" => "the chart names it after its release",
+            "--service-name" | "--certificate-secret" => "the chart names it",
             "--service-port" => "the chart's Service has the default port",
             "--namespace" | "--release" => "'helm install' is told it",
             "--client-ca-config-map" => "the chart has extraVolumes, extraVolumeMounts and extraArgs for it",

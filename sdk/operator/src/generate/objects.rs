@@ -3,19 +3,20 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use portcullis_manifest::{
-    CLIENT_CA_FILE, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
-    mutating_configuration, validating_configuration, with_conversion, without_conversion,
+    CLIENT_CA_FILE, Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload,
+    admission_policies, mutating_configuration, validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
 
 use super::arguments::installation_arguments;
 use super::certificates::{explained, issued, trust};
+use super::hooks::Hooks;
 use super::{GenerateError, GenerateFlags, What};
 use crate::Components;
 use crate::convertible::convertible;
 use crate::error::ComponentsError;
 use crate::flags::{BIND, HEALTH_BIND};
-use crate::installation::entries;
+use crate::installation::{configurations, entries};
 use crate::shutdown::GRACE;
 use crate::{Installation, Operator};
 use portcullis_manifest::CertificateMode;
@@ -33,6 +34,7 @@ pub(super) struct Objects<'a> {
     /// Names of webhooks that lose their selector, and of those that are left out, by being restricted.
     overruled: Vec<String>,
     left_out: Vec<String>,
+    configurations: Configurations,
     rbac: Vec<Value>,
     scope_policy: Option<ScopePolicy>,
     own: Vec<String>,
@@ -77,6 +79,7 @@ impl<'a> Objects<'a> {
             overruled: names(&|webhook| webhook.namespace_selector.is_some() && kept(webhook)),
             left_out: names(&|webhook| !kept(webhook)),
             webhooks: guarded,
+            configurations: configurations(&installation, webhooks)?,
             scope_policy: operator.scope_policy(&installation),
             rbac,
             own,
@@ -230,6 +233,16 @@ impl<'a> Objects<'a> {
     /// What the Prometheus operator takes to scrape the metrics.
     pub(super) fn monitoring(&self) -> Vec<Value> {
         self.workload().monitoring()
+    }
+
+    /// The hooks of a chart that make certificates valid for this long, and publish them.
+    pub(super) fn hooks(&self, validity: &str, revision: &str) -> Vec<Value> {
+        if !self.serves() {
+            return Vec::new();
+        }
+        let Self { installation, labels, configurations, own, .. } = self;
+        let workload = &self.workload();
+        Hooks { installation, labels, workload, configurations, validity, revision, own }.manifests()
     }
 
     fn workload(&self) -> Workload {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod commands;
+mod hooks;
 mod outage;
 #[allow(dead_code, reason = "the tests of the other commands use the rest")]
 #[path = "../operator_cli/process.rs"]

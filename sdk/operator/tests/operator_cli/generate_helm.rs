@@ -45,7 +45,7 @@ async fn an_operator_and_its_kinds_are_the_templates_of_two_charts() {
 #[tokio::test]
 async fn flags_that_are_values_of_a_chart_are_refused_by_name() {
     const VALUE: &str = "set the chart's value when it is installed";
-    const NAMED: &str = "the chart names it after its release";
+    const NAMED: &str = "the chart names it";
     const PORT: &str = "the chart's Service has the default port";
     const TOLD: &str = "'helm install' is told it";
     let folder = tempfile::tempdir().unwrap();

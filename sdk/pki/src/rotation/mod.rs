@@ -20,5 +20,5 @@ mod step;
 mod stored;
 
 pub use anchor::{Anchor, bundle};
-pub use step::{Observed, RotationTiming, Step, step};
+pub use step::{Observed, RotationTiming, Step, renewal, step};
 pub use stored::{Authorities, CaData, Lost, PairData, Phase, Stored};

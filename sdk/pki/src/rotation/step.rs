@@ -86,6 +86,24 @@ pub enum Step {
     Forget,
 }
 
+/// Returns what to do with sound authorities and the leaf of `cert_pem` under one of them, where nobody looks again for a
+/// long time: at an upgrade, say. Nothing waits for the bundle to be published, so whoever serves a leaf that is issued
+/// under another authority has to wait for that.
+///
+/// A leaf that ends soon is replaced by one that lasts for the whole [`RotationTiming::leaf_validity`]. An authority that
+/// would end before it is replaced first; what it has issued stays trusted.
+pub fn renewal(authorities: &Authorities, leaf: &Certificate, timing: &RotationTiming, now: Timestamp) -> Step {
+    if leaf.not_after.duration_since(now) > timing.leaf_left {
+        return Step::Wait(None);
+    }
+    let lasts = |ca: &Certificate| ca.not_after.duration_since(now) > timing.leaf_validity;
+    match authorities.phase() {
+        _ if lasts(authorities.current.certificate()) => Step::Issue,
+        Phase::Publishing => Step::Promote,
+        _ => Step::MakeNext,
+    }
+}
+
 /// Returns what to do next with sound authorities and the leaf of `cert_pem` under one of them.
 pub fn step(
     authorities: &Authorities,

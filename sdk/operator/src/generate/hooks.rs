@@ -1,0 +1,125 @@
+//! The hooks of a chart that make and publish certificates: Jobs that run the operator's own commands, with no more rights
+//! than these need.
+//!
+//! Two accounts, because the keys are the first one's alone: the second reads the pair and may change nothing but
+//! configurations.
+
+use portcullis_manifest::{Access, Account, CertificateMode, CommandJob, Configurations, Grant, Labels, Workload};
+use serde_json::{Value, json};
+
+use super::arguments::installation_arguments;
+use crate::Installation;
+
+/// Names of the Jobs, and of what belongs to them, after the name of the release.
+const MAKES: &str = "webhook-cert-gen";
+const PUBLISHES: &str = "webhook-ca-inject";
+
+/// A hook: when it runs, and what is there before its Job.
+struct Hook {
+    name: &'static str,
+    /// As Helm calls them.
+    events: &'static str,
+    /// Of the account; the Job has one more.
+    weight: i8,
+    access: Access,
+    command: Vec<String>,
+    retries: u8,
+}
+
+/// What there is to know of an installation.
+pub(super) struct Hooks<'a> {
+    pub(super) installation: &'a Installation,
+    pub(super) labels: &'a Labels,
+    pub(super) workload: &'a Workload,
+    /// Where the CA is published.
+    pub(super) configurations: &'a Configurations,
+    /// How long a new certificate is valid.
+    pub(super) validity: &'a str,
+    /// What is at the end of a Job's name: another one at each upgrade, since Jobs do not change.
+    pub(super) revision: &'a str,
+    /// The operator's own arguments.
+    pub(super) own: &'a [String],
+}
+
+impl Hooks<'_> {
+    /// The objects, in the order in which Helm creates them.
+    pub(super) fn manifests(&self) -> Vec<Value> {
+        if self.installation.certificates != CertificateMode::Hooks {
+            return Vec::new();
+        }
+        [self.makes(), self.publishes()].into_iter().flat_map(|hook| self.of(hook)).collect()
+    }
+
+    fn makes(&self) -> Hook {
+        let Installation { secret, .. } = self.installation;
+        let secrets = |verbs: &[&'static str]| Grant::new("", &["secrets"], verbs);
+        Hook {
+            name: MAKES,
+            events: "pre-install,pre-upgrade",
+            weight: -5,
+            // What is created has no name yet that a role could be narrowed to.
+            access: Access::default().in_own_namespace([
+                secrets(&["create"]),
+                secrets(&["get", "patch"]).named([secret.clone(), self.installation.ca_secret()]),
+            ]),
+            command: vec!["ensure".to_owned(), format!("--certificate-validity={}", self.validity)],
+            retries: 3,
+        }
+    }
+
+    fn publishes(&self) -> Hook {
+        let secret = self.installation.secret.clone();
+        let mut access = Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named([secret])]);
+        let verbs = ["list", "watch", "patch"];
+        let Configurations { validating, mutating, crds } = self.configurations;
+        let of = |kind: &str, name: &str| Grant::new("admissionregistration.k8s.io", &[kind], &verbs).named([name]);
+        access.cluster.extend(validating.iter().map(|(name, _)| of("validatingwebhookconfigurations", name)));
+        access.cluster.extend(mutating.iter().map(|(name, _)| of("mutatingwebhookconfigurations", name)));
+        if !crds.is_empty() {
+            let kinds = Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], &verbs);
+            access.cluster.push(kinds.named(crds.iter().cloned()));
+        }
+        Hook {
+            name: PUBLISHES,
+            events: "post-install,post-upgrade",
+            weight: 1,
+            access,
+            command: vec!["publish".to_owned(), "--timeout=5m".to_owned()],
+            retries: 5,
+        }
+    }
+
+    /// Account, roles and Job. What is left of the run before goes when the next one begins: until then, its log can be read.
+    fn of(&self, hook: Hook) -> Vec<Value> {
+        let Hook { name: component, events, weight, access, command, retries } = hook;
+        let Installation { release, namespace, .. } = self.installation;
+        let name = format!("{release}-{component}");
+        let account = Account {
+            name: name.clone(),
+            namespace: namespace.clone(),
+            cluster_role: format!("{}:{component}", self.installation.role()),
+            restricted_to: self.installation.restricted_to.clone(),
+        };
+        let words = ["certs".to_owned()].into_iter().chain(command).chain([format!("--namespace={namespace}")]);
+        let words = words.chain(installation_arguments(self.installation)).chain(self.own.iter().cloned());
+        let job = CommandJob {
+            name: format!("{name}-{}", self.revision),
+            account: name,
+            component,
+            args: words.collect(),
+            retries,
+        };
+        let roles = access.manifests(&account, |_, _| false).into_iter().map(|object| (object, weight));
+        let objects = roles.chain([(self.workload.job(&job), weight + 1)]);
+        let with_annotations = |(mut object, weight): (Value, i8)| {
+            self.labels.put_on(&mut object, component);
+            object["metadata"]["annotations"] = json!({
+                "helm.sh/hook": events,
+                "helm.sh/hook-weight": weight.to_string(),
+                "helm.sh/hook-delete-policy": "before-hook-creation",
+            });
+            object
+        };
+        objects.map(with_annotations).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! The hooks: what they are, in which order, and with which rights.
+
+use portcullis_charts::{DYNAMO, Helm, chart};
+use serde_json::{Value, json};
+
+use crate::{NAME, RELEASE, modes};
+
+fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][format!("helm.sh/{name}")].as_str()
+}
+
+fn hooks(values: &Value) -> Vec<Value> {
+    let objects = Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap();
+    objects.into_iter().filter(|object| annotation(object, "hook").is_some()).collect()
+}
+
+fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap()
+}
+
+#[test]
+fn accounts_and_rights_come_before_the_job_that_needs_them_and_stay_until_the_next_run() {
+    let objects = hooks(&json!({}));
+    let (makes, publishes) = (format!("{NAME}-webhook-cert-gen"), format!("{NAME}-webhook-ca-inject"));
+    let cluster = format!("{NAME}:{}:webhook-ca-inject", RELEASE[1]);
+    let (before, after) = ("pre-install,pre-upgrade", "post-install,post-upgrade");
+    let mut expected = vec![
+        (before, "-5", "ServiceAccount", makes.clone()),
+        (before, "-5", "Role", makes.clone()),
+        (before, "-5", "RoleBinding", makes.clone()),
+        (before, "-4", "Job", format!("{makes}-1")),
+        (after, "1", "ServiceAccount", publishes.clone()),
+        (after, "1", "ClusterRole", cluster.clone()),
+        (after, "1", "ClusterRoleBinding", cluster),
+        (after, "1", "Role", publishes.clone()),
+        (after, "1", "RoleBinding", publishes.clone()),
+        (after, "2", "Job", format!("{publishes}-1")),
+    ];
+    let mut found: Vec<_> = objects
+        .iter()
+        .map(|object| {
+            assert_eq!(annotation(object, "hook-delete-policy"), Some("before-hook-creation"));
+            let word = |value: &'_ Value| value.as_str().unwrap().to_owned();
+            let (kind, name) = (word(&object["kind"]), word(&object["metadata"]["name"]));
+            (annotation(object, "hook").unwrap(), annotation(object, "hook-weight").unwrap(), kind, name)
+        })
+        .collect();
+    expected.sort_by_key(|(.., kind, name)| (*kind, name.clone()));
+    found.sort_by_key(|(.., kind, name)| (kind.clone(), name.clone()));
+    let found: Vec<_> =
+        found.iter().map(|(hook, weight, kind, name)| (*hook, *weight, kind.as_str(), name.clone())).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_hook_may_do_what_its_command_does_and_nothing_else() {
+    let objects = hooks(&json!({ "namespaceRestriction": { "enabled": true, "targetNamespace": "team" } }));
+    let (makes, publishes) = (format!("{NAME}-webhook-cert-gen"), format!("{NAME}-webhook-ca-inject"));
+    let secrets = |verbs: Value| json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": verbs });
+    let with_names = |mut rule: Value, names: Value| {
+        rule["resourceNames"] = names;
+        rule
+    };
+    let both = json!(["webhook-server-cert", "webhook-server-cert-ca"]);
+    let rules = &named(&objects, "Role", &makes)["rules"];
+    // What is created has no name that a role could be narrowed to.
+    assert_eq!(*rules, json!([secrets(json!(["create"])), with_names(secrets(json!(["get", "patch"])), both)]));
+    let rules = &named(&objects, "Role", &publishes)["rules"];
+    assert_eq!(*rules, json!([with_names(secrets(json!(["get"])), json!(["webhook-server-cert"]))]));
+    let rules = &named(&objects, "ClusterRole", &format!("{NAME}:{}:webhook-ca-inject", RELEASE[1]))["rules"];
+    let configuration = |kind: &str| {
+        json!({
+            "apiGroups": ["admissionregistration.k8s.io"], "resources": [format!("{kind}webhookconfigurations")],
+            "resourceNames": [format!("{NAME}-{kind}-team")], "verbs": ["list", "watch", "patch"],
+        })
+    };
+    assert_eq!(*rules, json!([configuration("validating"), configuration("mutating")]));
+}
+
+#[test]
+fn the_operator_has_no_right_to_write_certificates_that_hooks_make() {
+    let objects = Helm::new().template(&chart(DYNAMO), RELEASE, &json!({})).unwrap();
+    let own = objects.iter().filter(|object| annotation(object, "hook").is_none());
+    let rules = own.flat_map(|object| object["rules"].as_array().into_iter().flatten());
+    for rule in rules {
+        let about = |resource: &str| rule["resources"].as_array().unwrap().contains(&json!(resource));
+        let writes = rule["verbs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|verb| !["get", "list", "watch"].contains(&verb.as_str().unwrap()));
+        for resource in ["secrets", "validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
+            assert!(!(about(resource) && writes), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
+    let values = json!({
+        "image": { "repository": "r.example/op", "tag": "9", "pullPolicy": "Always" },
+        "webhook": { "certificateValidity": 90, "certificateSecret": { "name": "mine" } },
+        "kubernetesClusterDomain": "corp.example",
+        "imagePullSecrets": [{ "name": "registry" }],
+        "tolerations": [{ "key": "dedicated", "operator": "Exists" }],
+        "extraEnv": [{ "name": "HTTPS_PROXY", "value": "proxy" }],
+        "operatorAccount": { "name": "planner" },
+    });
+    let helm = Helm::new();
+    let objects = helm.template(&chart(DYNAMO), RELEASE, &values).unwrap();
+    let service = named(&objects, "Service", &format!("{NAME}-webhook-service"));
+    for (job, command, account) in [
+        ("webhook-cert-gen-1", &["certs", "ensure", "--certificate-validity=90d"][..], "webhook-cert-gen"),
+        ("webhook-ca-inject-1", &["certs", "publish", "--timeout=5m"], "webhook-ca-inject"),
+    ] {
+        let template = &named(&objects, "Job", &format!("{NAME}-{job}"))["spec"]["template"];
+        let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
+        let args: Vec<_> = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+        assert_eq!(args[..command.len()], *command);
+        for flag in [
+            "--namespace=platform-system",
+            "--release=platform-dynamo-operator",
+            "--service-name=platform-dynamo-operator-webhook-service",
+            "--certificate-secret=mine",
+            "--certificates=hooks",
+            "--cluster-domain=corp.example",
+            "--operator-account=planner",
+        ] {
+            assert!(args.contains(&flag), "{flag}: {args:?}");
+        }
+        assert_eq!(container["image"], "r.example/op:9");
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!(pod["serviceAccountName"], format!("{NAME}-{account}"));
+        assert_eq!(
+            (&pod["imagePullSecrets"][0]["name"], &pod["tolerations"][0]["key"]),
+            (&json!("registry"), &json!("dedicated"))
+        );
+        assert_eq!(container["env"], json!([{ "name": "HTTPS_PROXY", "value": "proxy" }]));
+        let selector = service["spec"]["selector"].as_object().unwrap();
+        let selected = selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value);
+        assert!(!selected, "{template}");
+    }
+}
+
+#[test]
+fn certificates_of_others_need_no_hooks() {
+    let helm = Helm::new();
+    for mode in modes::all() {
+        let hooks = mode.rendered(&helm).iter().filter(|object| annotation(object, "hook").is_some()).count();
+        let made_by_hooks = mode.words().contains(&"--certificates=hooks") && !mode.words().contains(&"--webhooks=off");
+        assert_eq!(hooks > 0, made_by_hooks, "{}", mode.values);
+    }
+}
