@@ -8,7 +8,7 @@ type Module = Vec<String>;
 type Level = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Which module of a crate names which, by `use` and by paths that begin with `crate` or `super`. Tests are left out. A
-/// name that a module re-exports from a child counts as the child's.
+/// name that a module re-exports counts as that of the module where it comes from.
 ///
 /// Modules that are written inside of a file belong to that file, and what comes by a glob to the module that is named.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Imports {
         let mut edges = BTreeSet::new();
         for (from, names) in &files {
             for path in names.used.iter().map(|(path, _)| path).chain(&names.inline) {
-                let Some(to) = tree.resolve(from, path) else { continue };
+                let Some(to) = tree.resolve(from, path, 0) else { continue };
                 if !to.starts_with(from) && !from.starts_with(&to) {
                     edges.insert((from.clone(), to));
                 }
@@ -181,44 +181,40 @@ struct Tree<'a> {
 
 impl Tree<'_> {
     /// The module that has what `path` names in the file of `from`; none for another crate's.
-    fn resolve(&self, from: &Module, path: &[String]) -> Option<Module> {
+    fn resolve(&self, from: &[String], path: &[String], depth: usize) -> Option<Module> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
-            "crate" => Some(self.descend(Module::new(), rest, 0)),
-            "self" => Some(self.descend(from.clone(), rest, 0)),
+            "crate" => Some(self.descend(Module::new(), rest, depth)),
+            "self" => Some(self.descend(from.to_vec(), rest, depth)),
             "super" => {
-                let above = from.len().checked_sub(1)?;
-                let above = from[..above].to_vec();
+                let above = &from[..from.len().checked_sub(1)?];
                 if rest.first().is_some_and(|next| next == "super") {
-                    return self.resolve(&above, rest);
+                    return self.resolve(above, rest, depth);
                 }
-                Some(self.descend(above, rest, 0))
+                Some(self.descend(above.to_vec(), rest, depth))
             }
             _ => {
-                let child = [&from[..], std::slice::from_ref(first)].concat();
-                self.files.contains_key(&child).then(|| self.descend(child, rest, 0))
+                let child = [from, std::slice::from_ref(first)].concat();
+                self.files.contains_key(&child).then(|| self.descend(child, rest, depth))
             }
         }
     }
 
-    /// Goes from a module down to its children, and to what they are known by where it re-exports them.
+    /// Goes from a module down to its children, and to what it re-exports, wherever in the crate that is.
     fn descend(&self, module: Module, path: &[String], depth: usize) -> Module {
         let Some((first, rest)) = path.split_first() else { return module };
         let child = [&module[..], std::slice::from_ref(first)].concat();
         if self.files.contains_key(&child) {
             return self.descend(child, rest, depth);
         }
-        let names = self.files.get(&module).into_iter().flat_map(|names| &names.used);
-        let of_child = names.filter(|(_, name)| name == first).find_map(|(path, _)| {
-            let path = path.strip_prefix(&["self".to_owned()]).unwrap_or(path);
-            let child = [&module[..], path.get(..1)?].concat();
-            self.files.contains_key(&child).then(|| (child, path[1..].to_vec()))
-        });
-        match of_child {
-            // A name may be re-exported by its like; no chain of them is this long.
-            Some((child, path)) if depth < 10 => self.descend(child, &[&path[..], rest].concat(), depth + 1),
-            _ => module,
+        // A name may be re-exported by its like; no chain of them is this long.
+        if depth == 10 {
+            return module;
         }
+        let mut names = self.files.get(&module).into_iter().flat_map(|names| &names.used);
+        let named = names.find(|(_, name)| name == first);
+        let there = named.and_then(|(path, _)| self.resolve(&module, &[path, rest].concat(), depth + 1));
+        there.unwrap_or(module)
     }
 }
 
@@ -238,7 +234,7 @@ mod tests {
     #[test]
     fn a_circle_is_found_however_it_is_written_and_none_where_there_is_none() {
         let there = "a names b; b names a";
-        let table: [(Files<'_>, &[&str]); 9] = [
+        let table: [(Files<'_>, &[&str]); 11] = [
             (&[("a", "use crate::b::B;"), ("b", "use std::fmt;")], &[]),
             (&[("a", "use crate::b::B;"), ("b", "pub use super::a::A;")], &[there]),
             (
@@ -254,6 +250,12 @@ mod tests {
                 &[("a/mod", "pub use b::B;\nuse c::C;"), ("a/b", "use super::C;"), ("a/c", "use crate::a::B;")],
                 &["a::b names a::c; a::c names a::b"],
             ),
+            // What a module re-exports from elsewhere in the crate is not its own.
+            (
+                &[("a", "pub use crate::b::B;"), ("b", "use crate::c;"), ("c", "use crate::a::B;")],
+                &["b names c; c names b"],
+            ),
+            (&[("a", "pub use crate::b::B;\nuse crate::c;"), ("b", ""), ("c", "use crate::a::B;")], &[]),
             // Folders are compared with all that is in them.
             (
                 &[("a/mod", ""), ("a/b", "use crate::c::d::D;"), ("c/mod", "use crate::a;"), ("c/d", "")],
