@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 use portcullis_testing::{apply_manifests, wait_for_object, wait_until};
 use serde_json::{Value, json};
 
-use crate::node::{DEADLINE, container, kubectl_in};
+use crate::node::{DEADLINE, Node, container, kubectl_in};
 
 /// A namespace that says what is in it when its test fails, and goes when the test is done.
 pub struct Namespace {
@@ -24,8 +24,18 @@ impl std::fmt::Debug for Namespace {
     }
 }
 
+impl Node {
+    /// A namespace for one test, named `prefix-` and eight letters and digits.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn namespace(&self, prefix: &str) -> Namespace {
+        Namespace::create(self.client.clone(), prefix).await
+    }
+}
+
 impl Namespace {
-    pub(crate) async fn create(client: Client, prefix: &str) -> Self {
+    async fn create(client: Client, prefix: &str) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("{prefix}-{}", &id[..8]);
         apply_manifests(&client, &[json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })])

@@ -9,8 +9,6 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::Namespace;
-
 /// Where hack/node/up.sh writes it.
 pub const KUBECONFIG: &str = "/var/lib/portcullis-node/admin.kubeconfig";
 /// The Go SDK's MCP server `everything`, with the arguments of its binary.
@@ -46,14 +44,6 @@ impl Node {
         let config = config.unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"));
         let client = Client::try_from(config).unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"));
         Self { client }
-    }
-
-    /// A namespace for one test, named `prefix-` and eight letters and digits.
-    ///
-    /// # Panics
-    /// When the API server refuses it.
-    pub async fn namespace(&self, prefix: &str) -> Namespace {
-        Namespace::create(self.client.clone(), prefix).await
     }
 
     /// Ends the programs of a pod's containers by SIGKILL, as the kernel does when memory is short.
