@@ -121,7 +121,7 @@ identity-providers: ## Fetch and build the real identity providers that the test
 	@hack/prerequisites.sh identity-providers
 	@hack/identity-providers/build.sh all
 
-images: ## Build the images of operator and proxy, as OCI archives with their SBOMs: target/images
+images: ## Build the images of both operators and of the proxy, as OCI archives with their SBOMs: target/images
 	@hack/prerequisites.sh images
 	@hack/images/build.sh
 	@hack/images/sbom.sh

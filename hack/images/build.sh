@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the images of mcp-operator and mcp-runner, without a container engine: NAME.tar, an OCI image layout in an archive, in
+# Builds the images of mcp-operator, mcp-runner and dynamo-webhooks, without a container engine: NAME.tar, an OCI image layout in an archive, in
 # ${CARGO_TARGET_DIR:-target}/images. The same commit gives the same bytes wherever the clone and its target folder lie.
-# IMAGE_PROFILE is the profile of Cargo.toml that both binaries are built with; without it, each has its own.
+# IMAGE_PROFILE is the profile of Cargo.toml that all binaries are built with; without it, each has its own.
 # SOURCE is the label that says where the sources are published; without it, the URL of the clone's remote 'origin'.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,9 +41,9 @@ binaries() { # profile, -p NAME...
 operator=${IMAGE_PROFILE:-image-operator} runner=${IMAGE_PROFILE:-image}
 if [ "$operator" = "$runner" ]; then
     # Together, they are compiled with the same features of their dependencies, and those once.
-    binaries "$operator" -p mcp-operator -p mcp-runner
+    binaries "$operator" -p mcp-operator -p mcp-runner -p dynamo-webhooks
 else
-    binaries "$operator" -p mcp-operator
+    binaries "$operator" -p mcp-operator -p dynamo-webhooks
     binaries "$runner" -p mcp-runner
 fi
 
@@ -75,3 +75,4 @@ image() { # name, profile, title, the most megabytes, files beside the binary: P
 }
 image mcp-operator "$operator" "The operator of MCP servers on Kubernetes" 20
 image mcp-runner "$runner" "The proxy beside one MCP server" 8 "/etc/ssl/certs/ca-certificates.crt=$images/ca-certificates.crt"
+image dynamo-webhooks "$operator" "The stand-in for the webhooks of Dynamo's operator" 20

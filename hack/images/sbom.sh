@@ -30,20 +30,21 @@ trap 'rm -rf "$sources"' EXIT
 git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$sources"
 (cd "$sources" && "$tool/bin/cargo-cyclonedx" cyclonedx --quiet --format json --spec-version 1.5 --all --no-build-deps --target "$host")
 
-sbom() { # name, further components by their package URLs
-    name=$1
-    shift
+sbom() { # name, folder, further components by their package URLs
+    name=$1 folder=$2
+    shift 2
     for purl; do
         set -- "$@" --component "$purl"
         shift
     done
-    "$target/debug/portcullis-images" sbom --folder "$sources" "$@" <"$sources/mcp/${name#mcp-}/$name.cdx.json" >"$images/$name.cdx.json.$$"
+    "$target/debug/portcullis-images" sbom --folder "$sources" "$@" <"$sources/$folder/$name.cdx.json" >"$images/$name.cdx.json.$$"
     mv "$images/$name.cdx.json.$$" "$images/$name.cdx.json"
 }
 # The C library is in the binaries too. A distribution's version says which of its fixes.
 libc=pkg:generic/glibc@$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)
 debian=$(dpkg-query -W -f '${Version}' libc6-dev 2>/dev/null) && libc=pkg:deb/$(. /etc/os-release && echo "$ID")/libc6-dev@$debian
 roots=$(cargo pkgid --locked webpki-root-certs | sed 's/.*[#@]//')
-sbom mcp-operator "$libc"
-sbom mcp-runner "$libc" "pkg:cargo/webpki-root-certs@$roots"
-echo "SBOMs: $images/mcp-operator.cdx.json, $images/mcp-runner.cdx.json"
+sbom mcp-operator mcp/operator "$libc"
+sbom dynamo-webhooks dynamo/webhooks "$libc"
+sbom mcp-runner mcp/runner "$libc" "pkg:cargo/webpki-root-certs@$roots"
+echo "SBOMs: $images/mcp-operator.cdx.json, $images/mcp-runner.cdx.json, $images/dynamo-webhooks.cdx.json"

@@ -15,14 +15,14 @@ trap 'exit 143' TERM HUP
 STREAM_IDLE_TIMEOUT=1m "$root/hack/node/up.sh"
 archives=$("$here/images.sh")
 target=${CARGO_TARGET_DIR:-$root/target}
-[ "$what" = bench ] || archives="$archives $target/images/mcp-operator.tar $target/images/mcp-runner.tar"
+[ "$what" = bench ] || archives="$archives $target/images/mcp-operator.tar $target/images/mcp-runner.tar $target/images/dynamo-webhooks.tar"
 # shellcheck disable=SC2086 # A list.
 "$root/hack/node/load-image.sh" $archives
 cd "$root"
 case $what in
 test)
     # With the whole workspace, as 'make test' has compiled it: alone, dependencies would have other features and be built again.
-    cargo test --workspace --features portcullis-node/node --test node --test operator -- --test-threads=4 "$@"
+    cargo test --workspace --features portcullis-node/node --test node --test operator --test dynamo -- --test-threads=4 "$@"
     ;;
 demo) "$target/debug/demo" node ;;
 bench)

@@ -11,7 +11,7 @@ mod operator;
 
 pub use client_pod::{Call, Caller, Calls, Outcome};
 pub use namespace::Namespace;
-pub use node::{DEADLINE, EVERYTHING_IMAGE, KUBECONFIG, Node, POD_IMAGE, kubectl, kubectl_in};
+pub use node::{DEADLINE, EVERYTHING_IMAGE, KUBECONFIG, KUBECTL, Node, POD_IMAGE, kubectl, kubectl_in, try_kubectl};
 pub use operator::{
     OPERATOR_NAMESPACE, RELEASE, former_chart, helm, install_operator, operator_pods, reached, release, uninstall,
     uninstall_operator,

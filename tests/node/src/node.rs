@@ -104,10 +104,18 @@ pub fn kubectl_in(namespace: &str, arguments: &[&str]) -> String {
     tokio::task::block_in_place(|| kubectl(&[&["--namespace", namespace], arguments].concat()))
 }
 
+/// kubectl with the node's cluster, as a program.
+pub const KUBECTL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hack/node/kubectl.sh");
+
 /// kubectl with the node's cluster: what it prints, or what it says when it fails.
-pub(crate) fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hack/node/kubectl.sh");
-    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+///
+/// # Errors
+/// With what it says.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn try_kubectl(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(KUBECTL).args(arguments).output().unwrap_or_else(|error| panic!("{KUBECTL}: {error}"));
     let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     if output.status.success() { Ok(stdout) } else { Err(stderr) }
 }
