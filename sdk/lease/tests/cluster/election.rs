@@ -56,7 +56,7 @@ async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_sa
         let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
         assert!(gap >= timing().duration().saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
         let longest = timing().duration() + timing().retry() + Duration::from_secs(3);
-        assert!(gap <= longest + lost, "{gap:?}, stalls {lost:?}");
+        assert!(gap <= longest + 2 * lost, "{gap:?}, stalls {lost:?}");
         assert_eq!(observer.most(), 1);
         for other in others {
             other.end().await.unwrap();

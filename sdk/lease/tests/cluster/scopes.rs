@@ -90,7 +90,7 @@ async fn the_cluster_wide_operator_steps_back_at_once_and_resumes_after_duration
         // The time counts from the last renewal, and from an earlier one where the machine stalls.
         let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
         assert!(gap > expected.saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
-        assert!(gap < expected + Duration::from_secs(2) + lost, "{gap:?}, stalls {lost:?}");
+        assert!(gap < expected + Duration::from_secs(2) + 2 * lost, "{gap:?}, stalls {lost:?}");
         let after = wait_until("it to be ours again", DEADLINE, ours).await;
         assert!(after > hold.epoch, "{after} is not after {}", hold.epoch);
         assert_eq!(observer.most(), 1);

@@ -10,11 +10,11 @@ use portcullis_testing::{Stopwatch, wait_until};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::faults::{Prober, row};
+use crate::faults::{Prober, at_most, row};
 use crate::installation::{Installation, checked_by, try_widget};
 use crate::process::Process;
 use crate::turn::Turn;
-use crate::{DURATION, GRACE, LAPSE, PATIENCE, SLACK, TURN};
+use crate::{DURATION, GRACE, LAPSE, PATIENCE, TURN};
 
 const BACK: &str = "not leading: another cluster-wide installation of this operator was installed first";
 
@@ -55,7 +55,7 @@ async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone
     let checks = prober.windows().await;
     let actors = [old.acted(&team), twin.acted(&team)];
     row("a second release starts", &actors, &begun, Duration::ZERO, Some(checks));
-    assert!(checks.1 <= SLACK + begun.lost(), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "nobody checked for {checks:?}");
     assert!(actors[1].is_empty() || begun.lost() > LAPSE, "the second wrote");
 
     let begun = Stopwatch::start();
@@ -78,7 +78,7 @@ async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone
     checked_by(&client, &team, &["twin"]).await;
     let checks = prober.windows().await;
     row("the first crashes", &[new.acted(&team), twin.acted(&team)], &begun, DURATION + GRACE, Some(checks));
-    assert!(checks.1 <= SLACK + begun.lost(), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "nobody checked for {checks:?}");
     assert!(twin.health("/metrics").await.1.contains("portcullis_scope_standing_back 0"));
 
     // Its Lease is still the older one.
@@ -90,7 +90,7 @@ async fn of_two_releases_the_first_acts_and_the_other_takes_over_when_it_is_gone
     checked_by(&client, &team, &["platform", "twin"]).await;
     let checks = prober.windows().await;
     row("the first comes back", &[back.acted(&team), twin.acted(&team)], &begun, TURN, Some(checks));
-    assert!(checks.1 <= SLACK + begun.lost(), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "nobody checked for {checks:?}");
     first.uninstall().await;
     second.uninstall().await;
 }
