@@ -88,9 +88,10 @@ fn announce(
             );
         }
     }
-    match principal {
-        Some(principal) => info!(principal, "Detected operator principal from downward API"),
-        None => info!("POD_SERVICE_ACCOUNT/POD_NAMESPACE not set; operator SA self-identification disabled"),
+    if let Some(principal) = principal {
+        info!(principal, "Detected operator principal from downward API");
+    } else {
+        info!("POD_SERVICE_ACCOUNT/POD_NAMESPACE not set; operator SA self-identification disabled");
     }
     info!("Registering validation webhooks");
     // The error names the webhook.

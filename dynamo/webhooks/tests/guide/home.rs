@@ -103,9 +103,10 @@ impl Home {
     pub(crate) fn api(&self, (version, kind, own): Sort) -> Api<DynamicObject> {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        match own {
-            true => Api::namespaced_with(self.cluster.admin(), &self.namespace, &resource),
-            false => Api::all_with(self.cluster.admin(), &resource),
+        if own {
+            Api::namespaced_with(self.cluster.admin(), &self.namespace, &resource)
+        } else {
+            Api::all_with(self.cluster.admin(), &resource)
         }
     }
 

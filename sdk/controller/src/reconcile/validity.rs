@@ -48,7 +48,9 @@ impl<K: Kind> Reconciler<K> {
         let is_news = validators.is_news(key, &live.uid, told.as_deref());
         if is_news {
             // Nobody makes a request that they could be an answer to.
-            warnings.iter().for_each(|warning| info!(object = described, warning, "Validation warning"));
+            for warning in &warnings {
+                info!(object = described, warning, "Validation warning");
+            }
         }
         if is_news && changed && invalid {
             warn!(object = described, problem = message, "{kind} {INVALID}");
