@@ -1,7 +1,7 @@
 //! Several operators on one API server, as real processes: a cluster-wide one, and others that are each restricted to a
 //! namespace. Who validates, also when one of them is killed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -172,7 +172,7 @@ async fn when_a_restricted_operator_is_killed_the_cluster_wide_one_refuses_in_it
     // The API server passes over the dead one, so it is the cluster-wide one that refuses: after 10 s, and what a busy
     // machine adds.
     let refused = wait_until("a bad object to be refused", PATIENCE, || refusal(cluster, &namespace)).await;
-    println!("refused {:?} after the kill: {refused}", killed.elapsed());
+    eprintln!("refused {:?} after the kill: {refused}", killed.elapsed());
     assert!(refused.contains(REFUSED), "{refused}");
     validated_by(cluster, &namespace, &[("cluster-wide", wide)], "cluster-wide").await;
 
