@@ -151,7 +151,7 @@ pub(super) async fn perform<A: clap::Args>(
         // Here, and nowhere else, such certificates are made.
         let maker = Installation { certificates: CertificateMode::Automatic, ..installation.clone() };
         let CertificateSource::Automatic(mut automatic) = source(&maker) else { anyhow::bail!(elsewhere(&maker)) };
-        automatic.timing = lasting(&automatic.timing, validity);
+        automatic.timing = automatic.timing.clone().lasting(validity);
         let material = patience.answer(automatic.ensure_unattended()).await??;
         return say(&sound(&installation, &material)?);
     }
@@ -192,13 +192,6 @@ pub(super) async fn perform<A: clap::Args>(
 /// One who closes our output has seen enough.
 fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
-}
-
-/// Certificates that are valid for this long, under a CA that still outlasts the next one when it is issued.
-fn lasting(timing: &RotationTiming, validity: SignedDuration) -> RotationTiming {
-    let twice = validity.saturating_add(validity);
-    let ca_validity = timing.ca_validity.max(twice.saturating_add(timing.ca_left));
-    RotationTiming { leaf_validity: validity, ca_validity, ..timing.clone() }
 }
 
 /// Reads `3650d`, or what is a duration to other flags.

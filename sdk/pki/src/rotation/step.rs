@@ -44,6 +44,14 @@ impl Default for RotationTiming {
 }
 
 impl RotationTiming {
+    /// The same for leaves that are valid for this long, under a CA that still outlasts the next one when that is issued.
+    #[must_use]
+    pub fn lasting(self, validity: SignedDuration) -> Self {
+        let twice = validity.saturating_add(validity);
+        let ca_validity = self.ca_validity.max(twice.saturating_add(self.ca_left));
+        Self { leaf_validity: validity, ca_validity, ..self }
+    }
+
     /// Checks that new certificates are not due for replacement at once.
     ///
     /// # Errors
