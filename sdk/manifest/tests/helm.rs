@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
 
-use portcullis_manifest::helm::{Axis, Document, Modes, Names, Slot, template};
+use portcullis_manifest::helm::{Axis, Document, Modes, Names, Slot, document, policy_document, template};
 use serde_json::{Value, json};
 
 /// A template whose axes are `.Values.a` and `.Values.b` (one of x, y and z), of what is made for each choice.
@@ -172,4 +172,36 @@ fn more_modes_than_can_be_told_apart_are_refused() {
     let axes = |count| (0..count).map(|axis| Axis::switch(&format!(".Values.v{axis}"))).collect::<Vec<_>>();
     assert_eq!(Modes::of(axes(7)).unwrap().all().len(), 128);
     assert_eq!(Modes::of(axes(8)), Err(256));
+}
+
+/// The places of a document's slots, without those that every document has.
+fn places(document: &Document) -> Vec<&str> {
+    let places = document.slots.iter().map(|(pointer, _)| &**pointer);
+    places.filter(|pointer| !pointer.starts_with("/metadata/")).collect()
+}
+
+#[test]
+fn values_change_a_webhook_but_never_how_one_that_fails_open_fails() {
+    for (webhook, external_bundle, expected) in [
+        (json!({ "failurePolicy": "Fail" }), false, &["failurePolicy", "timeoutSeconds"][..]),
+        (json!({ "failurePolicy": "Ignore" }), false, &["timeoutSeconds"]),
+        (json!({ "failurePolicy": "Ignore" }), true, &["clientConfig/caBundle", "timeoutSeconds"]),
+    ] {
+        let selectors = ["namespaceSelector", "objectSelector"];
+        let expected = expected.iter().chain(&selectors).map(|member| format!("/webhooks/0/{member}"));
+        let document = document(json!({ "metadata": {}, "webhooks": [webhook] }), external_bundle);
+        assert_eq!(places(&document), expected.collect::<Vec<_>>(), "{webhook} {external_bundle}");
+    }
+}
+
+#[test]
+fn values_narrow_the_selectors_of_a_policys_binding() {
+    let labels = json!({ "matchLabels": { "a": "b" } });
+    let spec = json!({ "matchResources": { "namespaceSelector": labels } });
+    let selected = ["namespaceSelector/matchLabels", "namespaceSelector/matchExpressions", "objectSelector"];
+    let selected = selected.map(|member| format!("/spec/matchResources/{member}"));
+    for (kind, expected) in [("ValidatingAdmissionPolicy", &[][..]), ("ValidatingAdmissionPolicyBinding", &selected)] {
+        let document = policy_document(json!({ "kind": kind, "metadata": {}, "spec": spec }));
+        assert_eq!(places(&document), expected, "{kind}");
+    }
 }

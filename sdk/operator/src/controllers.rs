@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use portcullis_accounts::Credentials;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::accounts::{Accounts, Credentials};
+use super::accounts::Accounts;
 use super::error::RunError;
 use super::leases::Election;
 use super::tasks::Tasks;
@@ -96,7 +97,7 @@ impl Controllers {
 /// there is a token: until then nothing is done in its name, and never in another's.
 async fn under(credentials: Option<Credentials>, run: Task, runtime: Runtime) -> anyhow::Result<()> {
     let Some(credentials) = credentials else { return run(runtime).await };
-    if runtime.stop.run_until_cancelled(credentials.held()).await.is_none() {
+    if runtime.stop.run_until_cancelled(credentials.ready()).await.is_none() {
         return Ok(());
     }
     run(Runtime { client: credentials.client(), ..runtime }).await

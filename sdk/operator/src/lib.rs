@@ -91,7 +91,6 @@ mod run;
 mod shutdown;
 mod taken;
 mod tasks;
-mod token_metrics;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

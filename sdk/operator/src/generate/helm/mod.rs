@@ -1,16 +1,14 @@
 //! Templates of a Helm chart, from the registration: the manifests in every mode that values of the chart choose.
 
 mod names;
-mod slots;
 
-use portcullis_manifest::helm::{Document, Mode, template};
+use portcullis_manifest::helm::{Document, Mode, document, fill_hook, fill_operator, policy_document, template};
 use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{GenerateError, GenerateFlags, What};
 use crate::{Components, Operator};
 use names::{Chart, REVISION, VALIDITY};
-use slots::{document, fill_hook, fill_operator, policy_document};
 
 /// The annotation by which Helm leaves an object alone when its release is uninstalled.
 const RESOURCE_POLICY: &str = "helm.sh/resource-policy";

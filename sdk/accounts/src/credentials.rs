@@ -1,4 +1,4 @@
-//! The credentials of one controller: a token of its account, renewed in the background.
+//! The credentials of an account: a token, renewed in the background.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,15 +7,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use portcullis_client::{Pauses, own_sentence};
+use portcullis_metrics::Metrics;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
-use super::token::{Token, request};
-use crate::connect::Clients;
-use crate::token_metrics::TokenMetrics;
-use portcullis_client::Pauses;
-use portcullis_client::own_sentence;
+use crate::metrics::{TokenFamilies, TokenMetrics};
+use crate::token::{Token, request};
 
 /// Deadline of one request for a token.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -25,22 +24,30 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long a request of a controller waits for a token. What fails then is tried again by whoever made it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The token of one controller's ServiceAccount. Cheap to clone; clones are the same credentials.
+/// The ServiceAccount of one controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Name of the controller, in logs and as a label of metrics.
+    pub controller: String,
+    /// Namespace of the ServiceAccount.
+    pub namespace: String,
+    /// Name of the ServiceAccount.
+    pub name: String,
+}
+
+/// The current token of an [`Account`]. Cheap to clone; clones share the token.
 #[derive(Clone)]
-pub(crate) struct Credentials {
-    pub(super) kept: Arc<Kept>,
+pub struct Credentials {
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What clones share.
-pub(super) struct Kept {
-    controller: String,
-    namespace: String,
-    account: String,
+pub(crate) struct Shared {
+    account: Account,
     /// Under the account of the process.
     accounts: Api<ServiceAccount>,
     /// Under none.
-    pub(super) anonymous: Client,
-    pub(super) default_namespace: String,
+    pub(crate) anonymous: Client,
     held: watch::Sender<Held>,
     metrics: TokenMetrics,
 }
@@ -62,58 +69,57 @@ impl Held {
     }
 }
 
-/// A request that could not be sent, because nobody would have known who it is from.
-#[derive(Debug, thiserror::Error)]
+/// There is no token of an account: a request under it was not sent. Try again later; the message says whether rights or
+/// the ServiceAccount are missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no token for ServiceAccount {namespace}/{account}: {problem}")]
-pub(super) struct NoToken {
-    namespace: String,
-    account: String,
-    problem: String,
+#[non_exhaustive]
+pub struct NoToken {
+    /// Namespace of the ServiceAccount.
+    pub namespace: String,
+    /// Name of the ServiceAccount.
+    pub account: String,
+    /// What the API server said, or that it did not answer. Where rights or the ServiceAccount are missing, also the fix, in
+    /// the words of an operator's command line (`generate rbac`).
+    pub problem: String,
 }
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Kept { controller, namespace, account, .. } = &*self.kept;
-        f.debug_struct("Credentials")
-            .field("controller", controller)
-            .field("namespace", namespace)
-            .field("account", account)
-            .finish_non_exhaustive()
+        f.debug_struct("Credentials").field("account", &self.shared.account).finish_non_exhaustive()
     }
 }
 
 impl Credentials {
-    /// Those of `controller`, whose ServiceAccount is `namespace/account`. Without a token until
-    /// [`renew`](Self::renew) brings one.
-    pub(super) fn new(
-        clients: &Clients,
-        controller: &str,
-        namespace: &str,
-        account: &str,
-        metrics: TokenMetrics,
-    ) -> Self {
-        let kept = Kept {
-            controller: controller.to_owned(),
-            namespace: namespace.to_owned(),
-            account: account.to_owned(),
-            accounts: Api::namespaced(clients.prompt.clone(), namespace),
-            anonymous: clients.anonymous.clone(),
-            default_namespace: clients.client.default_namespace().to_owned(),
+    /// Credentials of `account`, without a token until [`renew`](Self::renew) or [`request_once`](Self::request_once)
+    /// brings one.
+    ///
+    /// `own` acts under the account of the process and requests the tokens; the process needs the right to `create`
+    /// `serviceaccounts/token` for this account. Build it with [`default_retry`](kube::Config::default_retry) off: a request
+    /// that waits for a retry could outlast the token, and [`renew`](Self::renew) repeats failed requests itself.
+    /// `anonymous` must have no credentials: a client certificate, for example,
+    /// would take precedence over the token.
+    pub fn new(account: Account, own: &Client, anonymous: &Client, metrics: &Metrics) -> Self {
+        let shared = Shared {
+            accounts: Api::namespaced(own.clone(), &account.namespace),
+            anonymous: anonymous.clone(),
             held: watch::Sender::default(),
-            metrics,
+            metrics: metrics.families::<TokenFamilies>().of(&account.controller),
+            account,
         };
-        Self { kept: Arc::new(kept) }
+        Self { shared: Arc::new(shared) }
     }
 
-    /// Waits until there is a token.
-    pub(crate) async fn held(&self) {
+    /// Waits until there is a valid token.
+    pub async fn ready(&self) {
         // It fails when the sender is gone, which is ours.
-        let _ = self.kept.held.subscribe().wait_for(|held| held.usable().is_some()).await;
+        let _ = self.shared.held.subscribe().wait_for(|held| held.usable().is_some()).await;
     }
 
-    /// Asks for tokens for as long as this is polled: before the last one ends, and at once when the API server refuses
-    /// it. What fails is tried again; the token before serves as long as it is good.
-    pub(super) async fn renew(&self) -> Infallible {
+    /// Requests tokens for as long as this is polled: before the current one expires, and at once when the API server
+    /// refuses it. Failed requests are repeated; until one succeeds, the current token is used as long as it is valid. Poll
+    /// this once for all clones.
+    pub async fn renew(&self) -> Infallible {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             self.due().await;
@@ -123,14 +129,12 @@ impl Credentials {
         }
     }
 
-    /// Asks for a token once.
+    /// Requests a token once.
     ///
     /// # Errors
-    /// With what keeps it from being had.
-    #[cfg(feature = "dev")]
-    pub(super) async fn try_once(&self) -> Result<(), String> {
-        let Kept { namespace, account, .. } = &*self.kept;
-        let token = self.ask().await.map_err(|problem| format!("{namespace}/{account}: {problem}"))?;
+    /// When the API server does not issue one within ten seconds.
+    pub async fn request_once(&self) -> Result<(), NoToken> {
+        let token = self.ask().await.map_err(|problem| self.no_token(problem))?;
         self.keep(token);
         Ok(())
     }
@@ -139,22 +143,26 @@ impl Credentials {
     ///
     /// # Errors
     /// When none can be had in time.
-    pub(super) async fn token(&self) -> Result<(Token, u64), NoToken> {
-        let mut held = self.kept.held.subscribe();
+    pub(crate) async fn token(&self) -> Result<(Token, u64), NoToken> {
+        let mut held = self.shared.held.subscribe();
         let usable = held.wait_for(|held| held.usable().is_some());
         if let Ok(Ok(held)) = timeout(PATIENCE, usable).await
             && let Some(token) = &held.token
         {
             return Ok((token.clone(), held.serial));
         }
-        let Kept { namespace, account, held, .. } = &*self.kept;
-        let problem = held.borrow().problem.clone().unwrap_or_else(|| format!("none within {} s", PATIENCE.as_secs()));
-        Err(NoToken { namespace: namespace.clone(), account: account.clone(), problem })
+        let problem = self.shared.held.borrow().problem.clone();
+        Err(self.no_token(problem.unwrap_or_else(|| format!("none within {} s", PATIENCE.as_secs()))))
+    }
+
+    fn no_token(&self, problem: String) -> NoToken {
+        let Account { namespace, name, .. } = self.shared.account.clone();
+        NoToken { namespace, account: name, problem }
     }
 
     /// The API server refused this token: its account may have been deleted, or made anew.
-    pub(super) fn refused(&self, serial: u64) {
-        self.kept.held.send_if_modified(|held| {
+    pub(crate) fn refused(&self, serial: u64) {
+        self.shared.held.send_if_modified(|held| {
             let news = held.serial == serial && !held.refused;
             held.refused |= news;
             news
@@ -163,7 +171,7 @@ impl Credentials {
 
     /// Waits until a token is to be asked for.
     async fn due(&self) {
-        let mut held = self.kept.held.subscribe();
+        let mut held = self.shared.held.subscribe();
         let renew_at = held.borrow().token.as_ref().map(Token::renew_at);
         if let Some(renew_at) = renew_at {
             let _ = timeout_at(renew_at, held.wait_for(|held| held.refused)).await;
@@ -172,21 +180,22 @@ impl Credentials {
 
     async fn ask(&self) -> Result<Token, String> {
         let asked = Instant::now();
-        let (accounts, request) = (&self.kept.accounts, request());
+        let (accounts, request) = (&self.shared.accounts, request());
         let params = PostParams::default();
-        let answer = accounts.create_token_request(&self.kept.account, &params, &request);
+        let answer = accounts.create_token_request(&self.shared.account.name, &params, &request);
         let token = match timeout(DEADLINE, answer).await {
             Ok(Ok(answer)) => Token::of(&answer, asked, chance()),
             Ok(Err(error)) => Err(explained(&error)),
             Err(_) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
         };
-        self.kept.metrics.asked(token.is_ok());
+        self.shared.metrics.asked(token.is_ok());
         token
     }
 
     /// Keeps a new token, or says why there is none.
     fn take(&self, answer: Result<Token, String>) {
-        let Kept { controller, namespace, account, held, metrics, .. } = &*self.kept;
+        let Shared { account, held, metrics, .. } = &*self.shared;
+        let Account { controller, namespace, name: account } = account;
         match answer {
             Ok(token) => {
                 if self.keep(token) {
@@ -205,7 +214,7 @@ impl Credentials {
 
     /// Returns whether this is news: there was none that could be used.
     fn keep(&self, token: Token) -> bool {
-        let Kept { held, metrics, .. } = &*self.kept;
+        let Shared { held, metrics, .. } = &*self.shared;
         let news = held.borrow().usable().is_none();
         held.send_modify(|held| {
             let serial = held.serial + 1;

@@ -1,16 +1,21 @@
-//! What values of a chart fill into generated manifests.
+//! The values of an operator's chart, each at its place in the generated manifests.
 
-use portcullis_manifest::helm::{Document, Slot};
 use serde_json::Value;
 
-/// A document with what can be filled into every object, and into those that the API server calls somebody by. The bundle of
-/// those is `given` with an external certificate; another one's belongs to who publishes it.
-pub(super) fn document(object: Value, given: bool) -> Document {
+use super::{Document, Slot};
+
+/// Returns the document of a manifest with the slots of its labels and annotations (`.Values.commonLabels`,
+/// `.Values.commonAnnotations`) and, for each webhook in it, of the timeout, the failure policy and the selectors
+/// (`.Values.webhooks`). A webhook whose failure policy is `Ignore` keeps it.
+///
+/// With `external_bundle`, the CA bundle of webhooks and conversions is `.Values.certificates.caBundle`. Otherwise the
+/// operator or cert-manager publishes it, and the template leaves it alone.
+pub fn document(object: Value, external_bundle: bool) -> Document {
     let mut slots = common();
     let bundle = |client_config: &str| {
         let value = ".Values.certificates.caBundle".to_owned();
         let slot = slot(&format!("{client_config}/caBundle"), Slot::Optional(value, "{{ . | b64enc }}".to_owned()));
-        given.then_some(slot)
+        external_bundle.then_some(slot)
     };
     for (index, webhook) in object["webhooks"].as_array().into_iter().flatten().enumerate() {
         let at = |member: &str| format!("/webhooks/{index}/{member}");
@@ -30,8 +35,8 @@ pub(super) fn document(object: Value, given: bool) -> Document {
     Document { object, slots, only_if: None }
 }
 
-/// A policy or its binding, which has the selectors.
-pub(super) fn policy_document(object: Value) -> Document {
+/// Returns the document of an admission policy or of its binding; the binding has the selectors of `.Values.webhooks`.
+pub fn policy_document(object: Value) -> Document {
     let mut slots = common();
     if object["kind"] == "ValidatingAdmissionPolicyBinding" {
         slots.extend(selectors(&object["spec"]["matchResources"], "/spec/matchResources"));
@@ -78,8 +83,9 @@ fn slot(pointer: &str, slot: Slot) -> (String, Slot) {
     (pointer.to_owned(), slot)
 }
 
-/// What is filled into the Deployment and what belongs to it.
-pub(super) fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
+/// Adds the slots of the Deployment, the PodDisruptionBudget, the NetworkPolicy or the ServiceMonitor of an operator.
+/// `own_arguments` is the named template of the chart that makes arguments of the operator's own.
+pub fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
     match document.object["kind"].as_str() {
         Some("PodDisruptionBudget") => document.only_if = Some(value("podDisruptionBudget.enabled")),
         Some("NetworkPolicy") => document.only_if = Some(value("networkPolicy.enabled")),
@@ -119,8 +125,8 @@ pub(super) fn fill_operator(document: &mut Document, own_arguments: Option<&str>
     }
 }
 
-/// What is filled into the Jobs of hooks.
-pub(super) fn fill_hook(document: &mut Document, own_arguments: Option<&str>) {
+/// Adds the slots of a Job that is a hook of the chart; `own_arguments` as in [`fill_operator`].
+pub fn fill_hook(document: &mut Document, own_arguments: Option<&str>) {
     if document.object["kind"] == "Job" {
         let own_arguments = own_arguments.map(|template| Slot::Include(template.to_owned()));
         document.slots.extend(own_arguments.map(|argument| of_container("args", argument)));

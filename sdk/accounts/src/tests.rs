@@ -9,12 +9,11 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use kube::{Api, Client};
+use portcullis_metrics::Metrics;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Credentials;
-use crate::connect::Clients;
-use portcullis_metrics::Metrics;
+use super::{Account, Credentials};
 
 /// What the API server gives and takes.
 #[derive(Default)]
@@ -65,14 +64,8 @@ fn credentials(server: &Arc<Mutex<Server>>, metrics: &Metrics) -> Credentials {
         async move { Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap()) }
     });
     let client = Client::new(service, "default");
-    let clients = Clients { client: client.clone(), prompt: client.clone(), anonymous: client };
-    Credentials::new(
-        &clients,
-        "one",
-        "here",
-        "op-one",
-        metrics.families::<crate::token_metrics::TokenFamilies>().of("one"),
-    )
+    let [controller, namespace, name] = ["one", "here", "op-one"].map(str::to_owned);
+    Credentials::new(Account { controller, namespace, name }, &client, &client, metrics)
 }
 
 async fn read(credentials: &Credentials) -> Result<(), String> {
@@ -144,7 +137,7 @@ async fn without_a_token_a_request_is_not_sent_and_says_why_until_one_can_be_had
         assert_eq!(server.lock().unwrap().seen, []);
         assert!(metrics.encode().contains(r#"portcullis_token_held{controller="one"} 0"#), "{}", metrics.encode());
         server.lock().unwrap().refuses = None;
-        timeout(Duration::from_mins(1), credentials.held()).await.expect("it recovers");
+        timeout(Duration::from_mins(1), credentials.ready()).await.expect("it recovers");
         read(&credentials).await.unwrap();
         server.lock().unwrap().seen.clear();
     }

@@ -13,14 +13,14 @@ const RENEW_AFTER: (f64, f64) = (0.7, 0.8);
 
 /// A bearer token of a ServiceAccount.
 #[derive(Clone)]
-pub(super) struct Token {
+pub(crate) struct Token {
     header: HeaderValue,
     renew_at: Instant,
     ends: Instant,
 }
 
 /// What asks for one: for the API server's own audience, and bound to nothing but the account.
-pub(super) fn request() -> TokenRequest {
+pub(crate) fn request() -> TokenRequest {
     let seconds = i64::try_from(LIFETIME.as_secs()).ok();
     let spec = TokenRequestSpec { audiences: Vec::new(), expiration_seconds: seconds, bound_object_ref: None };
     TokenRequest { spec, ..TokenRequest::default() }
@@ -29,7 +29,7 @@ pub(super) fn request() -> TokenRequest {
 impl Token {
     /// The token of an answer to what was asked at `asked`; `chance` (0 to 1) chooses when it is renewed. Its time is
     /// counted on our own clock, from before it was made: that of the API server may be another.
-    pub(super) fn of(answer: &TokenRequest, asked: Instant, chance: f64) -> Result<Self, String> {
+    pub(crate) fn of(answer: &TokenRequest, asked: Instant, chance: f64) -> Result<Self, String> {
         let seconds = answer.spec.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lifetime = seconds.map_or(LIFETIME, Duration::from_secs);
         let token = answer.status.as_ref().map(|status| status.token.as_str()).filter(|token| !token.is_empty());
@@ -43,17 +43,17 @@ impl Token {
     }
 
     /// The value of `Authorization`.
-    pub(super) fn header(&self) -> &HeaderValue {
+    pub(crate) fn header(&self) -> &HeaderValue {
         &self.header
     }
 
     /// When to ask for the next one.
-    pub(super) fn renew_at(&self) -> Instant {
+    pub(crate) fn renew_at(&self) -> Instant {
         self.renew_at
     }
 
     /// Whether the API server may still take it.
-    pub(super) fn is_good(&self, now: Instant) -> bool {
+    pub(crate) fn is_good(&self, now: Instant) -> bool {
         now < self.ends
     }
 }

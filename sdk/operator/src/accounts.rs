@@ -6,24 +6,17 @@
 //! could say who they are from. The API server then refuses a controller what its own account was not granted, and the
 //! audit log tells controllers apart. A token lives for an hour, and is renewed before that.
 
-mod client;
-mod credentials;
-#[cfg(test)]
-mod tests;
-mod token;
-
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 
 use futures::future::join_all;
+use portcullis_accounts::{Account, Credentials};
+use portcullis_metrics::Metrics;
 
-pub(super) use self::credentials::Credentials;
 use super::connect::Clients;
 use super::error::ComponentsError;
-use super::token_metrics::TokenFamilies;
 use super::{Components, Installation};
-use portcullis_metrics::Metrics;
 
 /// The credentials of controllers, by name. A controller that has none acts under the account of the process.
 #[derive(Debug, Default)]
@@ -46,10 +39,9 @@ impl Accounts {
         if !installation.use_service_account_credentials {
             return Ok(Self::default());
         }
-        let accounts = components.accounts(installation)?.into_iter().map(|(controller, account)| {
-            let counted = metrics.families::<TokenFamilies>().of(&controller);
-            let credentials = Credentials::new(clients, &controller, &installation.namespace, &account, counted);
-            (controller, credentials)
+        let accounts = components.accounts(installation)?.into_iter().map(|(controller, name)| {
+            let account = Account { controller: controller.clone(), namespace: installation.namespace.clone(), name };
+            (controller, Credentials::new(account, &clients.prompt, &clients.anonymous, metrics))
         });
         Ok(Self(accounts.collect()))
     }
@@ -79,7 +71,8 @@ impl Accounts {
     #[cfg(feature = "dev")]
     pub(super) async fn try_each(&self) -> Result<(), String> {
         for credentials in self.0.values() {
-            credentials.try_once().await?;
+            let answer = credentials.request_once().await;
+            answer.map_err(|none| format!("{}/{}: {}", none.namespace, none.account, none.problem))?;
         }
         Ok(())
     }

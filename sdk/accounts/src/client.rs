@@ -1,4 +1,4 @@
-//! The client of a controller: its requests carry the token of its account.
+//! A client whose requests carry the token of an account.
 
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode, request};
@@ -6,18 +6,20 @@ use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
-use super::credentials::Credentials;
-use super::token::Token;
+use crate::credentials::Credentials;
+use crate::token::Token;
 
 impl Credentials {
-    /// A client that acts under the account. It shares the connections of all of them, which carry no identity.
-    pub(crate) fn client(&self) -> Client {
+    /// Returns a client that acts under the account. It uses the connections of the anonymous client, and that one's
+    /// default namespace. A request waits up to ten seconds for a token; without one it is not sent, and fails with a
+    /// [`NoToken`](crate::NoToken) inside of [`kube::Error::Service`].
+    pub fn client(&self) -> Client {
         let credentials = self.clone();
         let service = tower::service_fn(move |request| {
             let credentials = credentials.clone();
             async move { credentials.send(request).await }
         });
-        Client::new(service, self.kept.default_namespace.clone())
+        Client::new(service, self.shared.anonymous.default_namespace())
     }
 
     /// Sends a request as the account. One that is refused with a 401 was not acted on: it is sent once more, with the
@@ -42,6 +44,6 @@ impl Credentials {
 
     async fn send_with(&self, token: &Token, mut head: request::Parts, body: Body) -> kube::Result<Response<Body>> {
         head.headers.insert(AUTHORIZATION, token.header().clone());
-        self.kept.anonymous.send(Request::from_parts(head, body)).await
+        self.shared.anonymous.send(Request::from_parts(head, body)).await
     }
 }

@@ -1,4 +1,4 @@
-//! The tokens under which controllers act.
+//! Metrics of the tokens under which controllers act.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use portcullis_metrics::{Families, Labels, label};
 
 /// Of all controllers.
 #[derive(Default)]
-pub(super) struct TokenFamilies {
+pub(crate) struct TokenFamilies {
     requests: Family<Labels, Counter>,
     held: Family<Labels, Gauge>,
 }
@@ -33,7 +33,7 @@ impl Families for TokenFamilies {
 }
 
 impl TokenFamilies {
-    pub(super) fn of(&self, controller: &str) -> TokenMetrics {
+    pub(crate) fn of(&self, controller: &str) -> TokenMetrics {
         let requests = |outcome: &'static str| {
             let labels = vec![("controller", Cow::Owned(controller.to_owned())), ("outcome", Cow::Borrowed(outcome))];
             self.requests.get_or_create_owned(&labels)
