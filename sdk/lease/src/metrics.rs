@@ -76,7 +76,7 @@ impl Collector for ScopeMetrics {
             excluded.metric_type(),
         )?)?;
         let back = ConstGauge::new(i64::from(scopes.ahead.is_some()));
-        let help = "1 while an older cluster-wide installation leads: this one validates and never writes.";
+        let help = "Whether an older cluster-wide installation leads: this one validates and never writes.";
         back.encode(encoder.encode_descriptor("scope_standing_back", help, None, back.metric_type())?)?;
         let Some(age) = scopes.age else { return Ok(()) };
         let age = ConstGauge::new(age.as_secs_f64());

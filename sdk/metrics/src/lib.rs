@@ -23,7 +23,7 @@
 //! | `portcullis_lease_renew_failures_total` | `lease` | failed requests to acquire or renew the Lease |
 //! | `portcullis_lease_transitions_total` | `lease` | `spec.leaseTransitions` of the Lease |
 //! | `portcullis_scope_excluded_namespaces` | | namespaces that restricted operators own; cluster-wide operators only |
-//! | `portcullis_scope_standing_back` | | 1 while an older cluster-wide installation leads: this one validates and never writes |
+//! | `portcullis_scope_standing_back` | | Whether an older cluster-wide installation leads: this one validates and never writes |
 //! | `portcullis_scope_age_seconds` | | time since the owners of namespaces were last known: a few seconds, or the operator writes nothing |
 //! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | expiry of the served certificate and of its CA, in seconds since 1970 |
 //! | `portcullis_certificate_rotation_phase` | | 0: no rotation, 1: a new CA is being published, 2: the CA before it is still trusted |
