@@ -7,7 +7,6 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use portcullis_charts::{Helm, chart};
 use portcullis_node::{DEADLINE, KUBECTL, helm, kubectl, kubectl_in, try_kubectl};
@@ -107,7 +106,6 @@ async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_
             let mut answers = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 answers.push(answer(&bad));
-                std::thread::sleep(Duration::from_millis(200));
             }
             answers
         })

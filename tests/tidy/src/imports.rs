@@ -211,9 +211,9 @@ impl Tree<'_> {
         if depth == 10 {
             return module;
         }
-        let mut names = self.files.get(&module).into_iter().flat_map(|names| &names.used);
-        let named = names.find(|(_, name)| name == first);
-        let there = named.and_then(|(path, _)| self.resolve(&module, &[path, rest].concat(), depth + 1));
+        let mut imported = self.files.get(&module).into_iter().flat_map(|names| &names.used);
+        let found = imported.find(|(_, name)| name == first);
+        let there = found.and_then(|(path, _)| self.resolve(&module, &[path, rest].concat(), depth + 1));
         there.unwrap_or(module)
     }
 }

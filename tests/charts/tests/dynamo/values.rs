@@ -47,7 +47,7 @@ fn of_the_guide() -> Vec<Case> {
     let hook = |member: &str| format!("/webhooks/0/{member}");
     let labels = json!({ "team": "a" });
     let expression = json!([{ "key": "team", "operator": "In", "values": ["a"] }]);
-    let (issuer, issued) = ("/spec/issuerRef", "Certificate webhook-server-cert");
+    let (issuer, certificate) = ("/spec/issuerRef", "Certificate webhook-server-cert");
     let cert_manager = json!({ "webhook": { "certManager": { "enabled": true, "issuerRef": { "name": "corp" } } } });
     let restricted = json!({ "namespaceRestriction": { "enabled": true } });
     vec![
@@ -90,13 +90,19 @@ fn of_the_guide() -> Vec<Case> {
             &hook("objectSelector/matchExpressions"),
             expression,
         ),
-        case("webhook.certManager.enabled", json!(true), issued, &format!("{issuer}/kind"), json!("Issuer")),
-        case("webhook.certManager.issuerRef.name", json!("corp"), issued, &format!("{issuer}/name"), json!("corp"))
-            .beside(json!({ "webhook": { "certManager": { "enabled": true } } })),
+        case("webhook.certManager.enabled", json!(true), certificate, &format!("{issuer}/kind"), json!("Issuer")),
+        case(
+            "webhook.certManager.issuerRef.name",
+            json!("corp"),
+            certificate,
+            &format!("{issuer}/name"),
+            json!("corp"),
+        )
+        .beside(json!({ "webhook": { "certManager": { "enabled": true } } })),
         case(
             "webhook.certManager.issuerRef.kind",
             json!("ClusterIssuer"),
-            issued,
+            certificate,
             &format!("{issuer}/kind"),
             json!("ClusterIssuer"),
         )
