@@ -152,9 +152,8 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
     match command {
         Command::Generate { what, flags, args } => {
-            let components = operator.components(&args, &flags.installation.setup_context())?;
             let own = matches.subcommand().map(|(_, matches)| generate::own_arguments::<A>(matches));
-            Ok(generate::perform(&operator, &components, what, &flags, own.unwrap_or_default())?)
+            generate::perform(&operator, &args, what, &flags, own.unwrap_or_default())
         }
         Command::Certs(certs) => {
             let (what, flags, args) = certs.parts();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::objects::Objects;
 use super::{GenerateError, GenerateFlags, What};
-use crate::{Components, Operator};
+use crate::Operator;
 use names::{Chart, REVISION, VALIDITY};
 
 /// The annotation by which Helm leaves an object alone when its release is uninstalled.
@@ -16,22 +16,24 @@ const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// The templates of an operator, or of its kinds: names without an extension, and contents.
 pub(super) struct Templates<'a, A: clap::Args> {
     pub(super) operator: &'a Operator<A>,
-    pub(super) components: &'a Components,
+    pub(super) args: &'a A,
     pub(super) flags: &'a GenerateFlags,
-    /// The operator's own arguments, as given.
+    /// The operator's own arguments, as words.
     pub(super) own: Vec<String>,
 }
 
 impl<A: clap::Args> Templates<'_, A> {
     /// All of them.
-    pub(super) fn all(&self, what: What) -> Result<Vec<(String, What, String)>, GenerateError> {
+    pub(super) fn all(&self, what: What) -> anyhow::Result<Vec<(String, What, String)>> {
         let own_values = self.operator.helm_values;
         let chart = Chart { what, own_values: own_values.is_some() };
         let modes = chart.modes()?;
         let mut files: Vec<(String, What, Vec<Vec<Document>>)> = Vec::new();
         for (number, mode) in modes.all().iter().enumerate() {
             let flags = chart.flags(mode, self.flags);
-            let objects = Objects::new(self.operator, self.components, &flags, self.own.clone())?;
+            // What controllers there are, and what rights they need, may follow from the mode.
+            let components = self.operator.components(self.args, &flags.installation.setup_context())?;
+            let objects = Objects::new(self.operator, &components, &flags, self.own.clone())?;
             for (name, part, documents) in self.documents(chart, mode, &objects)? {
                 let at = files.iter().position(|(known, ..)| *known == name).unwrap_or_else(|| {
                     files.push((name, part, vec![Vec::new(); modes.all().len()]));
