@@ -49,6 +49,19 @@ pub enum CertificateError {
         /// What to do.
         cure: String,
     },
+    /// cert-manager fills the Secret in which certificates were to be made, and would replace them. Use another Secret.
+    #[error(
+        "Secret {namespace}/{name} is filled by cert-manager, for Certificate {certificate}: name another Secret, as in \
+         --certificate-secret, or delete that Certificate and the Secret first"
+    )]
+    FilledByCertManager {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The Certificate, as the Secret's annotation names it.
+        certificate: String,
+    },
     /// The API server did not answer within half a minute when the Secret was read. Retry.
     #[error("the API server does not answer for Secret {namespace}/{name}")]
     Slow {
@@ -75,7 +88,7 @@ impl CertificateError {
             Self::Api { source, .. } => {
                 matches!(&**source, kube::Error::Api(status) if status.code == 403 || status.code == 422)
             }
-            Self::Pki(portcullis_pki::PkiError::Timing { .. }) => true,
+            Self::Pki(portcullis_pki::PkiError::Timing { .. }) | Self::FilledByCertManager { .. } => true,
             _ => false,
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored, renewal};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -22,8 +22,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::bundle::{Bundle, Origin};
+use super::bundle::{Beside, Bundle, Origin, manager};
 use super::metrics::CertificateMetrics;
+use super::provided::CERTIFICATE_NAME;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay};
 use keeper::Keeper;
 use portcullis_client::Pauses;
@@ -138,13 +139,41 @@ impl Automatic {
     /// a new CA if the stored one would end before that; what is trusted stays trusted.
     ///
     /// # Errors
-    /// As [`ensure`](Self::ensure).
+    /// As [`ensure`](Self::ensure), and when cert-manager fills the Secret: it would replace what is made here.
     pub async fn ensure_unattended(&self) -> Result<ServingCertificate, CertificateError> {
+        self.is_not_filled_by_cert_manager().await?;
         let renew = |found: &Found| match &found.sound {
             Some(sound) => renewal(&sound.authorities, &sound.leaf, &self.timing, self.time_of_day.now()),
             None => Step::Wait(None),
         };
         self.ensured(renew).await
+    }
+
+    async fn is_not_filled_by_cert_manager(&self) -> Result<(), CertificateError> {
+        let pair = self.read(&self.secret).await?;
+        let Some(certificate) = pair.as_ref().and_then(|pair| pair.annotations().get(CERTIFICATE_NAME)) else {
+            return Ok(());
+        };
+        // The annotation stays when the Certificate goes; a pair of our own says that it has gone.
+        let Stored { authorities: Ok(_), leaf: Ok(_), .. } = self.stored().await? else {
+            let (namespace, name) = (self.namespace.clone(), self.secret.clone());
+            return Err(CertificateError::FilledByCertManager { namespace, name, certificate: certificate.clone() });
+        };
+        Ok(())
+    }
+
+    /// Has callers trust `certificate` beside what they trust now, in every entry that has a bundle: before an upgrade, so
+    /// that the pair before it and this one are accepted until the bundle of this one is published alone. Returns the objects
+    /// that were written.
+    ///
+    /// What is written is the field manager's own (`<operator>-ca-bundle`), also where another one has applied the bundle:
+    /// that one no longer removes it when it applies a manifest without one.
+    ///
+    /// # Errors
+    /// When the API server refuses. It is safe to retry.
+    pub async fn publish_beside(&self, operator: &str, certificate: &ServingCertificate) -> kube::Result<Vec<String>> {
+        let (client, services, ca_pem) = (&self.client, &self.dns_names, &certificate.ca_pem);
+        Beside { client, manager: manager(operator), services, ca_pem }.publish(&self.configurations).await
     }
 
     /// Takes the steps that `next` returns, and returns what is stored then.

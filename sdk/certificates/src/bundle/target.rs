@@ -36,16 +36,20 @@ pub(super) trait BundleTarget:
         let entries = || self.meta().managed_fields.iter().flatten();
         let others = || entries().filter(|entry| entry.manager.as_deref().is_some_and(|manager| manager != own));
         let name = |entry: &ManagedFieldsEntry| entry.manager.clone().unwrap_or_default();
-        let holds = |entry: &&ManagedFieldsEntry| {
-            entry.fields_v1.as_ref().is_some_and(|fields| holds_key(&fields.0, "f:caBundle"))
-        };
-        let mut names: Vec<_> = others().filter(holds).map(name).collect();
+        let mut names: Vec<_> = others().filter(|entry| holds_bundle(entry)).map(name).collect();
         if names.is_empty() {
             names.extend(others().map(name));
         }
         names.sort();
         names.dedup();
         names
+    }
+
+    /// Whether another field manager than `own` has applied a bundle: its next manifest without one takes it out.
+    fn is_applied_by_others(&self, own: &str) -> bool {
+        let mut entries = self.meta().managed_fields.iter().flatten();
+        let applied = |entry: &ManagedFieldsEntry| entry.operation.as_deref() == Some("Apply");
+        entries.any(|entry| entry.manager.as_deref() != Some(own) && applied(entry) && holds_bundle(entry))
     }
 
     /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing
@@ -74,6 +78,10 @@ impl<'a> Entry<'a> {
             service: client.service.as_ref().map(|service| format!("{}.{}.svc", service.name, service.namespace)),
         }
     }
+}
+
+fn holds_bundle(entry: &ManagedFieldsEntry) -> bool {
+    entry.fields_v1.as_ref().is_some_and(|fields| holds_key(&fields.0, "f:caBundle"))
 }
 
 fn holds_key(fields: &Value, key: &str) -> bool {

@@ -41,7 +41,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How often they are told.
 const REMIND: Duration = Duration::from_hours(24);
 /// The annotation by which cert-manager says which Certificate a Secret belongs to.
-const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
+pub(super) const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 
 /// A pair from a Secret (`tls.crt`, `tls.key`, `ca.crt`) that cert-manager or a user fills, and whose CA they publish.
 /// Nothing is ever written.

@@ -153,7 +153,11 @@ pub(super) async fn perform<A: clap::Args>(
         let CertificateSource::Automatic(mut automatic) = source(&maker) else { anyhow::bail!(elsewhere(&maker)) };
         automatic.timing = automatic.timing.clone().lasting(validity);
         let material = patience.answer(automatic.ensure_unattended()).await??;
-        return say(&sound(&installation, &material)?);
+        say(&sound(&installation, &material)?)?;
+        // What serves now goes on being accepted, and what is installed next is accepted from its start.
+        let added = patience.answer(automatic.publish_beside(installation.operator, &material)).await?;
+        let added = added.context("cannot add the CA to what is published; compare the roles of this command's Job")?;
+        return added.iter().try_for_each(|object| say(&format!("added the CA to what is trusted: {object}\n")));
     }
     let source = source(&installation);
     match what {

@@ -2,7 +2,7 @@
 //! than these need.
 //!
 //! Two accounts, because the keys are the first one's alone: the second reads the pair and may change nothing but
-//! configurations.
+//! configurations. The first one changes those too: it has the new CA trusted beside the old one while an upgrade lasts.
 
 use portcullis_manifest::{Access, Account, CertificateMode, CommandJob, Configurations, Grant, Labels, Workload};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl Hooks<'_> {
             events: "pre-install,pre-upgrade",
             weight: -5,
             // What is created has no name yet that a role could be narrowed to.
-            access: Access::default().in_own_namespace([
+            access: self.publishing(&["list", "patch"]).in_own_namespace([
                 secrets(&["create"]),
                 secrets(&["get", "patch"]).named([secret.clone(), self.installation.ca_secret()]),
             ]),
@@ -69,24 +69,29 @@ impl Hooks<'_> {
 
     fn publishes(&self) -> Hook {
         let secret = self.installation.secret.clone();
-        let mut access = Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named([secret])]);
-        let verbs = ["list", "watch", "patch"];
-        let Configurations { validating, mutating, crds } = self.configurations;
-        let of = |kind: &str, name: &str| Grant::new("admissionregistration.k8s.io", &[kind], &verbs).named([name]);
-        access.cluster.extend(validating.iter().map(|(name, _)| of("validatingwebhookconfigurations", name)));
-        access.cluster.extend(mutating.iter().map(|(name, _)| of("mutatingwebhookconfigurations", name)));
-        if !crds.is_empty() {
-            let kinds = Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], &verbs);
-            access.cluster.push(kinds.named(crds.iter().cloned()));
-        }
+        let read = Grant::new("", &["secrets"], &["get"]).named([secret]);
         Hook {
             name: PUBLISHES,
             events: "post-install,post-upgrade",
             weight: 1,
-            access,
+            access: self.publishing(&["list", "watch", "patch"]).in_own_namespace([read]),
             command: vec!["publish".to_owned(), "--timeout=5m".to_owned()],
             retries: 5,
         }
+    }
+
+    /// The rights to these verbs on the objects that the CA is published in.
+    fn publishing(&self, verbs: &[&'static str]) -> Access {
+        let mut access = Access::default();
+        let Configurations { validating, mutating, crds } = self.configurations;
+        let of = |kind: &str, name: &str| Grant::new("admissionregistration.k8s.io", &[kind], verbs).named([name]);
+        access.cluster.extend(validating.iter().map(|(name, _)| of("validatingwebhookconfigurations", name)));
+        access.cluster.extend(mutating.iter().map(|(name, _)| of("mutatingwebhookconfigurations", name)));
+        if !crds.is_empty() {
+            let kinds = Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], verbs);
+            access.cluster.push(kinds.named(crds.iter().cloned()));
+        }
+        access
     }
 
     /// Account, roles and Job. What is left of the run before goes when the next one begins: until then, its log can be read.

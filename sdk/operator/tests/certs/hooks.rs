@@ -1,6 +1,7 @@
 //! Certificates that commands make and publish at each upgrade.
 
 use jiff::{SignedDuration, Timestamp};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use portcullis_pki::{Ca, Certificate, CertificateParams, Usage, bundle_fingerprints, check_trust};
 
 use crate::Installation;
@@ -71,7 +72,7 @@ async fn a_certificate_under_an_authority_that_ends_is_replaced_with_it_and_both
     stores(&place, &old, 20).await;
     let name = format!("{}-webhook-tls-ca", place.name);
     let values = serde_json::json!({ "stringData": { "ca.crt": old.cert_pem(), "ca.key": old.key_pem() } });
-    place.secrets().patch(&name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(values)).await.unwrap();
+    place.secrets().patch(&name, &PatchParams::default(), &Patch::Merge(values)).await.unwrap();
 
     let served = place.secret("").await["tls.crt"].0.clone();
     place.says(&ENSURE).await;
@@ -92,11 +93,60 @@ async fn what_was_made_is_published_and_the_stored_authority_is_not_asked_for() 
     assert_eq!(place.bundles().await, [None]);
     // The account of the hook may not read it.
     let name = format!("{}-webhook-tls-ca", place.name);
-    place.secrets().delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+    place.secrets().delete(&name, &DeleteParams::default()).await.unwrap();
     let said = place.says(&["inject", "--certificates", "hooks"]).await;
     assert!(said.contains(&format!("published: ValidatingWebhookConfiguration {}-validating", place.name)), "{said}");
     let ca = String::from_utf8(place.secret("").await["ca.crt"].0.clone()).unwrap();
     assert_eq!(place.bundles().await, [Some(ca)]);
     let shown = place.shown(&["--certificates", "hooks"]).await;
     assert!(shown.get("problems").is_none() && shown["published"][0].get("problem").is_none(), "{shown:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_callers_trust_stays_trusted_until_the_new_authority_is_published_alone_also_when_another_one_applied_it()
+{
+    let place = Installation::new().await;
+    let now = Timestamp::now();
+    let other = Ca::generate("other", now - DAY, now + DAY * 20).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), other.cert_pem()).unwrap();
+    let bundle = file.path().display().to_string();
+    place.install(&["webhooks", "--certificates", "external", "--ca-bundle", &bundle]).await;
+    assert_eq!(place.bundles().await, [Some(other.cert_pem().to_owned())]);
+
+    let said = place.says(&ENSURE).await;
+    let object = format!("ValidatingWebhookConfiguration {}-validating", place.name);
+    assert!(said.contains(&format!("added the CA to what is trusted: {object}")), "{said}");
+    let pair = place.secret("").await;
+    let both = bundle_fingerprints([other.cert_pem().as_bytes(), &pair["ca.crt"].0].concat().as_slice()).unwrap();
+    let trusted = async || bundle_fingerprints(place.bundles().await.remove(0).unwrap().as_bytes()).unwrap();
+    assert_eq!(trusted().await, both);
+
+    // The same owner applies its manifest without a bundle.
+    place.install(&["webhooks", "--certificates", "hooks"]).await;
+    assert_eq!(trusted().await, both);
+    let said = place.says(&ENSURE).await;
+    assert!(!said.contains("added"), "{said}");
+    place.says(&PUBLISH).await;
+    assert_eq!(place.bundles().await, [Some(String::from_utf8(pair["ca.crt"].0.clone()).unwrap())]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_cert_manager_fills_is_left_to_it() {
+    let place = Installation::new().await;
+    let (now, name) = (Timestamp::now(), format!("{}-webhook-tls", place.name));
+    stores(&place, &Ca::generate("of cert-manager", now - DAY, now + DAY * 90).unwrap(), 60).await;
+    let says_whose =
+        serde_json::json!({ "metadata": { "annotations": { "cert-manager.io/certificate-name": "webhook" } } });
+    place.secrets().patch(&name, &PatchParams::default(), &Patch::Merge(&says_whose)).await.unwrap();
+    let filled = place.secret("").await;
+    let said = place.fails(&ENSURE).await;
+    assert!(said.contains(&format!("Secret {}/{name} is filled by cert-manager", place.name)), "{said}");
+    assert_eq!(place.secret("").await, filled);
+
+    // An annotation that is left over says nothing about what is made since.
+    place.secrets().delete(&name, &DeleteParams::default()).await.unwrap();
+    place.says(&ENSURE).await;
+    place.secrets().patch(&name, &PatchParams::default(), &Patch::Merge(&says_whose)).await.unwrap();
+    place.says(&ENSURE).await;
 }

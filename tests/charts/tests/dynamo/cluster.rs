@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::RELEASE;
 use crate::installed::{Process, Rendered, misjudged, run_hook};
 
-async fn cluster() -> ControlPlane {
+/// A control plane with the namespace of the release.
+pub(crate) async fn cluster() -> ControlPlane {
     let cluster = ControlPlane::start().await.unwrap();
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": RELEASE[1] } });
     cluster.apply(&[namespace]).await;

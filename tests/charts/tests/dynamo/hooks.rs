@@ -22,16 +22,18 @@ fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
 fn accounts_and_rights_come_before_the_job_that_needs_them_and_stay_until_the_next_run() {
     let objects = hooks(&json!({}));
     let (makes, publishes) = (format!("{NAME}-webhook-cert-gen"), format!("{NAME}-webhook-ca-inject"));
-    let cluster = format!("{NAME}:{}:webhook-ca-inject", RELEASE[1]);
+    let cluster = |hook: &str| format!("{NAME}:{}:{hook}", RELEASE[1]);
     let (before, after) = ("pre-install,pre-upgrade", "post-install,post-upgrade");
     let mut expected = vec![
         (before, "-5", "ServiceAccount", makes.clone()),
+        (before, "-5", "ClusterRole", cluster("webhook-cert-gen")),
+        (before, "-5", "ClusterRoleBinding", cluster("webhook-cert-gen")),
         (before, "-5", "Role", makes.clone()),
         (before, "-5", "RoleBinding", makes.clone()),
         (before, "-4", "Job", format!("{makes}-1")),
         (after, "1", "ServiceAccount", publishes.clone()),
-        (after, "1", "ClusterRole", cluster.clone()),
-        (after, "1", "ClusterRoleBinding", cluster),
+        (after, "1", "ClusterRole", cluster("webhook-ca-inject")),
+        (after, "1", "ClusterRoleBinding", cluster("webhook-ca-inject")),
         (after, "1", "Role", publishes.clone()),
         (after, "1", "RoleBinding", publishes.clone()),
         (after, "2", "Job", format!("{publishes}-1")),
@@ -67,14 +69,20 @@ fn a_hook_may_do_what_its_command_does_and_nothing_else() {
     assert_eq!(*rules, json!([secrets(json!(["create"])), with_names(secrets(json!(["get", "patch"])), both)]));
     let rules = &named(&objects, "Role", &publishes)["rules"];
     assert_eq!(*rules, json!([with_names(secrets(json!(["get"])), json!(["webhook-server-cert"]))]));
-    let rules = &named(&objects, "ClusterRole", &format!("{NAME}:{}:webhook-ca-inject", RELEASE[1]))["rules"];
-    let configuration = |kind: &str| {
-        json!({
-            "apiGroups": ["admissionregistration.k8s.io"], "resources": [format!("{kind}webhookconfigurations")],
-            "resourceNames": [format!("{NAME}-{kind}-team")], "verbs": ["list", "watch", "patch"],
-        })
-    };
-    assert_eq!(*rules, json!([configuration("validating"), configuration("mutating")]));
+    for (hook, verbs) in [
+        // The new CA is trusted beside the old one before anything is installed, and alone when it is.
+        ("webhook-cert-gen", json!(["list", "patch"])),
+        ("webhook-ca-inject", json!(["list", "watch", "patch"])),
+    ] {
+        let rules = &named(&objects, "ClusterRole", &format!("{NAME}:{}:{hook}", RELEASE[1]))["rules"];
+        let configuration = |kind: &str| {
+            json!({
+                "apiGroups": ["admissionregistration.k8s.io"], "resources": [format!("{kind}webhookconfigurations")],
+                "resourceNames": [format!("{NAME}-{kind}-team")], "verbs": verbs,
+            })
+        };
+        assert_eq!(*rules, json!([configuration("validating"), configuration("mutating")]), "{hook}");
+    }
 }
 
 #[test]

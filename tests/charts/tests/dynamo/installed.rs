@@ -1,6 +1,7 @@
 //! The chart as processes: the commands of its Jobs, and its Deployment, each under the account that the chart makes for it.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::process::{Child, Command};
 
 use crate::RELEASE;
 
-const PATIENCE: Duration = Duration::from_mins(3);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The rendered objects, by when Helm creates them.
 pub(crate) struct Rendered {
@@ -46,7 +47,7 @@ impl Rendered {
     /// Applies the webhook configurations, with the port on which this process serves.
     pub(crate) async fn install_webhooks(&self, cluster: &ControlPlane, process: &Process) {
         for kind in ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"] {
-            cluster.install_webhooks(&self.of_kind(kind), process.webhooks.port()).await;
+            cluster.install_webhooks(&self.of_kind(kind), process.port()).await;
         }
     }
 
@@ -90,16 +91,25 @@ impl Process {
             kind == "ServiceAccount" || kind.contains("Role")
         };
         let rights: Vec<Value> = rendered.meanwhile.iter().filter(of_rights).cloned().collect();
-        let account = cluster.user_of(&rights).await;
+        Self::start_as(&cluster.user_of(&rights).await.kubeconfig, rendered)
+    }
+
+    /// Starts it with the arguments of its Deployment, under an account that is there.
+    pub(crate) fn start_as(kubeconfig: &Path, rendered: &Rendered) -> Self {
         let [webhooks, health] = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap());
         let [bind, health_bind] = [webhooks, health].map(|address| address.to_string());
         let log = NamedTempFile::new().unwrap();
         let mut command = Command::new(binary("dynamo-webhooks"));
         command.args(args(&rendered.meanwhile, "Deployment"));
         command.args(["--namespace", RELEASE[1], "--bind", &bind, "--health-bind", &health_bind]);
-        command.arg("--kubeconfig").arg(&account.kubeconfig).stdin(Stdio::null());
+        command.arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null());
         command.stdout(log.reopen().unwrap()).stderr(log.reopen().unwrap()).kill_on_drop(true);
         Self { child: command.spawn().unwrap(), webhooks, health, log }
+    }
+
+    /// Where it serves its webhooks.
+    pub(crate) fn port(&self) -> u16 {
+        self.webhooks.port()
     }
 
     /// Returns when it says that it serves.

@@ -7,6 +7,8 @@ mod generated;
 mod hooks;
 mod installed;
 mod modes;
+mod service;
+mod turns;
 mod values;
 
 /// A release, and its namespace. Its objects are named after NAME.
