@@ -60,6 +60,8 @@ async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_
     let configuration = format!("{NAME}-validating");
     let [generated, injected] = ["cert-gen", "ca-inject"].map(|job| format!("job/{NAME}-webhook-{job}-1"));
     let inject = format!("{NAME}-webhook-ca-inject");
+    // As all roles in the cluster, after the namespace too: two releases of one name do not meet.
+    let cluster_role = format!("{NAME}:{NAMESPACE}:webhook-ca-inject");
     let commands: [(&[&str], &[&str]); 12] = [
         (&["get", "validatingwebhookconfiguration"], &[&configuration]),
         (&["get", "service"], &["webhook-service"]),
@@ -77,8 +79,8 @@ async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_
         (&["logs", &generated], &["a certificate for"]),
         (&["logs", &injected], &["published: "]),
         (&["get", "serviceaccount", &inject], &[&inject]),
-        (&["get", "clusterrole"], &[&inject]),
-        (&["get", "clusterrolebinding"], &[&inject]),
+        (&["get", "clusterrole", &cluster_role], &[&cluster_role]),
+        (&["get", "clusterrolebinding", &cluster_role], &[&cluster_role]),
     ];
     for (words, expected) in commands {
         let said = kubectl_in(NAMESPACE, words);
