@@ -2,8 +2,7 @@
 //! look at is there. The rest of the guide is kept by the tests of dynamo/webhooks, without pods.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "in a test this is the failure")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,21 +127,17 @@ fn certificate() -> String {
     kubectl_in(NAMESPACE, &["get", "secret", SECRET, "--output", "jsonpath={.data.tls\\.crt}"])
 }
 
-/// Whether a TLS server is behind `kubectl port-forward`: what is no TLS, it answers with an alert.
+/// Whether a TLS server is behind `kubectl port-forward`.
 fn port_forwarded() -> bool {
     let words = ["--namespace", NAMESPACE, "port-forward", &format!("deployment/{NAME}"), ":9443"];
     let mut forward = Command::new(KUBECTL).args(words).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
+    // It ends when nobody reads what it says.
+    let (mut said, mut line) = (BufReader::new(forward.stdout.take().unwrap()), String::new());
     // "Forwarding from 127.0.0.1:40000 -> 9443"
-    BufReader::new(forward.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.split_whitespace().nth(2).unwrap_or_else(|| panic!("{line}")).to_owned();
-    let mut stream = TcpStream::connect(&address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut answer = [0];
-    let answered = stream.read_exact(&mut answer).is_ok();
+    said.read_line(&mut line).unwrap();
+    let address = line.split_whitespace().nth(2).unwrap_or_else(|| panic!("{line}"));
+    let client = Command::new("openssl").args(["s_client", "-connect", address]).stdin(Stdio::null()).output().unwrap();
     forward.kill().unwrap();
     forward.wait().unwrap();
-    // RFC 8446 §5.1: the content type of an alert.
-    answered && answer == [21]
+    String::from_utf8_lossy(&client.stdout).contains("BEGIN CERTIFICATE")
 }
