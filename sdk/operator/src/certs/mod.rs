@@ -35,7 +35,8 @@ const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Subcommand)]
 pub(super) enum Certs<A: clap::Args> {
-    /// Create or repair the Secrets; only check them where cert-manager or you fill them
+    /// Create or repair the Secrets, and with --certificates hooks add the CA to those that are published; only check the
+    /// Secrets where cert-manager or you fill them
     #[command(visible_alias = "generate")]
     Ensure {
         #[command(flatten)]

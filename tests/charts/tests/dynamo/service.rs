@@ -44,13 +44,11 @@ impl Service {
     /// ExternalName, and a port that anybody may listen on.
     pub(crate) fn chart(&self, folder: &Path) -> PathBuf {
         let copy = folder.join(DYNAMO);
-        let mut copied = Vec::new();
         for part in ["", "templates"] {
             std::fs::create_dir(copy.join(part)).unwrap();
             for file in std::fs::read_dir(chart(DYNAMO).join(part)).unwrap().map(Result::unwrap) {
                 if file.file_type().unwrap().is_file() {
                     std::fs::copy(file.path(), copy.join(part).join(file.file_name())).unwrap();
-                    copied.push(file.file_name());
                 }
             }
         }
@@ -62,7 +60,7 @@ impl Service {
         ] {
             let path = copy.join("templates").join(file);
             let text = std::fs::read_to_string(&path).unwrap();
-            assert!(text.contains(this), "{file}: {copied:?}");
+            assert!(text.contains(this), "{file} has no {this}");
             std::fs::write(&path, text.replace(this, that)).unwrap();
         }
         copy
