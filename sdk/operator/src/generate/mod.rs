@@ -433,7 +433,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
-    use crate::NoArgs;
+    use crate::{Components, NoArgs};
     use portcullis_webhook::{AdmissionObject, Context, Validate, Verdict, Webhooks};
 
     #[derive(clap::Parser)]
@@ -445,10 +445,10 @@ mod tests {
 
     fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
         let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
-        let components = Components::new(Webhooks::new().validate(Validate::<K>::named("all").on_create(judge)));
+        let webhooks = move || Webhooks::new().validate(Validate::<K>::named("all").on_create(judge));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
-        let operator: Operator<NoArgs> = Operator::named("op");
-        perform(&operator, &components, what, &flags, Vec::new()).map_err(|error| error.to_string())
+        let operator: Operator<NoArgs> = Operator::named("op").setup(move |_| Ok(Components::new(webhooks())));
+        perform(&operator, &NoArgs {}, what, &flags, Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]
