@@ -12,8 +12,10 @@
 //! use portcullis_metrics::Metrics;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let own = Config { default_retry: false, ..Config::infer().await? };
-//! let anonymous = Config { auth_info: AuthInfo::default(), ..own.clone() };
+//! let mut own = Config::infer().await?;
+//! own.default_retry = false;
+//! let mut anonymous = own.clone();
+//! anonymous.auth_info = AuthInfo::default();
 //! let account = Account {
 //!     controller: "orders".to_owned(),
 //!     namespace: "shop-system".to_owned(),
