@@ -3,6 +3,7 @@
 mod show;
 mod source;
 
+use source::certificate_maker;
 pub(super) use source::certificate_source;
 
 use std::io::Write as _;
@@ -143,24 +144,14 @@ pub(super) async fn perform<A: clap::Args>(
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
     let configurations = configurations(&installation, &components.webhooks)?;
     let routes = components.webhooks.routes()?;
-    let source = |installation: &Installation| {
-        let (client, provider, configurations) = (client.clone(), provider.clone(), configurations.clone());
-        certificate_source(installation, &components, client, provider, configurations, routes.metrics())
-    };
+    let (components, metrics) = (&components, routes.metrics());
     let hooks = installation.certificates == CertificateMode::Hooks;
     if let (What::Ensure { validity }, true) = (what, hooks) {
         // Here, and nowhere else, such certificates are made.
-        let maker = Installation { certificates: CertificateMode::Automatic, ..installation.clone() };
-        let CertificateSource::Automatic(mut automatic) = source(&maker) else { anyhow::bail!(elsewhere(&maker)) };
-        automatic.timing = automatic.timing.clone().lasting(validity);
-        let material = patience.answer(automatic.ensure_unattended()).await??;
-        say(&sound(&installation, &material)?)?;
-        // What serves now goes on being accepted, and what is installed next is accepted from its start.
-        let added = patience.answer(automatic.publish_beside(installation.operator, &material)).await?;
-        let added = added.context("cannot add the CA to what is published; compare the roles of this command's Job")?;
-        return added.iter().try_for_each(|object| say(&format!("added the CA to what is trusted: {object}\n")));
+        let maker = certificate_maker(&installation, components, client, provider, configurations, metrics);
+        return ensure_for_upgrade(&installation, maker, validity, patience).await;
     }
-    let source = source(&installation);
+    let source = certificate_source(&installation, components, client, provider, configurations, metrics);
     match what {
         What::Ensure { .. } => {
             let material = patience.answer(source.ensure()).await??;
@@ -197,6 +188,22 @@ pub(super) async fn perform<A: clap::Args>(
 /// One who closes our output has seen enough.
 fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// Makes certificates that last until the next upgrade, where those that are stored do not.
+async fn ensure_for_upgrade(
+    installation: &Installation,
+    mut maker: Automatic,
+    validity: SignedDuration,
+    patience: Patience,
+) -> anyhow::Result<()> {
+    maker.timing = maker.timing.lasting(validity);
+    let material = patience.answer(maker.ensure_unattended()).await??;
+    say(&sound(installation, &material)?)?;
+    // What serves now goes on being accepted, and what is installed next is accepted from its start.
+    let added = patience.answer(maker.publish_beside(installation.operator, &material)).await?;
+    let added = added.context("cannot add the CA to what is published; compare the roles of this command's Job")?;
+    added.iter().try_for_each(|object| say(&format!("added the CA to what is trusted: {object}\n")))
 }
 
 /// Reads `3650d`, or what is a duration to other flags.

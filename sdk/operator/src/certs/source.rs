@@ -19,22 +19,36 @@ pub(crate) fn certificate_source(
     configurations: Configurations,
     metrics: &Metrics,
 ) -> CertificateSource {
-    let (namespace, secret) = (installation.namespace.clone(), installation.secret.clone());
     let provided_by = match installation.certificates {
         CertificateMode::Automatic => {
-            let mut automatic = Automatic::new(client, namespace, secret, installation.server_names(), provider);
-            automatic.timing = components.rotation_timing.clone();
-            automatic.time_of_day = components.time_of_day.clone();
-            return CertificateSource::Automatic(automatic.published_in(configurations).counted_in(metrics));
+            let maker = certificate_maker(installation, components, client, provider, configurations, metrics);
+            return CertificateSource::Automatic(maker);
         }
         CertificateMode::CertManager => ProvidedBy::CertManager,
         CertificateMode::External => ProvidedBy::User,
         CertificateMode::Hooks => ProvidedBy::Hooks,
     };
+    let (namespace, secret) = (installation.namespace.clone(), installation.secret.clone());
     let mut source =
         ProvidedCertificates::new(client, namespace, secret, installation.server_name(), provided_by, provider);
     source.time_of_day = components.time_of_day.clone();
     CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
+}
+
+/// The same where they are made here: by the operator itself, or by a command for one that reads them.
+pub(super) fn certificate_maker(
+    installation: &Installation,
+    components: &Components,
+    client: Client,
+    provider: Arc<CryptoProvider>,
+    configurations: Configurations,
+    metrics: &Metrics,
+) -> Automatic {
+    let (namespace, secret) = (installation.namespace.clone(), installation.secret.clone());
+    let mut maker = Automatic::new(client, namespace, secret, installation.server_names(), provider);
+    maker.timing = components.rotation_timing.clone();
+    maker.time_of_day = components.time_of_day.clone();
+    maker.published_in(configurations).counted_in(metrics)
 }
 
 #[cfg(test)]
@@ -56,12 +70,7 @@ mod tests {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
         let components = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
-        for mode in [
-            CertificateMode::Automatic,
-            CertificateMode::CertManager,
-            CertificateMode::External,
-            CertificateMode::Hooks,
-        ] {
+        for mode in CertificateMode::ALL {
             let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
             installation.certificates = mode;
             let nobody = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
