@@ -268,8 +268,7 @@ impl<'a> Objects<'a> {
 
     /// Whether anything is called by the API server.
     fn serves(&self) -> bool {
-        let conversions = !self.conversions.is_empty() && self.installation.restricted_to.is_none();
-        self.installation.webhooks.is_on() && (conversions || !self.webhooks.is_empty())
+        self.configurations != Configurations::default()
     }
 
     fn finished(&self, mut object: Value, component: &str) -> Value {
