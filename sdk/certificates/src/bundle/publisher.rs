@@ -20,8 +20,8 @@ use portcullis_client::{Pauses, own_sentence};
 use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the Secret is waited for, and believed more than what was read from it before.
 const DOUBT: Duration = Duration::from_secs(20);
 /// How often it is told that a conversion was not given back.
