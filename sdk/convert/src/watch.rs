@@ -3,6 +3,16 @@
 //! A deserializer around another one. It copies no keys and keeps no paths: it tells only *whether* something is passed
 //! over, which is all that most objects need, and costs next to nothing.
 
+/// Hands what is read on as it is.
+macro_rules! visit {
+    ($($method:ident($type:ty))*) => {
+        $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
+            self.inner.$method(value)
+        })*
+    };
+}
+
+// Below the macro, which it uses too.
 mod key;
 
 use std::cell::Cell;
@@ -135,14 +145,6 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Watch<'_, D> {
     fn is_human_readable(&self) -> bool {
         self.inner.is_human_readable()
     }
-}
-
-macro_rules! visit {
-    ($($method:ident($type:ty))*) => {
-        $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
-            self.inner.$method(value)
-        })*
-    };
 }
 
 impl<'de, V: Visitor<'de>> Visitor<'de> for Watch<'_, V> {

@@ -50,14 +50,6 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Key<'_, D> {
     }
 }
 
-macro_rules! visit {
-    ($($method:ident($type:ty))*) => {
-        $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
-            self.inner.$method(value)
-        })*
-    };
-}
-
 impl<'de, V: Visitor<'de>> Visitor<'de> for Key<'_, V> {
     type Value = V::Value;
 
