@@ -15,7 +15,8 @@ trap 'exit 143' TERM HUP
 STREAM_IDLE_TIMEOUT=1m "$root/hack/node/up.sh"
 archives=$("$here/images.sh")
 target=${CARGO_TARGET_DIR:-$root/target}
-[ "$what" = bench ] || archives="$archives $target/images/mcp-operator.tar $target/images/mcp-runner.tar $target/images/dynamo-webhooks.tar"
+[ "$what" = bench ] || archives="$archives $target/images/mcp-operator.tar $target/images/mcp-runner.tar"
+[ "$what" != test ] || archives="$archives $target/images/dynamo-webhooks.tar"
 # shellcheck disable=SC2086 # A list.
 "$root/hack/node/load-image.sh" $archives
 cd "$root"
