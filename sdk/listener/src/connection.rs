@@ -178,7 +178,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
         _ => answer.as_mut().poll(cx),
     });
     let mut answer = answer.await;
-    if place.reserved() || place.told() != Told::Stay {
+    if place.closes_after_answer() {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer.map(|body| Answer { body, _busy: busy })

@@ -31,6 +31,7 @@ pub(crate) struct Places {
     sweep_at: usize,
     changed: Arc<Notify>,
     crowded: Crowded,
+    last_answers: Arc<AtomicBool>,
 }
 
 /// The place of one connection, and what is known of it.
@@ -53,6 +54,8 @@ struct State {
     /// Told when a request begins or ends while the listener is crowded.
     changed: Arc<Notify>,
     crowded: Crowded,
+    /// Each answer is the last on its connection.
+    last_answers: Arc<AtomicBool>,
 }
 
 /// What a connection does.
@@ -96,6 +99,7 @@ impl Places {
             task: AtomicWaker::new(),
             changed: Arc::clone(&self.changed),
             crowded: self.crowded.clone(),
+            last_answers: Arc::clone(&self.last_answers),
         }));
         self.taken.push(place.clone());
         place
@@ -145,6 +149,12 @@ impl Places {
     /// Tells all connections that the listener ends, or has no more time for what is under way.
     pub(crate) fn tell_all(&self, what: Told) {
         self.taken.iter().for_each(|place| place.tell(what));
+    }
+
+    /// Has each connection end with its next answer. None is ended before: a client that gets no answer to what it sends
+    /// cannot know whether to send it again.
+    pub(crate) fn close_after_answers(&self) {
+        self.last_answers.store(true, Relaxed);
     }
 
     /// Says whether there is no place for someone who came.
@@ -201,6 +211,11 @@ impl Place {
 
     pub(crate) fn peer(&self) -> SocketAddr {
         self.0.peer
+    }
+
+    /// Whether the connection is to end with its next answer.
+    pub(crate) fn closes_after_answer(&self) -> bool {
+        self.reserved() || self.told() != Told::Stay || self.0.last_answers.load(Relaxed)
     }
 
     /// Whom the connection counts for: an IPv6 client has all addresses of its /64.

@@ -1,12 +1,14 @@
 //! The accept loop, from binding the port to the last answer.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{io, iter};
 
 use arc_swap::ArcSwap;
+use futures::FutureExt as _;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, ToSocketAddrs, lookup_host};
 use tokio::task::JoinSet;
@@ -39,6 +41,7 @@ pub struct Server {
     limits: Limits,
     open: Connections,
     workers: Option<Workers>,
+    ending: CancellationToken,
 }
 
 /// The number of connections that a server has open.
@@ -61,7 +64,15 @@ impl Server {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name resolves to no address");
         for address in lookup_host(addresses).await? {
             match listen(address) {
-                Ok(listener) => return Ok(Self { listener, limits, open: Connections::default(), workers: None }),
+                Ok(listener) => {
+                    return Ok(Self {
+                        listener,
+                        limits,
+                        open: Connections::default(),
+                        workers: None,
+                        ending: CancellationToken::new(),
+                    });
+                }
                 Err(error) => last = error,
             }
         }
@@ -72,6 +83,14 @@ impl Server {
     #[must_use]
     pub fn on(self, workers: Workers) -> Self {
         Self { workers: Some(workers), ..self }
+    }
+
+    /// Closes each connection with its next response (`connection: close`) once `ending` is cancelled, and still accepts
+    /// new ones. Cancel it some time before `stop`: a client that keeps connections in a pool then has none left on which
+    /// its next request would meet the end of the server.
+    #[must_use]
+    pub fn ending(self, ending: CancellationToken) -> Self {
+        Self { ending, ..self }
     }
 
     /// Returns the bound address.
@@ -109,11 +128,12 @@ impl Server {
         handler: Arc<H>,
         stop: CancellationToken,
     ) {
-        let Self { listener, limits, open, workers } = self;
+        let Self { listener, limits, open, workers, ending } = self;
         // A process has several: for webhooks, probes and metrics.
         let address = listener.local_addr().ok().map(|address| address.to_string());
         let (mut connections, mut reserved, mut places) = (JoinSet::new(), JoinSet::new(), Places::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
+        let mut ends = pin!(ending.cancelled().fuse());
         let (mut said_of_ours, mut said_of_theirs) = (None::<Instant>, None::<Instant>);
         let spawn = |tasks: &mut JoinSet<_>, stream, place| {
             let config = tls.as_ref().map(|tls| tls.load_full());
@@ -153,6 +173,10 @@ impl Server {
             let ended = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
+                () = &mut ends => {
+                    places.close_after_answers();
+                    continue;
+                }
                 Some(ended) = connections.join_next() => ended,
                 Some(ended) = reserved.join_next() => ended,
                 () = places.changed(), if next.is_some() => continue,

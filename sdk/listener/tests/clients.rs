@@ -69,6 +69,7 @@ impl Handler for Handled {
 struct Serving {
     address: SocketAddr,
     connections: Connections,
+    ending: CancellationToken,
     stop: CancellationToken,
     ended: tokio::task::JoinHandle<()>,
     _stop: DropGuard,
@@ -76,10 +77,11 @@ struct Serving {
 
 async fn serve(limits: Limits) -> Serving {
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0), limits).await.unwrap();
-    let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
+    let (address, stop, ending) = (server.local_addr().unwrap(), CancellationToken::new(), CancellationToken::new());
     let connections = server.connections();
-    let ended = tokio::spawn(server.serve_plain(Arc::new(Handled), stop.clone()));
-    Serving { address, connections, _stop: stop.clone().drop_guard(), stop, ended }
+    let serving = server.ending(ending.clone()).serve_plain(Arc::new(Handled), stop.clone());
+    let ended = tokio::spawn(serving);
+    Serving { address, connections, ending, _stop: stop.clone().drop_guard(), stop, ended }
 }
 
 impl Serving {
@@ -242,6 +244,26 @@ async fn a_client_that_reads_slowly_is_not_given_up_and_one_that_stops_is() {
     serving.has(0).await;
     let _ = timeout(PATIENCE, stopped.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.len() < LARGE, "{}", rest.len());
+}
+
+/// A pool that holds one of them must not have its request meet the end of the server.
+#[tokio::test]
+async fn before_the_listener_ends_each_connection_closes_with_its_next_answer_and_none_before() {
+    let serving = serve(Limits::default()).await;
+    let (mut idle, head) = serving.ask(1, "/").await;
+    assert!(!head.contains("connection: close"), "{head}");
+    serving.ending.cancel();
+    // Until it has heard of it, connections are as before.
+    let heard = async { while !serving.ask(1, "/").await.1.contains("connection: close") {} };
+    timeout(PATIENCE, heard).await.unwrap();
+    for _ in 0..3 {
+        let (mut new, head) = serving.ask(1, "/").await;
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+        assert!(is_closed(&mut new).await);
+    }
+    let head = ask(&mut idle, "/").await;
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
+    assert!(is_closed(&mut idle).await);
 }
 
 #[tokio::test]
