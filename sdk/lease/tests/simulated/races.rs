@@ -10,7 +10,7 @@ use portcullis_lease::{Change, Elector, End, Epoch, Moment, Ownership, Record, S
 
 use crate::actor::{ClusterWide, Holder};
 use crate::scopes::world;
-use crate::world::{Ask, Fault, LEASE, LocalClock, NAMESPACE, Network, World};
+use crate::world::{Ask, Fault, LEASE, LocalClock, NAMESPACE, Network, TICK, World};
 
 const DURATION: Duration = Timing::SCOPE.duration();
 const GRACE: Duration = Duration::from_secs(5);
@@ -131,6 +131,24 @@ fn race_4_clocks_five_minutes_apart_change_no_window() {
     }
     assert!(seen.iter().all(|run| *run == seen[0]), "{seen:?}");
     assert_eq!(seen[0].0.0, Duration::ZERO);
+}
+
+/// By counting: one event of the Lease has reached the cluster-wide operator since.
+#[test]
+fn the_first_event_of_a_lease_that_is_taken_again_gives_its_namespace_back() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Crash(at(40)), at(60), &mut world.server);
+    world.run_until(at(100));
+    assert!(world.ticks.last().unwrap().cluster_writes, "the holder is long dead");
+    let held = world.server.version;
+    while world.server.version == held {
+        world.run_until(world.time + TICK);
+    }
+    world.run_until(world.time + Network::GOOD.delay + TICK);
+    let last = world.ticks.last().unwrap();
+    assert!(!last.cluster_writes && !last.cluster_checks);
+    assert_eq!(world.server.version, held + 1, "it was renewed meanwhile");
 }
 
 #[test]
