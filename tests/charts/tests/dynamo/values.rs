@@ -290,6 +290,30 @@ fn the_notes_tell_how_to_look_whether_it_works() {
     }
 }
 
+/// Told less, it would report what was chosen here as what is wrong.
+#[test]
+fn the_doctor_of_the_notes_is_told_what_the_operator_is_told() {
+    let (helm, selector) = (Helm::new(), json!({ "matchLabels": { "team": "a" } }));
+    let settings = json!({
+        "failurePolicy": "Ignore", "timeoutSeconds": 3, "namespaceSelector": selector, "objectSelector": selector,
+    });
+    for values in [
+        json!({ "kubernetesClusterDomain": "corp.example", "useServiceAccountCredentials": false, "webhook": settings }),
+        json!({ "kubernetesClusterDomain": "corp.example", "webhook": { "enabled": false },
+            "namespaceRestriction": { "enabled": true, "namespace": "team" } }),
+    ] {
+        let objects = helm.template(&chart(DYNAMO), RELEASE, &values).unwrap();
+        let args = at(&objects, &(DEPLOYMENT, format!("{CONTAINER}/args"))).unwrap().as_array().unwrap();
+        let notes = helm.notes(&chart(DYNAMO), RELEASE, &values);
+        let command = notes.split_once("dynamo-webhooks doctor ").unwrap().1.replace('\'', "");
+        // A flag and its value are two words there.
+        let told = command.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join("=");
+        for flag in args.iter().skip(1).map(|flag| flag.as_str().unwrap()) {
+            assert!(told.contains(flag), "{flag} is not in {command}");
+        }
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_is_refused_by_its_name() {
     let helm = Helm::new();
