@@ -151,6 +151,15 @@ fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
     }
 }
 
+/// Its name ends in the revision, so the next upgrade's Job has another one, and Helm deletes what has the same name only.
+#[test]
+fn a_job_goes_by_itself_after_a_day_in_which_its_log_can_be_read() {
+    let mut jobs = hooks(&json!({}));
+    jobs.retain(|object| object["kind"] == "Job");
+    let days: Vec<_> = jobs.iter().map(|job| job["spec"]["ttlSecondsAfterFinished"].as_u64()).collect();
+    assert_eq!(days, [Some(86_400); 2]);
+}
+
 #[test]
 fn certificates_of_others_need_no_hooks() {
     let helm = Helm::new();
