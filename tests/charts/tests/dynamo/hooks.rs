@@ -112,6 +112,9 @@ fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
         "imagePullSecrets": [{ "name": "registry" }],
         "tolerations": [{ "key": "dedicated", "operator": "Exists" }],
         "extraEnv": [{ "name": "HTTPS_PROXY", "value": "proxy" }],
+        // A sidecar that is injected never ends, and with it the Job.
+        "podAnnotations": { "sidecar.istio.io/inject": "false" },
+        "podLabels": { "team": "a" },
         "operatorAccount": { "name": "planner" },
     });
     let helm = Helm::new();
@@ -145,6 +148,9 @@ fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
             (&json!("registry"), &json!("dedicated"))
         );
         assert_eq!(container["env"], json!([{ "name": "HTTPS_PROXY", "value": "proxy" }]));
+        let metadata = &template["metadata"];
+        assert_eq!(metadata["annotations"], json!({ "sidecar.istio.io/inject": "false" }));
+        assert_eq!(metadata["labels"]["team"], "a");
         let selector = service["spec"]["selector"].as_object().unwrap();
         let selected = selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value);
         assert!(!selected, "{template}");
