@@ -1,11 +1,5 @@
 //! Stands in for the validating webhooks of Dynamo's operator: the same kinds, rules, names, paths and messages, as its guide
-//! promises them (Dynamo 0.7 and 0.8), on the SDK.
-//!
-//! Three things are otherwise than in Dynamo, on purpose. An object that is being deleted loses its finalizers whatever it
-//! looks like, also with webhooks off; an edit of its spec is judged like any other, where Dynamo lets all pass. Of
-//! several services that are wrong the first one by name is reported, where Dynamo reports any. And a Lease takes the
-//! cluster-wide operator off a namespace where an administrator has handed that over, by the webhook configuration or the policy
-//! that is generated for a restricted installation: to Dynamo a Lease is enough, which whoever may edit the namespace can write.
+//! promises them (Dynamo 0.7 and 0.8), on the SDK. The README lists what differs on purpose.
 
 pub mod command_line;
 mod controllers;
@@ -25,12 +19,12 @@ pub use webhooks::webhooks;
 /// that of Dynamo's code.
 const NAME: &str = "dynamo-operator";
 /// The name of that Lease in the guide. A restricted operator holds both, and a cluster-wide one leaves the namespace alone where
-/// either is held: so each can be beside an operator of Dynamo's, whichever name that has.
+/// either is held: so each can run beside an operator of Dynamo's, whichever of the names that uses.
 const LEASE_OF_THE_GUIDE: &str = "dynamo-operator-ns-lock";
-/// What makes the SDK's values of those of charts/dynamo-webhooks, which are Dynamo's.
+/// The template of charts/dynamo-webhooks that makes the SDK's values of Dynamo's.
 const VALUES_OF_THE_CHART: &str = "dynamo-operator.values";
 
-/// Which account Dynamo's own operator has: in Dynamo's Deployment, the downward API says so.
+/// The account of Dynamo's own operator: in Dynamo's Deployment, the downward API sets these variables.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Arguments {
     /// ServiceAccount of the Dynamo operator, which may scale services that have a scaling adapter
@@ -49,7 +43,7 @@ impl Arguments {
     }
 }
 
-/// The operator. `without_effect` are flags that were given and that nothing here is about: the log says so.
+/// Returns the operator. `without_effect` are flags that were given and do nothing here: the log names them.
 pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
     Operator::named(NAME)
         .version(env!("CARGO_PKG_VERSION"))
@@ -64,8 +58,8 @@ pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
         })
 }
 
-/// What people look for in the log of Dynamo's operator. The rest of it, the SDK says, in the same words but for two lines:
-/// `Starting certificate poll+watcher`, for nothing is polled, and the minute that Dynamo takes to end.
+/// Logs the lines that people look for in the log of Dynamo's operator. The SDK logs the rest in the same words, but for two
+/// lines: `Starting certificate poll+watcher`, for nothing is polled, and the minute that Dynamo takes to end.
 fn announce(
     installation: &SetupContext,
     principal: Option<String>,

@@ -11,6 +11,8 @@ const METRICS: &str = "metrics";
 /// Names of the ports, by which probes and Services find them.
 const WEBHOOKS: &str = "webhooks";
 const HEALTH: &str = "health";
+/// How many seconds a Job stays after it has ended: a day in which its log can be read.
+const KEPT_SECONDS: u32 = 24 * 60 * 60;
 /// Who the process is; an image need not say so. 65532 is `nonroot` in distroless images.
 const USER: u32 = 65532;
 
@@ -121,7 +123,8 @@ impl Workload {
         manifests
     }
 
-    /// A Job that runs another command of the same image, under an account of its own.
+    /// A Job that runs another command of the same image, under an account of its own. It is deleted a day after it has
+    /// ended.
     pub fn job(&self, job: &CommandJob) -> Value {
         let CommandJob { name, account, component, args, retries } = job;
         let labels = self.labels.all(component);
@@ -134,6 +137,7 @@ impl Workload {
             "metadata": { "name": name, "namespace": self.namespace, "labels": labels },
             "spec": {
                 "backoffLimit": retries,
+                "ttlSecondsAfterFinished": KEPT_SECONDS,
                 "template": {
                     "metadata": { "labels": pod_labels },
                     "spec": {

@@ -5,8 +5,8 @@ use crate::kinds::Component;
 /// The Dynamo namespace that all graphs share.
 const GLOBAL: &str = "dynamo";
 
-/// Judges the component at `path`, which belongs to this graph of this namespace. The first error ends it, and with it the
-/// warnings.
+/// Validates the component at `path`, which belongs to this graph of this namespace. The first error ends it, and with it
+/// the warnings.
 pub(super) fn check(component: &Component, path: &str, namespace: &str, graph: &str) -> Result<Vec<String>, String> {
     let mut warnings = Vec::new();
     if let Some(given) = component.dynamo_namespace.as_ref().filter(|given| !given.is_empty()) {

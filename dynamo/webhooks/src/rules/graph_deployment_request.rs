@@ -23,7 +23,7 @@ impl Rules for DynamoGraphDeploymentRequest {
     }
 }
 
-/// Judges a request whose `profilingConfig.config` is this text, as Dynamo keeps it.
+/// Validates a request whose `profilingConfig.config` is this text, as Dynamo keeps it.
 pub fn check_text(spec: &DynamoGraphDeploymentRequestSpec, config: Option<&str>, context: &RuleContext) -> Findings {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     let config = config.filter(|config| !config.is_empty());

@@ -46,13 +46,13 @@ pub struct RuleContext {
 
 /// The rules of a kind.
 pub trait Rules: Sized {
-    /// Judges an object by itself.
+    /// Validates an object by itself.
     fn check(&self, context: &RuleContext) -> Findings;
 
-    /// Judges what `user` changed.
+    /// Validates what `user` changed.
     fn check_change(&self, old: &Self, user: &str, context: &RuleContext) -> Findings;
 
-    /// Judges an update. The order is Dynamo's: of an object that is refused by itself nothing else is said, and where the
+    /// Validates an update. The order is Dynamo's: of an object that is refused by itself nothing else is said, and where the
     /// change is refused, only what was found of the change.
     fn check_update(&self, old: &Self, user: &str, context: &RuleContext) -> Findings {
         let mut findings = self.check(context);

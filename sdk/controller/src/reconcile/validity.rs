@@ -31,6 +31,8 @@ impl<K: Kind> Reconciler<K> {
             .validate(&typed::<K>(live))
             .await
             .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
+        // Validators take their time, and a hand-over waits for none.
+        self.may_write(live)?;
         let (reason, message) = match &problem {
             Some(problem) => (FAILED, format!("Validation failed: {problem}")),
             None => (PASSED, format!("{} spec is valid", K::kind(&()))),

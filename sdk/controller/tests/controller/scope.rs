@@ -9,12 +9,14 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use portcullis::operator::Switch;
 use portcullis::scopes::Scope;
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_lease::{ScopeTiming, Scopes, Vouchers};
 use portcullis_manifest::ScopePolicy;
 use portcullis_testing::wait_until;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 /// An administrator hands the namespace over to whoever holds this Lease.
@@ -28,16 +30,19 @@ async fn handed_over(place: &Place, lease: &str) -> Vouchers {
     Vouchers::new(lease, lease)
 }
 
+/// A Lease as another operator has just written it.
+fn held_by_another(name: &str, seconds: u32) -> Lease {
+    let now = MicroTime(jiff::Timestamp::now());
+    let spec = json!({"holderIdentity": "other", "leaseDurationSeconds": seconds, "renewTime": now});
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_handed_over() {
     let place = Place::new("scope").await;
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);
-    let lease: Lease = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 8, "renewTime": MicroTime(jiff::Timestamp::now())},
-    }))
-    .unwrap();
+    let lease = held_by_another(&name, 8);
     // Nobody renews it: it has to last until it was looked at.
     let timing = ScopeTiming::new(Duration::from_secs(8), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
     let vouchers = handed_over(&place, &name).await;
@@ -97,16 +102,53 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
         }
     });
     begun.acquire().await.unwrap().forget();
-    let lease: Lease = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 30, "renewTime": MicroTime(jiff::Timestamp::now())},
-    }))
-    .unwrap();
-    leases.create(&PostParams::default(), &lease).await.unwrap();
+    leases.create(&PostParams::default(), &held_by_another(&name, 30)).await.unwrap();
     wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).may_write()).then_some(()) }).await;
     go.add_permits(100);
     let refused = tokio::time::timeout(PATIENCE, told.recv()).await.unwrap().unwrap().unwrap();
     assert!(refused.ends_with("belongs to another operator or replica now"), "{refused}");
+    running.end().await;
+    assert_eq!(place.writes(mark).await, [], "another operator writes here now");
+    driving.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verdict_that_comes_when_the_namespace_has_been_handed_over_is_not_written() {
+    let place = Place::new("late-verdict").await;
+    let leases: Api<Lease> = place.api();
+    let name = format!("{}-scope", place.namespace);
+    let timing =
+        ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), Duration::from_secs(45)).unwrap();
+    let vouchers = handed_over(&place, &name).await;
+    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
+    let (begun, go, given) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let shared = (begun.clone(), go.clone(), given.clone());
+    let slow = move |_: Arc<Boat>, _: Context| {
+        let (begun, go, given) = shared.clone();
+        async move {
+            begun.add_permits(1);
+            go.acquire().await?.forget();
+            given.add_permits(1);
+            anyhow::Ok(Verdict::deny("a boat goes in circles"))
+        }
+    };
+    let slow = Validate::<Boat>::named("oars").timeout(Duration::from_secs(30)).on_create(slow);
+    let mut runtime = place.validated(Switch::Off, &Webhooks::new().validate(slow));
+    runtime.scope = Scope::cluster_wide(scopes.clone());
+    let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
+    wait_until("the leases to be known", PATIENCE, || async {
+        scopes.owns(&place.namespace).may_write().then_some(())
+    })
+    .await;
+
+    place.create("odd", 3).await;
+    let mark = place.cluster.audit().mark();
+    let running = Running::start(place.controller(), runtime, afloat);
+    begun.acquire().await.unwrap().forget();
+    leases.create(&PostParams::default(), &held_by_another(&name, 30)).await.unwrap();
+    wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).may_write()).then_some(()) }).await;
+    go.add_permits(100);
+    tokio::time::timeout(PATIENCE, given.acquire()).await.unwrap().unwrap().forget();
     running.end().await;
     assert_eq!(place.writes(mark).await, [], "another operator writes here now");
     driving.await.unwrap();

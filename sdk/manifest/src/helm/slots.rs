@@ -108,8 +108,6 @@ pub fn fill_operator(document: &mut Document, own_arguments: Option<&str>) {
             document.slots.extend(arguments.map(|argument| of_container("args", argument)));
             document.slots.extend([
                 slot("/spec/replicas", Slot::Text("{{ .Values.replicas }}".to_owned())),
-                slot("/spec/template/metadata/annotations", Slot::Also(value("podAnnotations"))),
-                slot("/spec/template/metadata/labels", Slot::Also(value("podLabels"))),
                 of_pod("affinity", Slot::Instead(value("affinity"))),
                 of_pod("hostNetwork", Slot::Optional(value("hostNetwork"), "{{ . }}".to_owned())),
                 of_pod("dnsPolicy", Slot::Optional(value("hostNetwork"), "ClusterFirstWithHostNet".to_owned())),
@@ -139,6 +137,8 @@ fn of_any_pod() -> Vec<(String, Slot)> {
     let image = "\"{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag \
                  | default .Chart.AppVersion }}{{ end }}\"";
     vec![
+        slot("/spec/template/metadata/annotations", Slot::Also(value("podAnnotations"))),
+        slot("/spec/template/metadata/labels", Slot::Also(value("podLabels"))),
         of_container("env", Slot::Also(value("extraEnv"))),
         of_container("image", Slot::Text(image.to_owned())),
         of_container("imagePullPolicy", Slot::Optional(value("image.pullPolicy"), "{{ . }}".to_owned())),

@@ -94,7 +94,8 @@ impl Hooks<'_> {
         access
     }
 
-    /// Account, roles and Job. What is left of the run before goes when the next one begins: until then, its log can be read.
+    /// Account, roles and Job. Helm deletes the account and roles of the run before when the next one begins. The Job of that
+    /// run has another name, so Helm leaves it, and it goes by itself.
     fn of(&self, hook: Hook) -> Vec<Value> {
         let Hook { name: component, events, weight, access, command, retries } = hook;
         let Installation { release, namespace, .. } = self.installation;

@@ -112,6 +112,9 @@ fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
         "imagePullSecrets": [{ "name": "registry" }],
         "tolerations": [{ "key": "dedicated", "operator": "Exists" }],
         "extraEnv": [{ "name": "HTTPS_PROXY", "value": "proxy" }],
+        // A sidecar that is injected never ends, and with it the Job.
+        "podAnnotations": { "sidecar.istio.io/inject": "false" },
+        "podLabels": { "team": "a" },
         "operatorAccount": { "name": "planner" },
     });
     let helm = Helm::new();
@@ -145,10 +148,22 @@ fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
             (&json!("registry"), &json!("dedicated"))
         );
         assert_eq!(container["env"], json!([{ "name": "HTTPS_PROXY", "value": "proxy" }]));
+        let metadata = &template["metadata"];
+        assert_eq!(metadata["annotations"], json!({ "sidecar.istio.io/inject": "false" }));
+        assert_eq!(metadata["labels"]["team"], "a");
         let selector = service["spec"]["selector"].as_object().unwrap();
         let selected = selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value);
         assert!(!selected, "{template}");
     }
+}
+
+/// Its name ends in the revision, so the next upgrade's Job has another one, and Helm deletes what has the same name only.
+#[test]
+fn a_job_goes_by_itself_after_a_day_in_which_its_log_can_be_read() {
+    let mut jobs = hooks(&json!({}));
+    jobs.retain(|object| object["kind"] == "Job");
+    let days: Vec<_> = jobs.iter().map(|job| job["spec"]["ttlSecondsAfterFinished"].as_u64()).collect();
+    assert_eq!(days, [Some(86_400); 2]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What each value does, which have no effect and are said to have none, and what is refused.
 
+use std::collections::BTreeSet;
+
 use portcullis_charts::values::{Case, argument_of, at, case, every_value_has_a_case, every_value_is_described, put};
 use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
@@ -287,6 +289,53 @@ fn the_notes_tell_how_to_look_whether_it_works() {
         for part in parts {
             assert!(notes.contains(part), "{part}: {notes}");
         }
+    }
+}
+
+/// Values by which the operator has each argument that follows from values.
+fn telling() -> [Value; 2] {
+    let selector = json!({ "matchLabels": { "team": "a" } });
+    let settings = json!({
+        "failurePolicy": "Ignore", "timeoutSeconds": 3, "namespaceSelector": selector, "objectSelector": selector,
+    });
+    let restriction = json!({ "enabled": true, "namespace": "team" });
+    let (domain, webhooks_off) = ("corp.example", json!({ "enabled": false }));
+    [
+        json!({ "kubernetesClusterDomain": domain, "useServiceAccountCredentials": false, "webhook": settings }),
+        json!({ "kubernetesClusterDomain": domain, "namespaceRestriction": restriction, "webhook": webhooks_off }),
+    ]
+}
+
+/// The arguments of 'run' that follow from these values.
+fn arguments(helm: &Helm, values: &Value) -> Vec<String> {
+    let objects = helm.template(&chart(DYNAMO), RELEASE, values).unwrap();
+    let args = at(&objects, &(DEPLOYMENT, format!("{CONTAINER}/args"))).unwrap().as_array().unwrap();
+    args.iter().skip(1).map(|arg| arg.as_str().unwrap().to_owned()).collect()
+}
+
+/// Told less, it would report what was chosen here as what is wrong.
+#[test]
+fn the_doctor_of_the_notes_is_told_what_the_operator_is_told() {
+    let helm = Helm::new();
+    for values in telling() {
+        let notes = helm.notes(&chart(DYNAMO), RELEASE, &values);
+        let command = notes.split_once("dynamo-webhooks doctor ").unwrap().1.replace('\'', "");
+        // A flag and its value are two words there.
+        let told = command.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join("=");
+        for argument in arguments(&helm, &values) {
+            assert!(told.contains(&argument), "{argument} is not in {command}");
+        }
+    }
+}
+
+#[test]
+fn an_argument_that_follows_from_values_is_refused_among_the_extra_ones() {
+    let helm = Helm::new();
+    let account = json!({ "operatorAccount": { "name": "planner" } });
+    let arguments: BTreeSet<_> = telling().iter().chain([&account]).flat_map(|it| arguments(&helm, it)).collect();
+    for argument in arguments {
+        let refused = helm.template(&chart(DYNAMO), RELEASE, &json!({ "extraArgs": [argument] })).err();
+        assert!(refused.is_some_and(|said| said.contains("does not go here")), "{argument} is not refused");
     }
 }
 
