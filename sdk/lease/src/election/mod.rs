@@ -5,7 +5,7 @@ mod followers;
 mod handle;
 mod voucher;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +30,7 @@ use voucher::{Stands, Voucher};
 pub struct LeaseElection {
     namespace: String,
     name: String,
-    followers: Vec<String>,
+    followers: BTreeSet<String>,
     identity: String,
     timing: Timing,
     end: End,
@@ -67,7 +67,7 @@ impl LeaseElection {
         Ok(Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            followers: Vec::new(),
+            followers: BTreeSet::new(),
             identity: format!("{identity}_{}", uuid::Uuid::new_v4()),
             timing,
             end,
@@ -129,10 +129,12 @@ impl LeaseElection {
 
     /// Writes Leases of these names too, each with what the first one says: for operators that look at another name. The
     /// first one alone decides who holds. The others are written before each write of it, and released after it. While
-    /// another holder renews one of them, nothing is claimed and a hold ends.
+    /// another holder renews one of them, nothing is claimed and a hold ends. The name of the first Lease, and one that is
+    /// there already, changes nothing.
     #[must_use]
     pub fn followers(mut self, names: &[&str]) -> Self {
-        self.followers = names.iter().map(|&name| name.to_owned()).collect();
+        let others = names.iter().filter(|&&name| name != self.name);
+        self.followers = others.map(|&name| name.to_owned()).collect();
         self
     }
 

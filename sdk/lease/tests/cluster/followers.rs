@@ -11,8 +11,10 @@ use crate::{Candidate, DEADLINE, LEASE, timing};
 
 const FURTHER: &str = "scope-of-others";
 
+/// Each Lease is written once, however often it is named.
 fn election(namespace: &str, identity: &str) -> LeaseElection {
-    LeaseElection::leader_election(namespace, LEASE, identity).unwrap().timing(timing()).followers(&[FURTHER])
+    let election = LeaseElection::leader_election(namespace, LEASE, identity).unwrap();
+    election.timing(timing()).followers(&[FURTHER, LEASE, FURTHER])
 }
 
 async fn record(leases: &Api<Lease>, name: &str) -> Option<Record> {
