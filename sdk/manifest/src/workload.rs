@@ -11,6 +11,9 @@ const METRICS: &str = "metrics";
 /// Names of the ports, by which probes and Services find them.
 const WEBHOOKS: &str = "webhooks";
 const HEALTH: &str = "health";
+/// How many seconds a Job has, all its pods together. One that goes on when its installer has given up could write over
+/// what the next one has made.
+const JOB_SECONDS: u32 = 10 * 60;
 /// How many seconds a Job stays after it has ended: a day in which its log can be read.
 const KEPT_SECONDS: u32 = 24 * 60 * 60;
 /// Who the process is; an image need not say so. 65532 is `nonroot` in distroless images.
@@ -123,8 +126,8 @@ impl Workload {
         manifests
     }
 
-    /// A Job that runs another command of the same image, under an account of its own. It is deleted a day after it has
-    /// ended.
+    /// A Job that runs another command of the same image, under an account of its own. It fails after ten minutes, and is
+    /// deleted a day after it has ended.
     pub fn job(&self, job: &CommandJob) -> Value {
         let CommandJob { name, account, component, args, retries } = job;
         let labels = self.labels.all(component);
@@ -136,6 +139,7 @@ impl Workload {
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": { "name": name, "namespace": self.namespace, "labels": labels },
             "spec": {
+                "activeDeadlineSeconds": JOB_SECONDS,
                 "backoffLimit": retries,
                 "ttlSecondsAfterFinished": KEPT_SECONDS,
                 "template": {

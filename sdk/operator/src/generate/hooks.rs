@@ -75,7 +75,8 @@ impl Hooks<'_> {
             events: "post-install,post-upgrade",
             weight: 1,
             access: self.publishing(&["list", "watch", "patch"]).in_own_namespace([read]),
-            command: vec!["publish".to_owned(), "--timeout=5m".to_owned()],
+            // Helm waits for five minutes unless it is told otherwise: what is missing is in the log before that.
+            command: vec!["publish".to_owned(), "--timeout=4m".to_owned()],
             retries: 5,
         }
     }

@@ -122,7 +122,7 @@ fn the_jobs_run_as_the_operator_does_and_are_no_endpoints_of_its_service() {
     let service = named(&objects, "Service", &format!("{NAME}-webhook-service"));
     for (job, command, account) in [
         ("webhook-cert-gen-1", &["certs", "ensure", "--certificate-validity=90d"][..], "webhook-cert-gen"),
-        ("webhook-ca-inject-1", &["certs", "publish", "--timeout=5m"], "webhook-ca-inject"),
+        ("webhook-ca-inject-1", &["certs", "publish", "--timeout=4m"], "webhook-ca-inject"),
     ] {
         let template = &named(&objects, "Job", &format!("{NAME}-{job}"))["spec"]["template"];
         let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
@@ -164,6 +164,15 @@ fn a_job_goes_by_itself_after_a_day_in_which_its_log_can_be_read() {
     jobs.retain(|object| object["kind"] == "Job");
     let days: Vec<_> = jobs.iter().map(|job| job["spec"]["ttlSecondsAfterFinished"].as_u64()).collect();
     assert_eq!(days, [Some(86_400); 2]);
+}
+
+/// A Job that goes on when Helm has given up would publish its CA over that of the next upgrade.
+#[test]
+fn a_job_does_not_go_on_for_long_when_helm_has_given_up() {
+    let mut jobs = hooks(&json!({}));
+    jobs.retain(|object| object["kind"] == "Job");
+    let seconds: Vec<_> = jobs.iter().map(|job| job["spec"]["activeDeadlineSeconds"].as_u64()).collect();
+    assert_eq!(seconds, [Some(600); 2]);
 }
 
 #[test]
