@@ -241,8 +241,10 @@ fn elsewhere(installation: &Installation) -> String {
         ),
         CertificateMode::Hooks => format!(
             "these certificates are made at each upgrade: 'kubectl -n {namespace} delete secret {secret}', and the next \
-             upgrade makes a new one under the same CA; without the Secret {} as well, also a new CA",
-            installation.ca_secret()
+             upgrade makes a new one under the same CA; without the Secret {ca} as well, also a new CA, beside which the old \
+             one stays trusted: to end that, kubectl -n {namespace} patch secret {ca} --type=merge \
+             -p '{{\"data\":{{\"previous.crt\":null}}}}', and upgrade once more",
+            ca = installation.ca_secret()
         ),
         _ => format!(
             "these certificates are your own: apply 'generate webhooks' and 'generate crds' with an --ca-bundle FILE that \

@@ -55,7 +55,7 @@ impl Hooks<'_> {
         let secrets = |verbs: &[&'static str]| Grant::new("", &["secrets"], verbs);
         Hook {
             name: MAKES,
-            events: "pre-install,pre-upgrade",
+            events: "pre-install,pre-upgrade,pre-rollback",
             weight: -5,
             // What is created has no name yet that a role could be narrowed to.
             access: self.publishing(&["list", "patch"]).in_own_namespace([
@@ -72,7 +72,7 @@ impl Hooks<'_> {
         let read = Grant::new("", &["secrets"], &["get"]).named([secret]);
         Hook {
             name: PUBLISHES,
-            events: "post-install,post-upgrade",
+            events: "post-install,post-upgrade,post-rollback",
             weight: 1,
             access: self.publishing(&["list", "watch", "patch"]).in_own_namespace([read]),
             // Helm waits for five minutes unless it is told otherwise: what is missing is in the log before that.

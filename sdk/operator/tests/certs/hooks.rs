@@ -86,6 +86,30 @@ async fn a_certificate_under_an_authority_that_ends_is_replaced_with_it_and_both
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_is_given_up_stays_trusted_until_it_is_taken_out_as_the_command_says() {
+    let place = Installation::new().await;
+    place.says(&ENSURE).await;
+    place.install(&["webhooks", "--certificates", "hooks"]).await;
+    place.says(&PUBLISH).await;
+    for suffix in ["", "-ca"] {
+        place.secrets().delete(&format!("{}-webhook-tls{suffix}", place.name), &DeleteParams::default()).await.unwrap();
+    }
+    let upgraded = async || {
+        place.says(&ENSURE).await;
+        place.says(&PUBLISH).await;
+        bundle_fingerprints(place.bundles().await.remove(0).unwrap().as_bytes()).unwrap().len()
+    };
+    assert_eq!(upgraded().await, 2);
+
+    let said = place.fails(&["rotate", "--certificates", "hooks"]).await;
+    let patch = said.split('\'').find(|part| part.starts_with('{')).unwrap_or_else(|| panic!("no patch: {said}"));
+    let patch: serde_json::Value = serde_json::from_str(patch).unwrap();
+    let name = format!("{}-webhook-tls-ca", place.name);
+    place.secrets().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    assert_eq!(upgraded().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_made_is_published_and_the_stored_authority_is_not_asked_for() {
     let place = Installation::new().await;
     place.says(&ENSURE).await;

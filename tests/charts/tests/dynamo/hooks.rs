@@ -23,7 +23,7 @@ fn accounts_and_rights_come_before_the_job_that_needs_them_and_stay_until_the_ne
     let objects = hooks(&json!({}));
     let (makes, publishes) = (format!("{NAME}-webhook-cert-gen"), format!("{NAME}-webhook-ca-inject"));
     let cluster = |hook: &str| format!("{NAME}:{}:{hook}", RELEASE[1]);
-    let (before, after) = ("pre-install,pre-upgrade", "post-install,post-upgrade");
+    let (before, after) = ("pre-install,pre-upgrade,pre-rollback", "post-install,post-upgrade,post-rollback");
     let mut expected = vec![
         (before, "-5", "ServiceAccount", makes.clone()),
         (before, "-5", "ClusterRole", cluster("webhook-cert-gen")),

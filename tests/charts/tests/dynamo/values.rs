@@ -340,6 +340,20 @@ fn an_argument_that_follows_from_values_is_refused_among_the_extra_ones() {
 }
 
 #[test]
+fn the_notes_tell_how_to_remove_what_stays_when_the_release_is_uninstalled() {
+    let secrets = "delete --ignore-not-found secret/webhook-server-cert secret/webhook-server-cert-ca";
+    let roles = "platform-dynamo-operator:platform-system:webhook-cert-gen";
+    for (values, said) in [
+        (json!({}), [true, true]),
+        (json!({ "webhook": { "rotation": "operator" } }), [true, false]),
+        (json!({ "webhook": { "certManager": { "enabled": true } } }), [false, false]),
+    ] {
+        let notes = Helm::new().notes(&chart(DYNAMO), RELEASE, &values);
+        assert_eq!([secrets, roles].map(|part| notes.contains(part)), said, "{values}: {notes}");
+    }
+}
+
+#[test]
 fn a_value_that_cannot_be_is_refused_by_its_name() {
     let helm = Helm::new();
     for (values, field) in [
@@ -347,6 +361,11 @@ fn a_value_that_cannot_be_is_refused_by_its_name() {
         (json!({ "names": { "release": "mine" } }), "'names'"),
         (json!({ "webhook": { "certificate": {} } }), "'certificate'"),
         (json!({ "webhook": { "enabled": null } }), "missing property 'enabled'"),
+        (json!({ "webhook": { "caBundle": null } }), "missing property 'caBundle'"),
+        (json!({ "webhook": { "certGenerator": null } }), "missing property 'certGenerator'"),
+        (json!({ "webhook": { "certManager": { "certificate": { "rootCA": null } } } }), "missing property 'rootCA'"),
+        (json!({ "namespaceRestriction": { "lease": null } }), "missing property 'lease'"),
+        (json!({ "controllerManager": { "leaderElection": null } }), "missing property 'leaderElection'"),
         (json!({ "webhook": { "rotation": "never" } }), "'/webhook/rotation'"),
         (json!({ "webhook": { "certificateValidity": 30 } }), "'/webhook/certificateValidity'"),
         (json!({ "webhook": { "certificateValidity": "3650d" } }), "'/webhook/certificateValidity'"),
