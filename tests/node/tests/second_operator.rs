@@ -89,17 +89,21 @@ async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_
     }
     let denied = kubectl_in(NAMESPACE, &["logs", &deployment, "--all-pods=true"]);
     assert!(denied.contains("validate create") && denied.contains("without-services"), "{denied}");
+    assert!(!denied.contains("ERROR"), "{denied}");
     assert!(port_forwarded(), "the guide's port-forward finds nobody on 9443");
 
     // The guide's manual rotation: admission is lost between the two commands at most for as long as nobody has a certificate.
     let before = certificate();
     kubectl_in(NAMESPACE, &["delete", "secret", SECRET]);
+    // As it has one do it again that failed.
+    kubectl_in(NAMESPACE, &["delete", &injected]);
     install(&helm, json!({})).await;
     assert_ne!(certificate(), before);
+    assert!(kubectl_in(NAMESPACE, &["get", "jobs"]).contains("webhook-ca-inject-2"));
     wait_until("the new certificate to be served", DEADLINE, || async { answer(&bad).contains(REFUSAL).then_some(()) })
         .await;
 
-    // To the rotation by the operator itself, while somebody writes.
+    // To the rotation by the operator itself and back, while somebody writes.
     let stop = Arc::new(AtomicBool::new(false));
     let writer = {
         let (stop, bad) = (stop.clone(), bad.clone());
@@ -112,6 +116,11 @@ async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_
         })
     };
     install(&helm, json!({ "webhook": { "rotation": "operator" } })).await;
+    let again = injected.replace("-inject-1", "-inject-2");
+    kubectl_in(NAMESPACE, &["delete", &again]);
+    let rollback = ["rollback", RELEASE, "2", "--namespace", NAMESPACE, "--wait", "--timeout", "4m"];
+    tokio::task::block_in_place(|| helm.run(&rollback)).unwrap();
+    assert!(kubectl_in(NAMESPACE, &["logs", &again]).contains("published: "), "the hooks have run again");
     stop.store(true, Ordering::Relaxed);
     let answers = writer.join().unwrap();
     let lost: Vec<&String> = answers.iter().filter(|said| !said.contains(REFUSAL)).collect();

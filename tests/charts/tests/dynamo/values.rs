@@ -244,6 +244,21 @@ fn values_without_effect_change_nothing_and_the_notes_say_so() {
 }
 
 #[test]
+fn the_notes_name_values_that_say_nothing_without_another() {
+    let notes = |values: Value| Helm::new().notes(&chart(DYNAMO), RELEASE, &values);
+    for (values, said) in [
+        (json!({ "webhook": { "rotation": "operator", "certificateValidity": 365 } }), "webhook.certificateValidity"),
+        (json!({ "namespaceRestriction": { "targetNamespace": "team" } }), "namespaceRestriction.targetNamespace"),
+        (json!({ "namespaceRestriction": { "namespace": "team" } }), "namespaceRestriction.targetNamespace"),
+    ] {
+        let notes = notes(values);
+        assert!(notes.contains("These values have no effect:") && notes.contains(said), "{said}: {notes}");
+    }
+    let notes = notes(json!({ "webhook": { "certificateValidity": 365 } }));
+    assert!(!notes.contains("have no effect"), "hooks make certificates of that validity: {notes}");
+}
+
+#[test]
 fn a_restricted_release_selects_its_namespace_has_no_kinds_and_the_notes_say_that_another_selector_is_ignored() {
     let values = json!({
         "namespaceRestriction": { "enabled": true, "targetNamespace": "team", "namespace": "team" },
