@@ -208,6 +208,35 @@ async fn a_stream_ends_with_its_server_and_another_can_be_opened() {
 }
 
 #[tokio::test]
+async fn no_caller_waits_for_a_server_that_vanished_without_closing_its_connections() {
+    let mut server = Recorder::start().await;
+    let runner = runner(&server.url(), &json!({})).await;
+    let (stream, url, at_server) = open_at(&mut server, &runner).await;
+    let (accepted, kept) = tokio::join!(post(&runner, &url), async {
+        let mut request = server.next().await;
+        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+        request
+    });
+    assert_eq!(accepted, 202, "its answer is to come on the stream");
+    kept.vanishes();
+    at_server.vanishes();
+    // One goes out on the connection that was kept, and the other on one of its own.
+    let at_other = async {
+        let request = server.next().await;
+        request.vanishes();
+        request
+    };
+    let (one, other, _open, ended) = tokio::join!(
+        post(&runner, &url),
+        post(&runner, &url),
+        at_other,
+        within("the end of the stream", stream.into_body().collect()),
+    );
+    assert_eq!((one, other), (502, 502));
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_stream_whose_endpoint_names_no_session_is_never_shown() {
     let mut server = Recorder::start().await;
     let runner = runner(&server.url(), &json!({})).await;
