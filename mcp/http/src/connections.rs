@@ -41,7 +41,15 @@ use crate::body::{Body, BoxError, empty};
 const IDLE: Duration = Duration::from_mins(1);
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 256;
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// When a server that is silent is asked whether it is still there, how often again, and how many times: it is given up after 45 s without an answer
+/// of its kernel, which does not depend on what the server does. Most MCP clients give a call up after a minute.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const TCP_KEEPALIVE_RETRIES: u32 = 3;
+/// How long a server may take none of what was sent to it. There is no keepalive meanwhile, and Linux would try for 15 minutes. A server that is
+/// there, and reads nothing while its kernel has no room left, is given up as well.
+#[cfg(target_os = "linux")]
+const TCP_UNTAKEN: Duration = Duration::from_secs(45);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -179,6 +187,10 @@ impl Connections {
         connector.set_connect_timeout(how.timeout);
         // Streams may be silent for hours; this is how a dead server is noticed.
         connector.set_keepalive(Some(TCP_KEEPALIVE));
+        connector.set_keepalive_interval(Some(TCP_KEEPALIVE_INTERVAL));
+        connector.set_keepalive_retries(Some(TCP_KEEPALIVE_RETRIES));
+        #[cfg(target_os = "linux")]
+        connector.set_tcp_user_timeout(Some(TCP_UNTAKEN));
         let connector = match how.tls {
             Some(config) => {
                 let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();

@@ -16,9 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// How long one call may take; the gate's own limits are shorter.
-const callDeadline = 60 * time.Second
-
 // undelivered is the code by which the SDK says that its transport did not deliver a message (ErrRejected of its internal/jsonrpc2).
 const undelivered = -32005
 
@@ -42,15 +39,16 @@ func call(ctx context.Context, arguments []string) error {
 	inspect := flags.String("inspect", "", "call the tool `inspect` with these arguments, a JSON object, and not `greet`")
 	once := flags.Bool("once", false, "make one call and end")
 	token := flags.String("token", "", "file of the bearer token")
+	patience := flags.Duration("patience", time.Minute, "how long one call may take, with the session that is opened for it")
 	rate := flags.Int("rate", 1, "calls a second until SIGTERM, each on time whether earlier ones were answered or not")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
 	sse := *transport == "sse"
 	if flags.NArg() != 2 || eras[*era] == "" || !sse && *transport != "streamable" || sse && *era != "legacy" {
-		return fmt.Errorf("usage: pod call [-era legacy|stateless] [-transport streamable|sse] [-inspect JSON] [-token FILE] [-rate N] [-once] URL NAME")
+		return fmt.Errorf("usage: pod call [-era legacy|stateless] [-transport streamable|sse] [-inspect JSON] [-token FILE] [-rate N] [-patience TIME] [-once] URL NAME")
 	}
-	c := &caller{url: flags.Arg(0), revision: eras[*era], sse: sse, http: &http.Client{Transport: &bearer{file: *token}}}
+	c := &caller{url: flags.Arg(0), revision: eras[*era], sse: sse, patience: *patience, http: &http.Client{Transport: &bearer{file: *token}}}
 	c.params = &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": flags.Arg(1)}}
 	if *inspect != "" {
 		c.params = &mcp.CallToolParams{Name: "inspect", Arguments: json.RawMessage(*inspect)}
@@ -77,6 +75,7 @@ func call(ctx context.Context, arguments []string) error {
 type caller struct {
 	url, revision string
 	sse           bool
+	patience      time.Duration
 	http          *http.Client
 	params        *mcp.CallToolParams
 
@@ -87,7 +86,7 @@ type caller struct {
 }
 
 func (c *caller) once(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	begun := time.Now()
 	text, err := c.call(ctx)

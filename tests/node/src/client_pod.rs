@@ -70,6 +70,8 @@ pub struct Calls<'a> {
     pub transport: &'a str,
     /// Calls a second.
     pub rate: u32,
+    /// How long the client waits for one call, with the session that is opened for it.
+    pub patience: Duration,
     /// Show a token of the ServiceAccount for this audience, as the kubelet mounts it.
     pub audience: Option<&'a str>,
     /// Call the tool `inspect` with these arguments, and not `greet`.
@@ -77,9 +79,19 @@ pub struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// One a second in the stateless era, to be greeted.
+    /// One a second in the stateless era, to be greeted, for a minute each at most.
     pub fn of(url: &'a str, greeted: &'a str) -> Self {
-        Self { url, greeted, era: "stateless", transport: "streamable", rate: 1, audience: None, inspect: None }
+        let patience = Duration::from_mins(1);
+        Self {
+            url,
+            greeted,
+            era: "stateless",
+            transport: "streamable",
+            rate: 1,
+            patience,
+            audience: None,
+            inspect: None,
+        }
     }
 }
 
@@ -87,6 +99,7 @@ impl<'a> Calls<'a> {
 #[derive(Debug)]
 pub struct Caller {
     name: String,
+    patience: Duration,
     pods: Api<Pod>,
     calls: Arc<Mutex<Vec<Call>>>,
     following: JoinHandle<()>,
@@ -114,10 +127,11 @@ impl Namespace {
     /// # Panics
     /// When the pod does not start.
     pub async fn call(&self, calls: Calls<'_>) -> Caller {
-        let Calls { url, greeted, era, transport, rate, audience, inspect } = calls;
+        let Calls { url, greeted, era, transport, rate, patience, audience, inspect } = calls;
         let name = format!("client-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
-        let (rate, inspect) = (rate.to_string(), inspect.map(|arguments| arguments.to_string()));
-        let mut arguments = vec!["call", "-era", era, "-transport", transport, "-rate", &rate];
+        let (rate, seconds) = (rate.to_string(), format!("{}s", patience.as_secs()));
+        let inspect = inspect.map(|arguments| arguments.to_string());
+        let mut arguments = vec!["call", "-era", era, "-transport", transport, "-rate", &rate, "-patience", &seconds];
         if audience.is_some() {
             arguments.extend(["-token", "/token/token"]);
         }
@@ -163,7 +177,7 @@ impl Namespace {
                 last = line;
             }
         });
-        Caller { name, pods, calls, following }
+        Caller { name, patience, pods, calls, following }
     }
 }
 
@@ -224,10 +238,11 @@ impl Caller {
     /// # Panics
     /// When its log does not end.
     pub async fn finish_calls(self) -> Vec<Call> {
-        if let Err(error) = self.pods.delete(&self.name, &DeleteParams::default().grace_period(70)).await {
+        let grace = u32::try_from(self.patience.as_secs()).unwrap_or(u32::MAX).saturating_add(10);
+        if let Err(error) = self.pods.delete(&self.name, &DeleteParams::default().grace_period(grace)).await {
             panic!("cannot delete {}: {error}", self.name);
         }
-        let ended = tokio::time::timeout(DEADLINE, self.following).await;
+        let ended = tokio::time::timeout(self.patience + DEADLINE, self.following).await;
         ended.unwrap_or_else(|_| panic!("{} does not end", self.name)).unwrap_or_else(|error| panic!("{error}"));
         std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }

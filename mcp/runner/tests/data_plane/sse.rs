@@ -1,8 +1,11 @@
 //! Servers of the legacy HTTP+SSE transport behind the proxy (toolhive-runner §1.10, toolhive-0.63 §4.2).
 
+use std::time::Duration;
+
 use http::{Method, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -208,6 +211,35 @@ async fn a_stream_ends_with_its_server_and_another_can_be_opened() {
 }
 
 #[tokio::test]
+async fn no_caller_waits_for_a_server_that_vanished_without_closing_its_connections() {
+    let mut server = Recorder::start().await;
+    let runner = runner(&server.url(), &json!({})).await;
+    let (stream, url, at_server) = open_at(&mut server, &runner).await;
+    let (accepted, kept) = tokio::join!(post(&runner, &url), async {
+        let mut request = server.next().await;
+        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+        request
+    });
+    assert_eq!(accepted, 202, "its answer is to come on the stream");
+    kept.vanishes();
+    at_server.vanishes();
+    // One goes out on the connection that was kept, and the other on one of its own.
+    let at_other = async {
+        let request = server.next().await;
+        request.vanishes();
+        request
+    };
+    let (one, other, _open, ended) = tokio::join!(
+        post(&runner, &url),
+        post(&runner, &url),
+        at_other,
+        within("the end of the stream", stream.into_body().collect()),
+    );
+    assert_eq!((one, other), (502, 502));
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_stream_whose_endpoint_names_no_session_is_never_shown() {
     let mut server = Recorder::start().await;
     let runner = runner(&server.url(), &json!({})).await;
@@ -220,6 +252,22 @@ async fn a_stream_whose_endpoint_names_no_session_is_never_shown() {
     };
     let (answer, _open) = tokio::join!(answer, serve);
     assert_eq!(answer.status, 502, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_server_has_thirty_seconds_for_the_endpoint_however_late_the_head_of_its_stream_is() {
+    const LATE: Duration = Duration::from_secs(25);
+    let mut server = Recorder::start().await;
+    let runner = runner(&server.url(), &json!({})).await;
+    let asked = Stopwatch::start();
+    let (answer, _open) = tokio::join!(runner.request(Method::GET, "/sse", &[], ""), async {
+        let mut request = server.next().await;
+        tokio::time::sleep(LATE).await;
+        request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
+        request
+    });
+    assert_eq!(answer.status, 502, "{}", answer.body);
+    assert!(asked.elapsed() < LATE + Duration::from_secs(15), "{:?}", asked.elapsed());
 }
 
 #[tokio::test]

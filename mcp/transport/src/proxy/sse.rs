@@ -18,6 +18,7 @@ use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, is_type, text};
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::sse::Event;
+use tokio::time::{Instant, timeout_at};
 
 use self::endpoint::{Base, Endpoint};
 use self::parts::{Part, Parts};
@@ -26,7 +27,7 @@ use super::{Inner, name_no_session, refusal};
 use crate::ClientUrl;
 use crate::sessions::{Renewal, Sender, unavailable};
 
-/// How long a server may take to say where to POST.
+/// How long a server may take from the request for a stream until it has said where to POST.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Inner {
@@ -47,7 +48,8 @@ impl Inner {
             return refusal(&UpstreamError::TooLong, None);
         };
         let outgoing = self.outgoing(parts, Bytes::new());
-        let (mut response, from) = match tokio::time::timeout(ENDPOINT_TIMEOUT, self.upstream.send(&outgoing)).await {
+        let deadline = Instant::now() + ENDPOINT_TIMEOUT;
+        let (mut response, from) = match timeout_at(deadline, self.upstream.send(&outgoing)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return refusal(&error, None),
             Err(_) => return text(StatusCode::GATEWAY_TIMEOUT, "the MCP server did not answer in time"),
@@ -60,7 +62,7 @@ impl Inner {
             return no_session("the stream is compressed");
         }
         let (head, body) = response.into_parts();
-        let first = tokio::time::timeout(ENDPOINT_TIMEOUT, first_endpoint(body)).await;
+        let first = timeout_at(deadline, first_endpoint(body)).await;
         let Ok(first) = first else { return no_session("no endpoint came in time") };
         let Some(First { named, rest, parts, body }) = first else {
             return no_session("the stream does not begin with an endpoint");

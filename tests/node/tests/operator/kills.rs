@@ -19,8 +19,10 @@ use crate::alone;
 const WEBHOOK: &str = "policy";
 /// Calls on their way when a pod goes began so long before, in milliseconds.
 const UNDER_WAY: u64 = 1000;
-/// How long a client waits for the answer to one call (`pod/client.go`). Every call has to come to something before that.
-const PATIENCE: u64 = 60_000;
+/// How long a client waits for one call. Every call has to come to something before that. Longer than what may be waited for in turn: with a
+/// new session a call is three messages, each with up to 10 s for the webhook and 26 s for a connection to the server, and 60 s for a stdio server that
+/// is away.
+const PATIENCE: Duration = Duration::from_mins(3);
 /// How long clients may be without an answer: a pod's grace period, the start of the next, what a busy machine adds.
 const GAP: Duration = Duration::from_mins(2);
 
@@ -132,7 +134,7 @@ impl Called {
         let mut callers = Vec::new();
         for &era in route.eras {
             let name = format!("{}-{era}", route.name);
-            let calls = Calls { era, transport: route.client, rate: 10, ..Calls::of(&url, &name) };
+            let calls = Calls { era, transport: route.client, rate: 10, patience: PATIENCE, ..Calls::of(&url, &name) };
             callers.push((era, format!("Hi {name}"), namespace.call(calls).await));
         }
         Self { route, namespace, callers }
@@ -156,13 +158,18 @@ impl Called {
                     self.route.name,
                     gap.as_secs_f64()
                 );
-                assert!(gap < GAP, "{era}: no answer for {gap:?} after {step:?}");
+                assert!(gap < GAP, "{}, {era}: no answer for {gap:?} after {step:?}", self.route.name);
                 if let Step::DeleteOperator = step {
                     assert_eq!(failed, 0, "{era}: the operator is not between client and server");
                 }
             }
-            let silent = calls.iter().find(|call| call.milliseconds >= PATIENCE);
-            assert_eq!(silent, None, "{era}: a call got neither an answer nor an error");
+            let patience = u64::try_from(PATIENCE.as_millis()).unwrap();
+            let silent = calls.iter().find(|call| call.milliseconds >= patience);
+            let route = self.route.name;
+            assert_eq!(
+                silent, None,
+                "{route}, {era}: a call got neither an answer nor an error. Steps began at {times:?}"
+            );
             let foreign = |call: &&Call| matches!(&call.outcome, Outcome::Answered { text } if *text != answer);
             let foreign = calls.iter().find(foreign);
             assert_eq!(foreign, None, "the client of '{answer}' got an answer that is not its own");

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use socket2::{SockFilter, SockRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -126,6 +127,13 @@ impl Recorded {
     /// Sends a part of an answer and keeps the connection.
     pub(crate) async fn part(&mut self, bytes: &str) {
         self.stream.write_all(bytes.as_bytes()).await.unwrap();
+    }
+
+    /// The server's machine is gone from here on, and says no farewell: the kernel drops all that comes on this connection.
+    pub(crate) fn vanishes(&self) {
+        // BPF_RET: no byte of a packet is let through.
+        let nothing = SockFilter::new(0x06, 0, 0, 0);
+        SockRef::from(&self.stream).attach_filter(&[nothing]).unwrap();
     }
 
     /// Waits until the proxy ends the connection.
