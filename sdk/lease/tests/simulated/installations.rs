@@ -26,6 +26,20 @@ fn at(seconds: u64) -> Duration {
 /// A complete list on its way: when it was begun, when it arrives, what it holds, its version.
 type List = (Moment, Duration, Vec<(String, String, Record)>, u64);
 
+/// Whose Lease became what, at which version.
+type Event = (usize, Option<Record>, u64);
+
+/// What happened after this version, in its order.
+fn since(servers: &[Server; 2], version: u64) -> Vec<Event> {
+    let of_each = servers.iter().enumerate().flat_map(|(of, server)| {
+        let later = server.log.iter().rev().take_while(|(_, at)| *at > version);
+        later.map(move |(state, at)| (of, state.clone(), *at))
+    });
+    let mut events: Vec<_> = of_each.collect();
+    events.sort_by_key(|(.., version)| *version);
+    events
+}
+
 /// A replica: it stands for its installation's Lease, and sees both.
 struct Replica {
     place: usize,
@@ -76,23 +90,9 @@ impl Replica {
         }
     }
 
-    fn look(&mut self, time: Duration, servers: &[Server; 2], network: Network, watch: bool, chance: &mut Chance) {
-        let connected = time >= self.cut_until;
-        let mut news: Vec<_> = servers
-            .iter()
-            .enumerate()
-            .flat_map(|(of, server)| {
-                server
-                    .log
-                    .iter()
-                    .rev()
-                    .take_while(|(_, version)| *version > self.watched)
-                    .map(move |event| (of, event.clone()))
-            })
-            .collect();
-        news.sort_by_key(|(_, (_, version))| *version);
-        for (of, (state, version)) in news {
-            self.watched = version;
+    /// Events that its watch sends now.
+    fn hear(&mut self, time: Duration, news: Vec<Event>, network: Network, connected: bool, chance: &mut Chance) {
+        for (of, state, version) in news {
             match network.pass(time, chance).filter(|_| self.watching && connected) {
                 Some(at) => {
                     let at = self.events.back().map_or(at, |(before, ..)| at.max(*before));
@@ -101,6 +101,13 @@ impl Replica {
                 None => self.watching = false,
             }
         }
+    }
+
+    fn look(&mut self, time: Duration, servers: &[Server; 2], network: Network, watch: bool, chance: &mut Chance) {
+        let connected = time >= self.cut_until;
+        let news = since(servers, self.watched);
+        self.watched = news.last().map_or(self.watched, |(.., version)| *version);
+        self.hear(time, news, network, connected, chance);
         if time < self.away_until {
             return;
         }
@@ -124,7 +131,12 @@ impl Replica {
         if let Some((begun, at, found, version)) = self.list.take() {
             if at <= time {
                 self.view.leaders_listed(found, true, &version.to_string(), begun, now);
-                (self.watching, self.listed) = (watch, Some(now));
+                self.listed = Some(now);
+                if watch && !self.watching {
+                    // As the API server does: with all that happened since the list.
+                    self.watching = true;
+                    self.hear(time, since(servers, version), network, connected, chance);
+                }
             } else if now < begun + TIMING.hearing() {
                 self.list = Some((begun, at, found, version));
             }
@@ -300,6 +312,18 @@ fn beside_the_lease_of_an_installation_that_is_gone_everything_is_checked_at_onc
     }
     world.run_until(at(60));
     world.row("the second starts beside a dead Lease", at(22), (17, 22), 0);
+}
+
+/// Both Leases are created while the first list of each replica is on its way, within one second of the API server's.
+#[test]
+fn a_watch_shows_what_happened_since_the_list_that_it_goes_on_from() {
+    let clock = |origin, rate| LocalClock::new(Duration::from_millis(origin), rate, 0);
+    let clocks = [clock(0, 990), clock(89_800, 993), clock(963_700, 1006), clock(751_700, 993)];
+    let network = Network { delay: Duration::from_millis(423), loss: 0 };
+    let mut world = World::new(1_413_415_923_465_971_908, network, clocks, Duration::from_millis(500));
+    world.meet(Duration::ZERO, 1, Fault::Crash(NEVER));
+    world.run_until(at(10));
+    assert_eq!(world.longest(Duration::ZERO, |tick| tick.writes[0] + tick.writes[1] > 1), Duration::ZERO);
 }
 
 proptest! {
