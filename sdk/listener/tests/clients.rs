@@ -254,8 +254,8 @@ async fn before_the_listener_ends_each_connection_closes_with_its_next_answer_an
     assert!(!head.contains("connection: close"), "{head}");
     serving.ending.cancel();
     // Until it has heard of it, connections are as before.
-    let heard = async { while !serving.ask(1, "/").await.1.contains("connection: close") {} };
-    timeout(PATIENCE, heard).await.unwrap();
+    let until_told = async { while !serving.ask(1, "/").await.1.contains("connection: close") {} };
+    timeout(PATIENCE, until_told).await.unwrap();
     for _ in 0..3 {
         let (mut new, head) = serving.ask(1, "/").await;
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");

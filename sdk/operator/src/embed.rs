@@ -294,8 +294,8 @@ impl EmbeddedOperator {
             }
             let (server_name, health) = (installation.server_name(), health.clone());
             // From the first signal on, while callers learn of the end: no connection is left that one would use again.
-            let server = server.ending(end.working.clone());
-            let endpoint = Endpoint { operator, server, address, server_name, handler, source, health };
+            let bound = server.ending(end.working.clone());
+            let endpoint = Endpoint { operator, server: bound, address, server_name, handler, source, health };
             answered = CancellationToken::new();
             let last = answered.clone().drop_guard();
             let work = endpoint.run(end.serving.clone());
