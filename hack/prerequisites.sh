@@ -38,6 +38,10 @@ test | mcp-servers | identity-providers)
     need npm 10 "$(version npm --version)" "It comes with Node.js."
     ;;
 esac
+if [ "$target" = test ]; then
+    need openssl "" "" "It makes certificates as users do. On Debian 'apt-get install openssl'."
+    need git "" "" "It lists the files whose form is checked. On Debian 'apt-get install git'."
+fi
 if [ "$target" = images ]; then
     case $(uname -s)-$(cc -print-file-name=libc.a 2>/dev/null) in
     Linux-/*) ;;
