@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use portcullis::operator::Switch;
+use portcullis::operator::{Runtime, Switch};
 use portcullis::scopes::Scope;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_lease::{ScopeTiming, Scopes, Vouchers};
@@ -15,6 +15,7 @@ use portcullis_manifest::ScopePolicy;
 use portcullis_testing::wait_until;
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
@@ -28,6 +29,23 @@ async fn handed_over(place: &Place, lease: &str) -> Vouchers {
     }
     place.cluster.apply(&manifests).await;
     Vouchers::new(lease, lease)
+}
+
+/// Makes this runtime that of a cluster-wide operator, which leaves the namespace to whoever holds this Lease. Returns what it
+/// knows, and the task that ends with the runtime, when it owns the namespace.
+async fn cluster_wide(
+    place: &Place,
+    lease: &str,
+    timing: ScopeTiming,
+    runtime: &mut Runtime,
+) -> (Scopes, JoinHandle<()>) {
+    let vouchers = handed_over(place, lease).await;
+    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[lease], vouchers, timing).unwrap();
+    runtime.scope = Scope::cluster_wide(scopes.clone());
+    let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
+    let known = || async { scopes.owns(&place.namespace).may_write().then_some(()) };
+    wait_until("the leases to be known", PATIENCE, known).await;
+    (scopes, driving)
 }
 
 /// A Lease as another operator has just written it.
@@ -45,13 +63,8 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
     let lease = held_by_another(&name, 8);
     // Nobody renews it: it has to last until it was looked at.
     let timing = ScopeTiming::new(Duration::from_secs(8), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
-    let vouchers = handed_over(&place, &name).await;
-    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
     let mut runtime = place.runtime(Switch::Off);
-    runtime.scope = Scope::cluster_wide(scopes.clone());
-    let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
-    let known = || async { scopes.owns(&place.namespace).may_write().then_some(()) };
-    wait_until("the leases to be known", PATIENCE, known).await;
+    let (scopes, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
     // One that was there before might be that of somebody who is gone.
     leases.create(&PostParams::default(), &lease).await.unwrap();
     wait_until("the other's lease to be seen", PATIENCE, || async { (!scopes.claims().is_empty()).then_some(()) })
@@ -76,15 +89,8 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     let name = format!("{}-scope", place.namespace);
     let timing =
         ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), Duration::from_secs(45)).unwrap();
-    let vouchers = handed_over(&place, &name).await;
-    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
     let mut runtime = place.runtime(Switch::On);
-    runtime.scope = Scope::cluster_wide(scopes.clone());
-    let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
-    wait_until("the leases to be known", PATIENCE, || async {
-        scopes.owns(&place.namespace).may_write().then_some(())
-    })
-    .await;
+    let (scopes, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
 
     place.create("b", 2).await;
     let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -119,8 +125,6 @@ async fn a_verdict_that_comes_when_the_namespace_has_been_handed_over_is_not_wri
     let name = format!("{}-scope", place.namespace);
     let timing =
         ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), Duration::from_secs(45)).unwrap();
-    let vouchers = handed_over(&place, &name).await;
-    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[&name], vouchers, timing).unwrap();
     let (begun, go, given) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let shared = (begun.clone(), go.clone(), given.clone());
     let slow = move |_: Arc<Boat>, _: Context| {
@@ -134,12 +138,7 @@ async fn a_verdict_that_comes_when_the_namespace_has_been_handed_over_is_not_wri
     };
     let slow = Validate::<Boat>::named("oars").timeout(Duration::from_secs(30)).on_create(slow);
     let mut runtime = place.validated(Switch::Off, &Webhooks::new().validate(slow));
-    runtime.scope = Scope::cluster_wide(scopes.clone());
-    let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
-    wait_until("the leases to be known", PATIENCE, || async {
-        scopes.owns(&place.namespace).may_write().then_some(())
-    })
-    .await;
+    let (scopes, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
 
     place.create("odd", 3).await;
     let mark = place.cluster.audit().mark();
