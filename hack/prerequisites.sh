@@ -28,7 +28,7 @@ control-plane | cert-manager | helm | mcp-servers | identity-providers | node-up
     ;;
 esac
 case $target in
-demo | test | bench | control-plane | cert-manager | helm | mcp-servers | identity-providers | node-up | e2e)
+demo | test | release-check | bench | control-plane | cert-manager | helm | mcp-servers | identity-providers | node-up | e2e)
     need go 1.26 "$(version go version)" "It builds the control plane and the node, cert-manager, helm, a real MCP server and a real identity provider. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
@@ -41,6 +41,9 @@ esac
 if [ "$target" = test ]; then
     need openssl "" "" "It makes certificates as users do. On Debian 'apt-get install openssl'."
     need git "" "" "It lists the files whose form is checked. On Debian 'apt-get install git'."
+fi
+if [ "$target" = chance ]; then
+    need taskset "" "" "It pins tests to one CPU. On Debian 'apt-get install util-linux'."
 fi
 if [ "$target" = images ]; then
     case $(uname -s)-$(cc -print-file-name=libc.a 2>/dev/null) in

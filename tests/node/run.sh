@@ -23,7 +23,7 @@ cd "$root"
 case $what in
 test)
     # With the whole workspace, as 'make test' has compiled it: alone, dependencies would have other features and be built again.
-    cargo test --workspace --features portcullis-node/node --test node --test operator --test second_operator -- --test-threads=4 "$@"
+    cargo test --workspace --test node --test operator --test second_operator -- --test-threads=4 "$@"
     ;;
 demo) "$target/debug/demo" node ;;
 bench)

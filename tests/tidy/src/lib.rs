@@ -5,8 +5,10 @@
 
 mod graph;
 mod imports;
+mod published;
 mod sources;
 
 pub use graph::Graph;
 pub use imports::Imports;
+pub use published::published;
 pub use sources::{Source, repository_root, sources, tracked_files};

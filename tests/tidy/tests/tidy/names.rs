@@ -1,7 +1,5 @@
 //! What was renamed keeps its new name: the table "Renamed" of CHANGELOG.md says what the old ones were.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
-
 use std::collections::BTreeSet;
 
 use portcullis_tidy::{Source, sources};

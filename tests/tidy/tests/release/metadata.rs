@@ -1,24 +1,9 @@
-//! The crates that are published, as cargo describes them.
+//! Parts of a package's metadata, and the tools that document it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use portcullis_tidy::repository_root;
 use serde_json::Value;
-
-/// What lies in `sdk/`, from the metadata of the workspace.
-pub(crate) fn published() -> Vec<Value> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--no-deps", "--locked"])
-        .current_dir(repository_root())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "`cargo metadata` fails:\n{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let sdk = repository_root().canonicalize().unwrap().join("sdk");
-    let inside = |package: &&Value| Path::new(package["manifest_path"].as_str().unwrap()).starts_with(&sdk);
-    metadata["packages"].as_array().unwrap().iter().filter(inside).cloned().collect()
-}
 
 pub(crate) fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()

@@ -1,7 +1,5 @@
 //! What the book in docs/ points to exists.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
-
 use std::path::{Component, Path, PathBuf};
 
 use portcullis_tidy::{Source, repository_root, sources};

@@ -1,7 +1,5 @@
 //! What ARCHITECTURE.md says of the shape of the crates: what knows of what, and how large they are.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
-
 use std::collections::BTreeSet;
 
 use portcullis_tidy::{Graph, Imports, sources};

@@ -1,62 +1,23 @@
 //! What a registry, and a user who has nothing of this workspace, get to see of the published crates.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
-#![allow(clippy::print_stdout, reason = "with --nocapture, one sees how far it is")]
-
-mod published;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use portcullis_tidy::repository_root;
-use published::{docs_rs, library, name, nightly_rustdoc, published, target_folder, texts};
+use portcullis_tidy::{published, repository_root};
 use serde_json::Value;
+
+use crate::metadata::{docs_rs, library, name, nightly_rustdoc, target_folder, texts};
 
 /// How much of what cargo said is shown of a failure.
 const SHOWN: usize = 40;
-
-#[test]
-fn every_published_crate_says_what_it_is() {
-    let license = fs::read_to_string(repository_root().join("LICENSE")).unwrap();
-    for package in published() {
-        let name = name(&package);
-        assert!(package["publish"].is_null(), "{name} lies in sdk/, and cannot be published: it has `publish = false`");
-        for field in ["description", "license", "readme", "rust_version"] {
-            assert!(
-                package[field].as_str().is_some_and(|text| !text.is_empty()),
-                "{name} has no {field} in Cargo.toml"
-            );
-        }
-        for list in ["keywords", "categories"] {
-            let entries = package[list].as_array().map_or(0, Vec::len);
-            assert!((1..=5).contains(&entries), "{name} has {entries} {list}; registries take one to five");
-        }
-        let file = |file: &str| {
-            let path = Path::new(package["manifest_path"].as_str().unwrap()).with_file_name(file);
-            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
-        let readme = file("README.md");
-        let links = readme.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
-        let relative: Vec<_> = links.filter(|link| !link.starts_with("https://") && !link.starts_with('#')).collect();
-        assert!(relative.is_empty(), "README.md of {name} links to {relative:?}, which a registry does not have");
-        // A package has what lies in its folder, or what a symbolic link there points at.
-        assert!(file("LICENSE") == license, "LICENSE of {name} is not the one of the repository");
-        let docs = docs_rs(&package);
-        let chosen = docs["all-features"] == true || docs["features"].is_array();
-        assert!(
-            chosen || features(&package).keys().all(|feature| feature == "default"),
-            "{name} has features, and docs.rs would leave out what they add: say `all-features = true` in [package.metadata.docs.rs]"
-        );
-    }
-}
 
 /// As packages, without the workspace, where another crate may switch on what one forgot to ask for: each is compiled as
 /// the only dependency of somebody else's crate, with each of its features alone, and documented as docs.rs does it.
 #[test]
 fn each_published_crate_stands_alone() {
-    let packages: Vec<Package> = published().into_iter().map(Package::new).collect();
+    let packages: Vec<Package> = published().unwrap().into_iter().map(Package::new).collect();
     // What no other crate of the workspace switches on may not have been fetched yet; from here on, the network is left alone.
     cargo(&["fetch", "--locked", "--quiet"], &repository_root()).unwrap();
     pack(&packages);

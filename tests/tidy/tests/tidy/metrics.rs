@@ -1,7 +1,5 @@
 //! The tables of metrics, in the book and in the documentation of portcullis-metrics, are of the metrics that the code registers.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_tidy::{Source, sources};

@@ -1,7 +1,5 @@
 //! What ARCHITECTURE.md and CONTRIBUTING.md say of the sources.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
-
 use std::path::Path;
 
 use portcullis_tidy::{sources, tracked_files};

@@ -1,7 +1,5 @@
 //! What ARCHITECTURE.md says of the crates in `sdk/`: what each is built on, how much a user compiles, how large they are.
 
-#![allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
