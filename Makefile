@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo on-node built test lint deny generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
+.PHONY: help demo on-node tools built test release-check chance format clippy rustdoc lint deny generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -18,7 +18,7 @@ demo: ## Both gates at work, start to end; CLUSTER=current: as a guest in your c
 	@test "$(CLUSTER)" = current || hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh go
 	@hack/identity-providers/build.sh go
-	cargo build -p mcp-operator -p mcp-runner -p portcullis-e2e --bins
+	cargo build --workspace --bin mcp-operator --bin mcp-runner --bin demo
 	@test "$(CLUSTER)" = node || "$${CARGO_TARGET_DIR:-target}/debug/demo" "$(CLUSTER)"
 	@test "$(CLUSTER)" != node || tests/node/run.sh demo
 
@@ -33,30 +33,58 @@ on-node:
 	@hack/images/build.sh
 
 test: built ## Every test: unit, control plane, data plane, end to end
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --no-fail-fast
+	"$${CARGO_TARGET_DIR:-target}/debug/suite" run
 
-# Most tests wait for processes and clusters for most of their time.
-TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
+release-check: ## What is asked at a release: each published crate alone, its public API, the crates outside of the workspace
+	@hack/prerequisites.sh release-check
+	@hack/control-plane/build.sh
+	cargo test --workspace --test release --test embedding
 
-# Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
-built:
+# Runs under each condition of `make chance`.
+RUNS ?= 5
+
+chance: built ## Tests over and over, pinned to one CPU and beside busy loops: SUITE=a test binary (default: all), RUNS=5
+	@hack/prerequisites.sh chance
+	"$${CARGO_TARGET_DIR:-target}/debug/suite" chance --runs $(RUNS) $(SUITE)
+
+# The real programs that the tests run, each built once per machine.
+tools:
 	@hack/prerequisites.sh test
 	@hack/control-plane/build.sh
 	@hack/cert-manager/build.sh
 	@hack/helm/build.sh
 	@hack/mcp-servers/build.sh all
 	@hack/identity-providers/build.sh all
+
+# Targets that `make test` does not run: the tests on the node, and those of a release.
+NAMED_TESTS = --test node --test operator --test second_operator --test release
+
+# Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
+built: tools
 	cargo build --workspace --bins --examples --tests
 
-lint: ## Formatting, clippy and rustdoc, warnings as errors; what may be depended on
+named-tests: built
+	cargo build --workspace $(NAMED_TESTS)
+
+lint: format clippy rustdoc deny ## Formatting, clippy and rustdoc, warnings as errors; what may be depended on
+
+format:
 	@hack/prerequisites.sh lint
 	cargo fmt --all --check
 	for example in axum-application plain-controller webhook-server; do \
 		cargo fmt --check --manifest-path examples/$$example/Cargo.toml || exit 1; \
 	done
-	cargo clippy --workspace --all-targets --features portcullis-node/node -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
-	@hack/deny/check.sh
+
+# The tests on the node and those of a release are targets that are built by their name alone.
+clippy:
+	@hack/prerequisites.sh lint
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace $(NAMED_TESTS) -- -D warnings
+
+# With what the tests are compiled with, and without running any code.
+rustdoc:
+	@hack/prerequisites.sh lint
+	RUSTDOC="$(CURDIR)/hack/rustdoc/check.sh" cargo test --workspace --doc --quiet
 
 deny: ## Licences, banned crates and sources of what is depended on (deny.toml); builds cargo-deny once per machine
 	@hack/prerequisites.sh deny

@@ -48,7 +48,8 @@ else
 fi
 
 mkdir -p "$images"
-cargo build --quiet --locked -p portcullis-images
+# Of the whole workspace, so that what 'make test' has compiled serves.
+cargo build --quiet --locked --workspace --bin portcullis-images
 "$target/debug/portcullis-images" roots >"$images/ca-certificates.crt"
 
 image() { # name, profile, title, the most megabytes, files beside the binary: PATH=SOURCE
