@@ -5,7 +5,7 @@ use dynamo_webhooks::webhooks;
 use portcullis::manifest::{FailurePolicy, Webhook, WebhookKind};
 use portcullis::webhooks::Operation;
 
-use crate::cases::FILES;
+use crate::acceptance::cases::FILES;
 
 fn entries(kind: WebhookKind) -> Vec<Webhook> {
     let all = webhooks(RuleContext::default()).manifests().unwrap();

@@ -6,12 +6,13 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use portcullis_testing::{ControlPlane, OperatorBinary, RunningOperator, wait_until};
+use portcullis_testing::{ControlPlane, RunningOperator, wait_until};
 use serde_json::{Value, json};
+
+use crate::clusters::binary;
 
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
-const BINARY: &str = env!("CARGO_BIN_EXE_dynamo-webhooks");
 
 pub(crate) const CONFIGURATION: &str = "dynamo-operator-validating";
 pub(crate) const SERVICE_NAME: &str = "dynamo-operator-webhook";
@@ -64,7 +65,7 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) async fn new() -> Self {
         let cluster = ControlPlane::start().await.unwrap();
-        let operator = OperatorBinary::at(BINARY).run_flags(["--log-format", "json"]).install(&cluster).await;
+        let operator = binary().run_flags(["--log-format", "json"]).install(&cluster).await;
         let team = cluster.namespace("team").await;
         let (namespace, operator) = (operator.namespace.clone(), Some(operator));
         let mut home = Self { cluster, namespace, team, operator, whole: Vec::new() };
@@ -185,7 +186,7 @@ impl Home {
     pub(crate) async fn command(&self, words: &[&str]) -> (i32, String, String) {
         let configuration = self.api(VALIDATING).get_opt(CONFIGURATION).await.unwrap();
         let port = configuration.and_then(|it| it.data.pointer("/webhooks/0/clientConfig/service/port")?.as_i64());
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dynamo-webhooks"));
         command.args(words).args(["--namespace", &self.namespace]);
         command.args(["--service-port", &port.unwrap_or(443).to_string()]);
         command.arg("--kubeconfig").arg(self.cluster.kubeconfig_path());

@@ -1,8 +1,6 @@
 //! Reviews as an API server sends them, over HTTPS to the running operator: what no request of a user leads to, and whose
 //! namespaces a cluster-wide operator leaves alone.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,12 +12,13 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, Config};
-use portcullis_testing::{ControlPlane, OperatorBinary, wait_until};
+use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
+
+use crate::clusters::cluster_wide;
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-const BINARY: &str = env!("CARGO_BIN_EXE_dynamo-webhooks");
 /// The names of the Lease by which an operator of Dynamo's own holds a namespace: that of its code, and that of its guide.
 const LEASES: [&str; 2] = ["dynamo-operator-namespace-scope", "dynamo-operator-ns-lock"];
 
@@ -90,7 +89,7 @@ fn review(operation: &str, namespace: &str, old: Option<Value>, new: Option<Valu
 /// Hands the namespace over to an operator of Dynamo's, as an administrator does: by the policy that is generated for a
 /// restricted installation.
 async fn hand_over(cluster: &ControlPlane, namespace: &str) {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dynamo-webhooks"));
     command.args([
         "generate",
         "rbac",
@@ -121,9 +120,7 @@ fn lease(name: &str, seconds: u32) -> Lease {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_review_is_answered_by_its_operation_its_version_and_whose_namespace_it_is_about() {
-    let cluster = ControlPlane::shared().await;
-    let timing = ["--lease-timing", "8s,6s,1s,5s,2s,4s"];
-    let _operator = OperatorBinary::at(BINARY).run_flags(timing).install(cluster).await;
+    let (cluster, _) = cluster_wide().await;
     let called = Called::of(cluster).await;
     let ours = cluster.namespace("ours").await;
     let required = Some("spec.modelName is required");

@@ -1,24 +1,16 @@
 //! An operator that is restricted to a namespace, behind a real API server.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
-#[path = "acceptance/api.rs"]
-mod api;
-#[allow(dead_code, reason = "other test binaries use the rest")]
-#[path = "acceptance/cases.rs"]
-mod cases;
-
-use api::answered_otherwise;
-use cases::{FILES, File, Vector};
-use portcullis_testing::{ControlPlane, OperatorBinary};
+use crate::acceptance::api::answered_otherwise;
+use crate::acceptance::cases::{FILES, File, Vector};
+use crate::clusters::{binary, unguarded};
 
 #[tokio::test]
 async fn in_its_namespace_it_says_what_only_a_cluster_wide_operator_can_do_and_elsewhere_nothing() {
-    let cluster = ControlPlane::shared().await;
+    let cluster = unguarded().await;
     let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
     // The kinds are the business of the cluster-wide operator.
     cluster.install_crds(&dynamo_webhooks::kinds::crds()).await;
-    let operator = OperatorBinary::at(env!("CARGO_BIN_EXE_dynamo-webhooks"))
+    let operator = binary()
         .flags(["--restrict-to-namespace", team.as_str()])
         .run_flags(["--log-format", "json"])
         .install(cluster)

@@ -1,19 +1,18 @@
 //! Objects that are being deleted can always go, whatever the webhooks do: the match condition of the generated configuration
 //! keeps the API server from asking them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
 use std::fmt;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use portcullis_testing::{ControlPlane, OperatorBinary};
+use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
 
-/// The configuration that is generated, and the one that is put beside it.
-const GENERATED: &str = "dynamo-operator-validating";
+use crate::clusters::{binary, unguarded};
+
+/// The configuration that is put beside the generated one.
 const BESIDE: &str = "beside";
 /// A port on which nobody listens.
 const DISCARD: u16 = 9;
@@ -76,6 +75,8 @@ fn invalid() -> [Invalid; 4] {
 struct Home {
     cluster: &'static ControlPlane,
     namespace: String,
+    /// The configuration that is generated. It selects this namespace, so that other tests meet nothing that is wrong.
+    generated: String,
 }
 
 impl Home {
@@ -118,7 +119,7 @@ impl Home {
                 Wrong::Nothing | Wrong::ProcessIsDead => {}
             }
         }
-        let name = if state.wrong == Wrong::ProcessIsDead { GENERATED } else { BESIDE };
+        let name = if state.wrong == Wrong::ProcessIsDead { &self.generated } else { BESIDE };
         let configuration = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": name}, "webhooks": webhooks,
@@ -168,8 +169,9 @@ fn whole(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_the_webhooks_do_invalid_objects_can_go_and_edits_of_them_are_judged() {
-    let cluster = ControlPlane::shared().await;
-    let home = Home { cluster, namespace: cluster.namespace("deletion").await };
+    let cluster = unguarded().await;
+    let namespace = cluster.namespace("deletion").await;
+    let home = Home { cluster, generated: format!("dynamo-operator-validating-{namespace}"), namespace };
     let wrongs = [Wrong::Nothing, Wrong::AnswersAnError, Wrong::CaBundle, Wrong::NobodyListens, Wrong::ProcessIsDead];
     let states: Vec<_> =
         wrongs.iter().flat_map(|&wrong| ["Fail", "Ignore"].map(|policy| State { wrong, policy })).collect();
@@ -179,9 +181,9 @@ async fn whatever_the_webhooks_do_invalid_objects_can_go_and_edits_of_them_are_j
         home.leave(&format!("object-{index}")).await;
     }
 
-    let mut operator = Some(OperatorBinary::at(env!("CARGO_BIN_EXE_dynamo-webhooks")).install(cluster).await);
+    let mut operator = Some(binary().flags(["--restrict-to-namespace", &home.namespace]).install(cluster).await);
     let configurations: Api<ValidatingWebhookConfiguration> = Api::all(cluster.admin());
-    let generated = configurations.get(GENERATED).await.unwrap();
+    let generated = configurations.get(&home.generated).await.unwrap();
     for (index, state) in states.into_iter().enumerate() {
         if state.wrong == Wrong::ProcessIsDead
             && let Some(operator) = operator.take()

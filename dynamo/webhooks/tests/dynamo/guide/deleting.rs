@@ -4,7 +4,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
-use crate::home::{CONFIGURATION, Home, MODELS, PATIENCE, SERVICE, SERVICE_NAME, VALIDATING, model};
+use crate::guide::home::{CONFIGURATION, Home, MODELS, PATIENCE, SERVICE, SERVICE_NAME, VALIDATING, model};
 
 /// One of the two ways out that the guide gives.
 pub(crate) enum WayOut {

@@ -1,8 +1,6 @@
 //! Several operators on one API server, as real processes: a cluster-wide one, and others that are each restricted to a
 //! namespace. Who validates, also when one of them is killed.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
-
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,32 +12,19 @@ use kube::api::PostParams;
 use portcullis_testing::{ControlPlane, OperatorBinary, RunningOperator, Stopwatch, wait_until};
 use serde_json::Value;
 use tokio::process::Command;
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
+
+use crate::clusters::{binary_on_time, cluster_wide};
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Duration, deadline, renewal, settling, grace and freshness: a third of the real ones. All operators have the same.
-const TIMING: &str = "8s,6s,1s,5s,2s,4s";
 /// How a reason begins that is given where an object is left to another operator.
 const SKIPPED: &str = "skipping validation";
 /// What the webhook of models says of one without a name.
 const REFUSED: &str = "admission webhook \"vdynamomodel.kb.io\" denied the request: spec.modelName is required";
 
-fn binary() -> OperatorBinary {
-    let run_flags = ["--lease-timing", TIMING, "--log-format", "json"];
-    OperatorBinary::at(env!("CARGO_BIN_EXE_dynamo-webhooks")).run_flags(run_flags)
-}
-
 /// Each object that is tried has a name of its own, by which it is found in the logs.
 static TRIED: AtomicU32 = AtomicU32::new(0);
-
-/// The cluster-wide operator, beside which all others run.
-async fn cluster_wide() -> (&'static ControlPlane, &'static RunningOperator) {
-    static OPERATOR: OnceCell<RunningOperator> = OnceCell::const_new();
-    let cluster = ControlPlane::shared().await;
-    (cluster, OPERATOR.get_or_init(|| async { binary().install(cluster).await }).await)
-}
 
 /// A namespace with an operator of its own, which lives in another one.
 struct Team {
@@ -55,7 +40,7 @@ impl Team {
         let (cluster, wide) = cluster_wide().await;
         let namespace = cluster.namespace("team").await;
         let place = ["--release", release, "--restrict-to-namespace", &namespace];
-        let binary = binary().flags(place).flags(more.iter().copied());
+        let binary = binary_on_time().flags(place).flags(more.iter().copied());
         let own = binary.install(cluster).await;
         Self { cluster, wide, namespace, binary, own }
     }

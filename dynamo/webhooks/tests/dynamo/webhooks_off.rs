@@ -1,15 +1,15 @@
 //! Webhooks off: the controllers ask the validators, and say in the status what they answer.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
-use portcullis_testing::{ControlPlane, OperatorBinary, RunningOperator, wait_until};
+use portcullis_testing::{ControlPlane, RunningOperator, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+
+use crate::clusters::{binary, unguarded};
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -23,8 +23,8 @@ struct Home {
 impl Home {
     async fn new() -> Self {
         static OPERATOR: OnceCell<RunningOperator> = OnceCell::const_new();
-        let (cluster, binary) = (ControlPlane::shared().await, env!("CARGO_BIN_EXE_dynamo-webhooks"));
-        let install = || async { OperatorBinary::at(binary).flags(["--webhooks", "off"]).install(cluster).await };
+        let cluster = unguarded().await;
+        let install = || async { binary().flags(["--webhooks", "off"]).install(cluster).await };
         Self { cluster, operator: OPERATOR.get_or_init(install).await, namespace: cluster.namespace("off").await }
     }
 

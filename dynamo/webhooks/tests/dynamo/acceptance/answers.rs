@@ -1,19 +1,9 @@
 //! The binary behind a real API server: what it generates is applied as it is, and it runs with exactly the rights that it
 //! asks for.
 
-use portcullis_testing::{ControlPlane, OperatorBinary, RunningOperator};
-use tokio::sync::OnceCell;
-
-use crate::api::answered_otherwise;
-use crate::cases::{FILES, File, Vector};
-
-/// One operator serves all tests.
-async fn operator() -> (&'static ControlPlane, &'static RunningOperator) {
-    static OPERATOR: OnceCell<RunningOperator> = OnceCell::const_new();
-    let (cluster, binary) = (ControlPlane::shared().await, env!("CARGO_BIN_EXE_dynamo-webhooks"));
-    let install = || async { OperatorBinary::at(binary).run_flags(["--log-format", "json"]).install(cluster).await };
-    (cluster, OPERATOR.get_or_init(install).await)
-}
+use crate::acceptance::api::answered_otherwise;
+use crate::acceptance::cases::{FILES, File, Vector};
+use crate::clusters::cluster_wide;
 
 /// Those that can be sent, to a cluster-wide operator.
 fn vectors(file: &str) -> Vec<Vector> {
@@ -23,7 +13,7 @@ fn vectors(file: &str) -> Vec<Vector> {
 
 #[tokio::test]
 async fn a_user_is_told_of_every_row_of_dynamos_tables_what_dynamo_tells() {
-    let (cluster, operator) = operator().await;
+    let (cluster, operator) = cluster_wide().await;
     let namespace = cluster.namespace("cases").await;
     let vectors: Vec<Vector> = FILES.into_iter().flat_map(vectors).collect();
     let wrong = answered_otherwise(cluster, &namespace, &vectors).await;
@@ -33,7 +23,7 @@ async fn a_user_is_told_of_every_row_of_dynamos_tables_what_dynamo_tells() {
 /// People search the log for these.
 #[tokio::test]
 async fn the_log_has_the_lines_that_dynamos_guide_tells_to_look_for() {
-    let (cluster, operator) = operator().await;
+    let (cluster, operator) = cluster_wide().await;
     let namespace = cluster.namespace("logged").await;
     let bad = vectors("dynamomodel").into_iter().find(|vector| vector.case.name == "missing modelName").unwrap();
     assert_eq!(answered_otherwise(cluster, &namespace, &[bad]).await, Vec::<String>::new());

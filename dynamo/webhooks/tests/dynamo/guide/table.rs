@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::symptoms;
+use crate::guide::symptoms;
 
 /// Something that the guide tells its readers to do, to look at or to set, and what keeps it true here.
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use dynamo_webhooks::kinds::{
 use dynamo_webhooks::rules::{Findings, RuleContext, Rules, check_text};
 use serde::de::DeserializeOwned;
 
-use crate::cases::{FILES, File, Said, Stage, Vector};
+use crate::acceptance::cases::{FILES, File, Said, Stage, Vector};
 
 const PLACE: [&str; 2] = ["team-a", "test"];
 

@@ -1,7 +1,5 @@
 //! The binary, started as Dynamo's is.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};

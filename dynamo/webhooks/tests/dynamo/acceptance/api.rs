@@ -6,7 +6,7 @@ use kube::client::Body;
 use portcullis_testing::ControlPlane;
 use serde_json::Value;
 
-use crate::cases::{Said, Stage, Vector};
+use crate::acceptance::cases::{Said, Stage, Vector};
 
 /// What the API server answered.
 struct Answer {

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use serde_json::{Value, json};
 
-use crate::home::{CONFIGURATION, Home, MODELS, SECRET, SECRET_NAME, SERVICE, SERVICE_NAME, Sort, VALIDATING};
+use crate::guide::home::{CONFIGURATION, Home, MODELS, SECRET, SECRET_NAME, SERVICE, SERVICE_NAME, Sort, VALIDATING};
 
 /// One thing that is done to an installation.
 pub(crate) enum Act {
