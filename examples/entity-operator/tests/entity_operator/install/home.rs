@@ -9,7 +9,7 @@ use portcullis_testing::{CertManager, ControlPlane, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::pod::{PATIENCE, Running, free_port, generate};
+use crate::install::pod::{PATIENCE, Running, free_port, generate};
 
 /// CRDs have one name in the whole cluster, so one test at a time has the operator.
 pub(crate) struct Home {

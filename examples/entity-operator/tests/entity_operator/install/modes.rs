@@ -5,9 +5,9 @@ use kube::Api;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::json;
 
-use crate::home::{Home, person};
-use crate::pod::{PATIENCE, Running};
-use crate::secrets::filled;
+use crate::install::home::{Home, person};
+use crate::install::pod::{PATIENCE, Running};
+use crate::install::secrets::filled;
 
 /// Rules are kept, defaults are made, and objects are converted, through the API server.
 async fn works(home: &Home, running: &Running) -> String {

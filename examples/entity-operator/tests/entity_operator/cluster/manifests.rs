@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
-use crate::installation::{Installation, PATIENCE};
+use crate::cluster::installation::{Installation, PATIENCE};
 
 fn manifest(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
@@ -14,10 +14,10 @@ fn manifest(text: &str) -> Value {
 async fn the_manifests_do_what_the_readme_says() {
     let home = Installation::new().await;
     let (ada, grace, plato, forbidden) = (
-        manifest(include_str!("../../manifests/ada.yaml")),
-        manifest(include_str!("../../manifests/grace.yaml")),
-        manifest(include_str!("../../manifests/plato.yaml")),
-        manifest(include_str!("../../manifests/forbidden.yaml")),
+        manifest(include_str!("../../../manifests/ada.yaml")),
+        manifest(include_str!("../../../manifests/grace.yaml")),
+        manifest(include_str!("../../../manifests/plato.yaml")),
+        manifest(include_str!("../../../manifests/forbidden.yaml")),
     );
     let kubectl = PatchParams::apply("kubectl");
     let apply = async |version: &str, manifest: &Value| {

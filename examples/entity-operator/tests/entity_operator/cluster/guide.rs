@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use portcullis_testing::AuditEvent;
 use serde_json::json;
 
-use crate::installation::Installation;
+use crate::cluster::installation::Installation;
 
 /// What the API server puts before the message of a webhook.
 fn denied(message: &str) -> String {

@@ -1,7 +1,5 @@
 //! Everything that can be said of the webhooks without an API server.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use entity_operator::{crd, v1, v2, v3, webhooks};
 use portcullis_testing::admission::{Reviews, assert_idempotent};
 use portcullis_testing::conversion::assert_laws;

@@ -5,8 +5,6 @@
 //! the Pod's own arguments and environment and the rights of its ServiceAccount. As its Service would lead to an address
 //! that only a node has, the Service leads to this machine once it was applied.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
 mod home;
 mod modes;
 mod pod;
