@@ -1,7 +1,5 @@
 //! The command lines that the pages show are such as the operator's binary takes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

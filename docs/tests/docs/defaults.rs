@@ -1,7 +1,5 @@
 //! The tables that are written by hand (settings, limits, production) name the defaults of the code.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,8 +1,6 @@
 //! What went wrong for users of other SDKs, and must not happen here: the rows of `src/reference/issues.md` that no test of
 //! the SDK is named after.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;

@@ -1,7 +1,5 @@
 //! The tutorial shows the files that are built: each of its blocks is one of them, whole.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what cannot be read fails the test")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
