@@ -7,7 +7,7 @@ use portcullis_charts::{DYNAMO, Helm, assert_same, binary, chart, generate};
 use portcullis_testing::{CertManager, ControlPlane};
 use serde_json::{Value, json};
 
-use crate::{RELEASE, modes};
+use super::{RELEASE, modes};
 
 fn generated(words: &[&str]) -> Vec<Value> {
     let text = generate(&binary("dynamo-webhooks"), words);
@@ -63,9 +63,8 @@ fn settings_of_the_webhooks_are_those_that_generate_is_told_by_flags() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_takes_what_each_mode_renders() {
-    let cluster = &ControlPlane::start().await.unwrap();
-    // It brings the kinds of its mode.
-    let _cert_manager = CertManager::start(cluster).await.unwrap();
+    // Cert-manager brings the kinds of its mode.
+    let (cluster, _) = (ControlPlane::shared().await, CertManager::shared().await);
     let namespaces = [RELEASE[1], "team"]
         .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
     cluster.apply(&namespaces).await;

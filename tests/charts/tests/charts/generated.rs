@@ -1,7 +1,5 @@
 //! K5, P5: what the charts render is what the binary generates, in every mode.
 
-#![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
-
 use portcullis_charts::{CRDS, Helm, OPERATOR, assert_same, chart, operator};
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use crate::RELEASE;
+use super::RELEASE;
 
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 

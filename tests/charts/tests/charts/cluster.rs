@@ -1,8 +1,6 @@
 //! P5: the charts in a cluster: installed, upgraded, rolled back and removed, with the operator's process under the accounts that
 //! they installed.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test this is the failure")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

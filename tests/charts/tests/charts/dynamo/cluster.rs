@@ -6,20 +6,18 @@ use std::time::Duration;
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
 
-use crate::RELEASE;
-use crate::installed::{Process, Rendered, misjudged, run_hook};
+use super::RELEASE;
+use super::installed::{Process, Rendered, misjudged, run_hook};
 
-/// A control plane with the namespace of the release.
-pub(crate) async fn cluster() -> ControlPlane {
-    let cluster = ControlPlane::start().await.unwrap();
+/// Makes the namespace of the release.
+pub(crate) async fn with_namespace(cluster: &ControlPlane) {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": RELEASE[1] } });
     cluster.apply(&[namespace]).await;
-    cluster
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hooks_make_and_publish_certificates_under_which_the_operator_is_called_with_no_more_rights_than_they_have() {
-    let cluster = &cluster().await;
+/// Installs it for the first time: hooks make and publish certificates under which the operator is called, with no more
+/// rights than they have.
+async fn installed(cluster: &ControlPlane) -> Process {
     let rendered = Rendered::new(&json!({}));
     let said = run_hook(cluster, &rendered.before).await;
     assert!(said.contains("Secret platform-system/webhook-server-cert: a certificate for "), "{said}");
@@ -34,43 +32,35 @@ async fn hooks_make_and_publish_certificates_under_which_the_operator_is_called_
     assert!(said.contains("published: ValidatingWebhookConfiguration platform-dynamo-operator-validating"), "{said}");
     cluster.webhooks_in_force().await;
     misjudged(cluster).await.unwrap();
+    operator
 }
 
-/// Installs it in place of the one before, if there is one: a new process serves before the old one goes.
-async fn upgraded(cluster: &ControlPlane, values: &Value, before: Option<Process>) -> Process {
+/// Installs it in place of the one before: a new process serves before the old one goes.
+async fn upgraded(cluster: &ControlPlane, values: &Value, before: Process) -> Process {
     let rendered = Rendered::new(values);
     let hooks = !rendered.before.is_empty();
     if hooks {
         run_hook(cluster, &rendered.before).await;
     }
-    if let Some(before) = &before {
-        rendered.install_webhooks(cluster, before).await;
-    } else {
-        rendered.install_kinds(cluster).await;
-    }
+    rendered.install_webhooks(cluster, &before).await;
     let mut after = Process::start(cluster, &rendered).await;
-    if before.is_none() {
-        rendered.install_webhooks(cluster, &after).await;
-    }
     after.ready().await;
     rendered.install_webhooks(cluster, &after).await;
     cluster.webhooks_in_force().await;
-    if let Some(before) = before {
-        before.stop().await;
-    }
+    before.stop().await;
     if hooks {
         run_hook(cluster, &rendered.after).await;
     }
     after
 }
 
+/// On a control plane of its own: another test installs the same release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_from_hooks_to_the_operators_own_rotation_and_back_loses_no_admission() {
-    let cluster = &cluster().await;
+    let cluster = &ControlPlane::start().await.unwrap();
+    with_namespace(cluster).await;
+    let mut operator = installed(cluster).await;
     let (hooks, own) = (json!({}), json!({ "webhook": { "rotation": "operator" } }));
-    let mut operator = upgraded(cluster, &hooks, None).await;
-    wait_until("the webhooks to be called", Duration::from_mins(2), || async { misjudged(cluster).await.ok() }).await;
-
     let judged = &AtomicUsize::new(0);
     let writer = async {
         loop {
@@ -81,7 +71,7 @@ async fn an_upgrade_from_hooks_to_the_operators_own_rotation_and_back_loses_no_a
     let upgrades = async move {
         for values in [&own, &hooks, &hooks] {
             let before = judged.load(Ordering::Relaxed);
-            operator = upgraded(cluster, values, Some(operator)).await;
+            operator = upgraded(cluster, values, operator).await;
             let later = || async { (judged.load(Ordering::Relaxed) > before + 1).then_some(()) };
             wait_until("objects to be judged after the upgrade", Duration::from_mins(2), later).await;
         }

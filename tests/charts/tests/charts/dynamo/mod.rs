@@ -1,7 +1,5 @@
 //! The chart of the stand-in for Dynamo's webhooks: its templates, its values, and what an API server says to it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test this is the failure")]
-
 mod cluster;
 mod generated;
 mod hooks;

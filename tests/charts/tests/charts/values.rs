@@ -1,7 +1,5 @@
 //! P5: what each value of the charts does, and what is said of values that cannot be.
 
-#![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
-
 use portcullis_charts::values::{Case, argument_of, at, case, every_value_has_a_case, every_value_is_described};
 use portcullis_charts::{CRDS, Helm, OPERATOR, chart};
 use serde_json::{Value, json};

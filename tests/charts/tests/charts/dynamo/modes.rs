@@ -3,7 +3,7 @@
 use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
 
-use crate::{NAME, RELEASE};
+use super::{NAME, RELEASE};
 
 /// PEM, of which the chart looks at the first words only.
 const PEM_IN_BASE64: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";

@@ -1,7 +1,5 @@
 //! P5: helm finds nothing to say of the charts, and what they say of themselves is true.
 
-#![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
-
 use portcullis_charts::{CRDS, DYNAMO, HELM_VERSION, Helm, OPERATOR, chart, repository};
 use serde_json::Value;
 

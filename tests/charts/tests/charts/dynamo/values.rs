@@ -6,7 +6,7 @@ use portcullis_charts::values::{Case, argument_of, at, case, every_value_has_a_c
 use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
 
-use crate::RELEASE;
+use super::RELEASE;
 
 const DEPLOYMENT: &str = "Deployment platform-dynamo-operator";
 const VALIDATING: &str = "ValidatingWebhookConfiguration platform-dynamo-operator-validating";

@@ -3,7 +3,7 @@
 use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
 
-use crate::{NAME, RELEASE, modes};
+use super::{NAME, RELEASE, modes};
 
 fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][format!("helm.sh/{name}")].as_str()

@@ -14,10 +14,10 @@ use portcullis_testing::{CertManager, ControlPlane, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cluster::cluster;
-use crate::installed::{PATIENCE, Process, Rendered, misjudged, run_hook};
-use crate::service::Service;
-use crate::{NAME, RELEASE};
+use super::cluster::with_namespace;
+use super::installed::{PATIENCE, Process, Rendered, misjudged, run_hook};
+use super::service::Service;
+use super::{NAME, RELEASE};
 
 /// A release, and the process that serves for it.
 struct Installed<'a> {
@@ -143,8 +143,8 @@ async fn store_own_certificate(cluster: &ControlPlane) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_way_to_make_certificates_follows_hooks_and_hands_back_to_them_without_a_lost_admission() {
-    let cluster = &cluster().await;
-    let _cert_manager = CertManager::start(cluster).await.unwrap();
+    let (cluster, _) = (ControlPlane::shared().await, CertManager::shared().await);
+    with_namespace(cluster).await;
     let hooks = json!({});
     let mut installed = Installed::new(cluster).await;
     installed.turn(&hooks, &[]).await;
