@@ -1,5 +1,4 @@
 //! `CLUSTER=current make demo`: the demo as a guest, in a cluster that is not its own.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,6 +15,16 @@ use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// A cluster for one guest at a time: it has the kinds in all of it.
+async fn cluster() -> (&'static ControlPlane, MutexGuard<'static, ()>) {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    static CLUSTER: OnceCell<ControlPlane> = OnceCell::const_new();
+    let alone = ALONE.lock().await;
+    let start = || async { ControlPlane::builder().controller_manager().start().await.unwrap() };
+    (CLUSTER.get_or_init(start).await, alone)
+}
 
 /// Kind, name and whether it has an owner: all that a guest could leave that is not in a namespace of its own.
 async fn everything(cluster: &ControlPlane) -> BTreeSet<String> {
@@ -50,11 +59,11 @@ fn is_empty(folder: &Path) -> bool {
 // K6
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_shows_the_same_and_leaves_nothing() {
-    let cluster = ControlPlane::builder().controller_manager().start().await.unwrap();
+    let (cluster, _alone) = cluster().await;
     let folder = tempfile::tempdir().unwrap();
-    let before = everything(&cluster).await;
+    let before = everything(cluster).await;
 
-    let output = demo(&cluster, folder.path()).output().await.unwrap();
+    let output = demo(cluster, folder.path()).output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     for claim in [
@@ -71,7 +80,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     ] {
         assert!(text.contains(claim), "the demo does not show '{claim}':\n{text}");
     }
-    assert_eq!(everything(&cluster).await, before);
+    assert_eq!(everything(cluster).await, before);
     assert!(is_empty(folder.path()));
 
     // Where the kinds are somebody's, it does not begin.
@@ -89,11 +98,11 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     ] {
         crd["metadata"]["labels"] = labels;
         cluster.install_crds(&[serde_json::from_value(crd.clone()).unwrap()]).await;
-        let before = everything(&cluster).await;
-        let output = demo(&cluster, folder.path()).output().await.unwrap();
+        let before = everything(cluster).await;
+        let output = demo(cluster, folder.path()).output().await.unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success() && text.contains(expected), "{text}");
-        assert_eq!(everything(&cluster).await, before);
+        assert_eq!(everything(cluster).await, before);
         crds.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
         wait_until("the CRD to be gone", Duration::from_mins(1), || async {
             crds.get_opt(&name).await.unwrap().is_none().then_some(())
@@ -102,11 +111,12 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     }
 
     // Where no cluster answers, it says so in one sentence, and where it looked.
-    let (server, kubeconfig) = (cluster.kubeconfig_path(), tempfile::NamedTempFile::new().unwrap());
-    std::fs::copy(server, kubeconfig.path()).unwrap();
-    let mut nowhere = demo(&cluster, folder.path());
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    // Nobody listens on the port for discarding.
+    let there = std::fs::read_to_string(cluster.kubeconfig_path()).unwrap();
+    std::fs::write(kubeconfig.path(), there.replace(cluster.url(), "https://127.0.0.1:9")).unwrap();
+    let mut nowhere = demo(cluster, folder.path());
     nowhere.env("KUBECONFIG", kubeconfig.path());
-    cluster.stop().await;
     let output = nowhere.output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success() && text.contains("does not answer at https://"), "{text}");
@@ -173,9 +183,9 @@ async fn struck(cluster: &ControlPlane, folder: &Path, at: &str, blow: Blow) -> 
 // K6: Ctrl-C and a closed terminal reach every process of the demo's group.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_ends_a_guest_early_nothing_is_left() {
-    let cluster = ControlPlane::builder().controller_manager().start().await.unwrap();
+    let (cluster, _alone) = cluster().await;
     let folder = tempfile::tempdir().unwrap();
-    let before = everything(&cluster).await;
+    let before = everything(cluster).await;
     for (at, blow, expected) in [
         ("installing the CRDs", Blow::Group("-INT"), "interrupted"),
         ("serving the operator's webhooks", Blow::Group("-INT"), "interrupted"),
@@ -184,15 +194,14 @@ async fn whatever_ends_a_guest_early_nothing_is_left() {
         ("calls the tool `greet`", Blow::Pipe, "nobody reads what it says"),
         ("calls the tool `greet`", Blow::Operator, "interrupted"),
     ] {
-        let said = struck(&cluster, folder.path(), at, blow).await;
+        let said = struck(cluster, folder.path(), at, blow).await;
         let end = format!("The demo stops here: {expected}\nEverything this demo started is ended and removed.");
         assert!(said.contains(&end), "{at}, {blow:?}: {said}");
         assert!(!said.contains("panicked"), "{at}, {blow:?}: {said}");
         assert_eq!(said.contains("taking the finalizers off"), matches!(blow, Blow::Operator), "{said}");
-        assert_eq!(everything(&cluster).await, before, "{at}, {blow:?}: {said}");
+        assert_eq!(everything(cluster).await, before, "{at}, {blow:?}: {said}");
         assert!(is_empty(folder.path()), "{at}, {blow:?}");
     }
-    cluster.stop().await;
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A login from end to end: one MCPOIDCConfig guards an MCPServer and an MCPRemoteProxy, with tokens of real issuers.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -19,12 +18,16 @@ use portcullis_e2e::stage::{Stage, settled};
 use portcullis_identity::{INTROSPECTION_CLIENT, Provider, Tls};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::stage;
 
 const GROUP: &str = "toolhive.stacklok.dev";
 
-/// A control plane with a namespace, and the means to act in it.
+/// A namespace, and the means to act in it.
 struct World {
-    stage: Stage,
+    stage: &'static Stage,
+    folder: TempDir,
     namespace: String,
     client: kube::Client,
     everything: Everything,
@@ -32,11 +35,11 @@ struct World {
 
 impl World {
     async fn start() -> Self {
-        let stage = Stage::start(|_| {}).await.unwrap();
+        let (stage, folder) = (stage().await, tempfile::tempdir().unwrap());
         let namespace = stage.cluster.namespace("login").await;
         let client = stage.cluster.admin();
-        let everything = Everything::start(&stage.folder).await.unwrap();
-        Self { stage, namespace, client, everything }
+        let everything = Everything::start(folder.path()).await.unwrap();
+        Self { stage, folder, namespace, client, everything }
     }
 
     async fn apply(&self, version: &str, kind: &str, name: &str, members: Value) {
@@ -69,7 +72,7 @@ impl World {
     async fn runner(&self, name: &str, remote: bool) -> Runner {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
         settled(&format!("the proxy of {name}"), async || Ok(deployments.get_opt(name).await?)).await.unwrap();
-        let (namespace, folder) = (&self.namespace, &self.stage.folder);
+        let (namespace, folder) = (&self.namespace, self.folder.path());
         let started = if remote {
             Runner::start_remote(&self.client, namespace, name, folder).await
         } else {
@@ -99,7 +102,6 @@ impl World {
 
     async fn stop(self) {
         self.everything.stop().await.unwrap();
-        self.stage.stop().await.unwrap();
     }
 }
 
@@ -123,7 +125,7 @@ async fn opens_for_its_own_audience_alone(runner: &Runner, issuer: &str, foreign
 }
 
 /// The provider on HTTPS, with its files in `folder`.
-async fn provider(folder: PathBuf) -> Provider {
+async fn provider(folder: &Path) -> Provider {
     let (ca, pair) = certificates::localhost().unwrap();
     let (certificate, key) = (folder.join("provider.crt"), folder.join("provider.key"));
     std::fs::write(&certificate, &pair.cert_pem).unwrap();
@@ -137,7 +139,7 @@ async fn one_config_guards_a_server_and_a_remote_proxy_and_its_references_come_a
     // The client's library wants to be told, even for a URL without TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let world = World::start().await;
-    let provider = provider(world.stage.folder.clone()).await;
+    let provider = provider(world.folder.path()).await;
     let secret = json!({ "stringData": { "secret": INTROSPECTION_CLIENT.secret } });
     world.apply("v1", "Secret", "proxy-at-provider", secret).await;
     world.apply("v1", "ConfigMap", "provider-ca", json!({ "data": { "ca.crt": provider.ca_pem() } })).await;

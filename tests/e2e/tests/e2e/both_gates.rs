@@ -1,5 +1,4 @@
 //! The whole way, start to end, with nothing in it that is not real.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -14,8 +13,10 @@ use portcullis_e2e::client::{Called, McpClient};
 use portcullis_e2e::gate::Gate;
 use portcullis_e2e::process::EVERYTHING_VERSION;
 use portcullis_e2e::runner::{Everything, Runner};
-use portcullis_e2e::stage::{Stage, settled};
+use portcullis_e2e::stage::settled;
 use portcullis_testing::wait_until;
+
+use crate::stage;
 
 const SERVER: &str = "gated-greeter";
 
@@ -97,7 +98,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 // M3: what reaches a proxy as a file is mounted as a directory and read again when it changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_edit_reaches_the_running_runner_without_a_restart() {
-    let stage = Stage::start(|_| {}).await.unwrap();
+    let (stage, folder) = (stage().await, tempfile::tempdir().unwrap());
     let client = stage.cluster.admin();
     let namespace = stage.cluster.namespace("rotate").await;
     let mut gate = Gate::start(b"the-first-key").await.unwrap();
@@ -114,8 +115,8 @@ async fn a_secret_edit_reaches_the_running_runner_without_a_restart() {
     })
     .await
     .unwrap();
-    let everything = Everything::start(&stage.folder).await.unwrap();
-    let runner = Runner::start(&client, &namespace, SERVER, everything.address, &stage.folder).await.unwrap();
+    let everything = Everything::start(folder.path()).await.unwrap();
+    let runner = Runner::start(&client, &namespace, SERVER, everything.address, folder.path()).await.unwrap();
     let mcp = McpClient::connect(&runner.url).await.unwrap();
     assert_eq!(mcp.greet("Ada").await.unwrap(), Called::Answered("Hi Ada".into()));
 
@@ -136,11 +137,10 @@ async fn a_secret_edit_reaches_the_running_runner_without_a_restart() {
     mcp.close().await.unwrap();
     runner.stop().await.unwrap();
     everything.stop().await.unwrap();
-    stage.stop().await.unwrap();
 }
 
 #[test]
 fn the_real_mcp_server_is_the_one_that_is_pinned() {
-    let module = include_str!("../../../hack/mcp-servers/go.mod");
+    let module = include_str!("../../../../hack/mcp-servers/go.mod");
     assert!(module.contains(&format!("github.com/modelcontextprotocol/go-sdk {EVERYTHING_VERSION}")), "{module}");
 }
