@@ -1,7 +1,5 @@
 //! An application outside of the workspace, as its user builds and runs it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
-
 use std::path::Path;
 use std::process::Stdio;
 
@@ -38,7 +36,9 @@ fn free_port() -> u16 {
 
 #[tokio::test]
 async fn an_axum_application_serves_webhooks_with_its_own_runtime_logger_and_metrics() {
-    let (cluster, binaries) = tokio::join!(ControlPlane::shared(), built("axum-application"));
+    // One of its own: its webhook fails closed for the ConfigMaps of every namespace.
+    let (cluster, binaries) = tokio::join!(ControlPlane::start(), built("axum-application"));
+    let cluster = &cluster.unwrap();
     let namespace = cluster.namespace("application").await;
     let user = cluster.user_of(&generate(&binaries, &["rbac", "--namespace", &namespace]).await).await;
     let [site, webhooks] = [free_port(), free_port()];
