@@ -1,0 +1,7 @@
+//! Crates outside of the workspace: built as their users build them, and run against a real API server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
+mod application;
+mod plain_controller;
+mod webhook_server;

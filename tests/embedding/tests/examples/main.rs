@@ -1,6 +1,0 @@
-//! Examples that use one crate of the SDK each: built as their users build them, and run against a real API server.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
-
-mod plain_controller;
-mod webhook_server;
