@@ -1,5 +1,5 @@
 //! Which webhooks exempt the removal of finalizers. What the conditions do is tested on a real API server, in the
-//! `portcullis` crate (`tests/webhooks/deletion.rs`).
+//! `portcullis-webhook` crate (`tests/webhook/webhooks/deletion.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test ends with its first error")]
 
