@@ -1,7 +1,5 @@
 //! The rotation, step by step and from every state in which it can be left.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};

@@ -1,8 +1,6 @@
 //! Which webhooks exempt the removal of finalizers. What the conditions do is tested on a real API server, in the
 //! `portcullis-webhook` crate (`tests/webhook/webhooks/deletion.rs`).
 
-#![allow(clippy::unwrap_used, reason = "a test ends with its first error")]
-
 use portcullis_manifest::{
     MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, exempts_finalizer_removal,
     mutating_configuration, validating_configuration,

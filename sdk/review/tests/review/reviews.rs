@@ -1,7 +1,5 @@
 //! Reading reviews and writing answers, as the API server sees them.
 
-#![allow(clippy::unwrap_used)]
-
 use portcullis_review::{ADMISSION_LIMIT, Cause, Operation, Review, Verdict, decode, edit};
 use serde::Deserialize;
 use serde_json::{Value, json};

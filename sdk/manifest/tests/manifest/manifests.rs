@@ -27,7 +27,7 @@ fn service() -> ServiceRef {
 fn a_webhook_fails_closed_has_no_side_effects_and_a_timeout_unless_told_otherwise() {
     let configuration = validating_configuration("op-validating", &[webhook("a", WebhookKind::Validating)], &service());
     let mut value = serde_json::to_value(configuration).unwrap();
-    // Of these tests/deletion.rs tells.
+    // `deletion.rs` tells of these.
     assert!(value["webhooks"][0]["matchConditions"].take().is_array());
     assert_eq!(
         value["webhooks"][0],

@@ -1,17 +1,11 @@
-//! What is said when somebody else keeps rewriting what callers trust. A test binary of its own: what is logged is logged
-//! on the threads of one test.
-
-#![allow(clippy::unwrap_used)]
-
-#[allow(dead_code, reason = "another test binary uses the rest")]
-#[path = "certificates/fixture.rs"]
-mod fixture;
+//! What is said when somebody else keeps rewriting what callers trust.
 
 use k8s_openapi::ByteString;
 use kube::api::{Patch, PatchParams};
+use portcullis_testing::Log;
 use serde_json::json;
 
-use fixture::{Log, Place};
+use crate::fixture::Place;
 
 // Issue 20 of the book's list: people could not find out who it was.
 #[tokio::test]
@@ -23,7 +17,7 @@ async fn whoever_rewrites_a_bundle_is_named() {
     let publisher = place.publish(&pem, &["a"]);
     publisher.published().await;
     // What is there from the start is nobody's fault.
-    assert!(!log.text().contains("others="));
+    assert!(!log.take().contains("others="));
     for (bundle, named) in [(Some("not a bundle"), "gitops"), (None, "installer")] {
         let mut webhooks = place.manifest(&["a"])["webhooks"].clone();
         webhooks[0]["clientConfig"]["caBundle"] = json!(bundle.map(|text| ByteString(text.as_bytes().to_vec())));
@@ -31,7 +25,7 @@ async fn whoever_rewrites_a_bundle_is_named() {
         let patch = Patch::Merge(json!({ "webhooks": webhooks }));
         place.configuration_api().patch(&place.configuration(), &rival, &patch).await.unwrap();
         place.wait_for_bundles("the repair", &[("a", Some(&pem))]).await;
-        let said = log.text();
+        let said = log.take();
         // Who only takes something out leaves no trace, so all others are named.
         assert!(said.contains(&format!("others=\"{named}\"")), "{said}");
     }

@@ -1,7 +1,5 @@
 //! What runs the operator, and what cert-manager is asked for.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
 use portcullis_manifest::{
     CLIENT_CA_FILE, IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization,
 };

@@ -1,7 +1,5 @@
 //! The control plane answers, and the helpers do what they say.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! The API server calls a webhook inside the test, over TLS, under the Service's name.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! The laws of conversion: what keeps them passes, and each of them is broken by a converter that should break it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
-
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,5 @@
 //! What the crate issues is accepted by rustls, and what is wrong with a stored pair is named.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::net::IpAddr;
 use std::sync::Arc;
 

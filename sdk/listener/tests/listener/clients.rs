@@ -1,7 +1,5 @@
 //! Clients that hold connections, and those that come after them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy's own exception ends at functions marked as tests")]
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;

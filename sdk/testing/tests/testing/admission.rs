@@ -1,7 +1,5 @@
 //! Reviews in the process: what reaches a handler, what is read from the answer, and how each assertion fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! With kube-controller-manager: workloads get their pods, and what is owned goes with its owner.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;

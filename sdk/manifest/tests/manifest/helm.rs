@@ -1,7 +1,5 @@
 //! K5: manifests of several modes as one template.
 
-#![allow(clippy::unwrap_used, reason = "in a test this is the failure")]
-
 use portcullis_manifest::helm::{Axis, Document, Modes, Names, Slot, document, policy_document, template};
 use serde_json::{Value, json};
 

@@ -1,7 +1,5 @@
 //! Patches against raw objects: what they keep, what they leave alone, and that they lead where they should.
 
-#![allow(clippy::unwrap_used)]
-
 use portcullis_review::{diff, edit};
 use proptest::prelude::*;
 use serde_json::{Value, json};

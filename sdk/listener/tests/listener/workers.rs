@@ -1,7 +1,5 @@
 //! Connections over several threads.
 
-#![allow(clippy::unwrap_used, reason = "clippy's own exception ends at functions marked as tests")]
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;

@@ -1,7 +1,5 @@
 //! The real cert-manager issues, injects and ends with its owner.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,8 +49,9 @@ async fn it_issues_a_certificate_and_fills_in_its_ca() {
 
 #[tokio::test]
 async fn dropping_it_ends_its_process_and_removes_its_directory() {
-    let cluster = ControlPlane::start().await.unwrap();
-    let cert_manager = CertManager::start(&cluster).await.unwrap();
+    // One for each control plane: the other test has that of the shared one.
+    let cluster = ControlPlane::shared_with_controllers().await;
+    let cert_manager = CertManager::start(cluster).await.unwrap();
     let (processes, directory) = (cert_manager.process_ids(), cert_manager.directory().to_owned());
     let alive = |pid: &u32| PathBuf::from(format!("/proc/{pid}")).exists();
     assert!(processes.iter().all(alive) && cert_manager.log_path().is_file());

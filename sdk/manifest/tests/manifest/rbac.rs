@@ -1,7 +1,5 @@
 //! Rights: what is everywhere, what is in one namespace, and what becomes of it when the operator is restricted to one.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-
 use portcullis_manifest::{Access, Account, Grant};
 use serde_json::{Value, json};
 
