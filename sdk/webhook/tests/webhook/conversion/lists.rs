@@ -1,9 +1,10 @@
 //! Lists: complete, in order, in any version.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use kube::api::{ListParams, PostParams, VersionMatch};
+use portcullis_testing::Stopwatch;
 use serde_json::json;
 
 use super::fixture::Home;
@@ -52,7 +53,7 @@ async fn a_list_of_1500_objects_of_10_kb_is_complete_and_in_order_in_another_ver
     for (version, params) in
         [("v3", &uncached), ("v2", &uncached), ("v3", &ListParams::default()), ("v2", &ListParams::default())]
     {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let list = home.api(version).list(params).await.unwrap();
         let took = began.elapsed();
         let from = if params == &uncached { "etcd" } else { "the cache" };
