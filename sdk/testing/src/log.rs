@@ -1,9 +1,14 @@
 //! The log of a test.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
+
+/// As long as there are others, tracing asks every subscriber whether it wants a line. With a single one it asks the
+/// thread that comes to the line first, and remembers for all threads when that thread has none.
+static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
 
 /// The log of the current thread.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +17,7 @@ pub struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Captures the log as long as the guard lives.
     pub fn listen() -> (Self, DefaultGuard) {
+        LazyLock::force(&OTHERS);
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();

@@ -2,7 +2,6 @@
 //! configuration.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::subscriber::{DefaultGuard, set_default};
 
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
@@ -207,35 +205,6 @@ impl Publisher {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
-    }
-}
-
-/// What this thread logs.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Listens as long as the guard lives.
-    pub(crate) fn listen() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        (log, set_default(subscriber))
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

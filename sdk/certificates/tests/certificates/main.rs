@@ -8,6 +8,7 @@ mod damage;
 mod fights;
 mod fixture;
 mod issues;
+mod log;
 mod phases;
 mod publish;
 mod refusals;

@@ -1,0 +1,33 @@
+//! What is said when somebody else keeps rewriting what callers trust.
+
+use k8s_openapi::ByteString;
+use kube::api::{Patch, PatchParams};
+use portcullis_testing::Log;
+use serde_json::json;
+
+use crate::fixture::Place;
+
+// Issue 20 of the book's list: people could not find out who it was.
+#[tokio::test]
+async fn whoever_rewrites_a_bundle_is_named() {
+    let (log, _guard) = Log::listen();
+    let place = Place::new().await;
+    place.install(&["a"]).await;
+    let pem = place.source().ensure().await.unwrap().ca_pem;
+    let publisher = place.publish(&pem, &["a"]);
+    publisher.published().await;
+    // What is there from the start is nobody's fault.
+    assert!(!log.take().contains("others="));
+    for (bundle, named) in [(Some("not a bundle"), "gitops"), (None, "installer")] {
+        let mut webhooks = place.manifest(&["a"])["webhooks"].clone();
+        webhooks[0]["clientConfig"]["caBundle"] = json!(bundle.map(|text| ByteString(text.as_bytes().to_vec())));
+        let rival = PatchParams { field_manager: Some("gitops".to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({ "webhooks": webhooks }));
+        place.configuration_api().patch(&place.configuration(), &rival, &patch).await.unwrap();
+        place.wait_for_bundles("the repair", &[("a", Some(&pem))]).await;
+        let said = log.take();
+        // Who only takes something out leaves no trace, so all others are named.
+        assert!(said.contains(&format!("others=\"{named}\"")), "{said}");
+    }
+    publisher.stop().await;
+}

@@ -1,0 +1,15 @@
+//! One group for each test that needs a CRD of its own.
+
+people!(applied, "applied.example");
+people!(patched, "patched.example");
+people!(listed, "listed.example");
+people!(spoken, "spoken.example");
+people!(flagged, "flagged.example");
+people!(strict, "strict.example");
+people!(panicking, "panicking.example");
+people!(cleaned, "cleaned.example");
+people!(down, "down.example");
+people!(reviewed, "reviewed.example");
+people!(kept, "kept.example");
+people!(forged, "forged.example");
+people!(logged, "logged.example");

@@ -1,0 +1,122 @@
+//! The annotation that carries what a version cannot say, in the hands of those who may write that version alone.
+
+use std::sync::Arc;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use portcullis::conversion::STASH;
+use portcullis::webhooks::{Context, Validate, Verdict, Webhooks, immutable_stash};
+use portcullis_testing::{ControlPlane, wait_until};
+use serde_json::{Value, json};
+
+use super::fixture::{Home, PATIENCE};
+use super::kinds::forged;
+
+/// The kind, with nicknames that a CEL rule of `v3`, the only version that has them, makes immutable.
+fn crd() -> CustomResourceDefinition {
+    let mut crd = serde_json::to_value(forged::crd("v3")).unwrap();
+    let versions = crd["spec"]["versions"].as_array_mut().unwrap();
+    let v3 = versions.iter_mut().find(|version| version["name"] == "v3").unwrap();
+    let spec = &mut v3["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["x-kubernetes-validations"] = json!([
+        { "rule": "has(self.nicknames) == has(oldSelf.nicknames)", "message": "nicknames are for ever" },
+        { "rule": "!has(self.nicknames) || self.nicknames == oldSelf.nicknames", "message": "nicknames are for ever" },
+    ]);
+    serde_json::from_value(crd).unwrap()
+}
+
+fn labelled(how: &str) -> LabelSelector {
+    LabelSelector { match_labels: Some([("guarded-by".to_owned(), how.to_owned())].into()), ..LabelSelector::default() }
+}
+
+/// The same rule, in a webhook for the hub version.
+async fn same_nicknames(old: Arc<forged::v3::Person>, new: Arc<forged::v3::Person>, _: Context) -> Verdict {
+    if old.spec.nicknames == new.spec.nicknames {
+        return Verdict::allow();
+    }
+    Verdict::deny("nicknames are for ever, whoever writes")
+}
+
+/// What somebody who may write `v1` alone sends to change, or to drop, what only `v3` has.
+fn forgeries() -> [Value; 2] {
+    let stash = json!({ "v3": { "o": { "spec": { "nicknames": ["Forged"] } }, "r": { "spec": {} } } }).to_string();
+    [
+        json!({ "metadata": { "annotations": { STASH: stash } } }),
+        json!({ "metadata": { "annotations": { STASH: null } } }),
+    ]
+}
+
+async fn patch(home: &Home, version: &str, name: &str, patch: &Value) -> Result<DynamicObject, String> {
+    let patched = home.api(version).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.map_err(|error| error.to_string())
+}
+
+async fn nicknames(home: &Home, name: &str) -> Value {
+    home.api("v3").get(name).await.unwrap().data["spec"]["nicknames"].clone()
+}
+
+#[tokio::test]
+async fn who_writes_an_old_version_does_not_change_what_a_rule_of_a_newer_one_keeps_where_the_stash_is_guarded() {
+    let webhooks = Webhooks::new()
+        .convert(forged::convert())
+        .validate(immutable_stash::<forged::v3::Person>("stash").object_selector(labelled("stash")))
+        .validate(
+            Validate::<forged::v3::Person>::named("hub").on_update(same_nicknames).object_selector(labelled("hub")),
+        );
+    let mut home = Home::of(ControlPlane::shared().await, webhooks, crd()).await;
+    home.serve().await;
+    home.convert().await;
+    home.validate().await;
+    for guard in ["nobody", "stash", "hub"] {
+        let ada = home.object(
+            "v3",
+            &json!({
+                "metadata": { "name": guard, "labels": { "guarded-by": guard }, "finalizers": ["demo.example/keep"] },
+                "spec": { "first": "Ada", "last": "King", "nicknames": ["Countess"] },
+            }),
+        );
+        home.api("v3").create(&PostParams::default(), &serde_json::from_value(ada).unwrap()).await.unwrap();
+        let refused = patch(&home, "v3", guard, &json!({ "spec": { "nicknames": ["Ada"] } })).await.unwrap_err();
+        assert!(refused.contains("nicknames are for ever"), "{refused}");
+    }
+    let [forged, dropped] = forgeries();
+
+    // The rule is one of v3's schema, and the API server asks the schema of the version that is written.
+    patch(&home, "v1", "nobody", &forged).await.unwrap();
+    assert_eq!(nicknames(&home, "nobody").await, json!(["Forged"]));
+
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    for (guard, said) in [("stash", STASH), ("hub", "nicknames are for ever, whoever writes")] {
+        let old = home.api("v1");
+        let in_force = || async { old.patch(guard, &dry, &Patch::Merge(&forged)).await.err().map(drop) };
+        wait_until("the webhooks to be in force", PATIENCE, in_force).await;
+        // What the object has, in a text that JSON takes for the same and the conversion for none.
+        let kept = old.get(guard).await.unwrap().metadata.annotations.unwrap().remove(STASH).unwrap();
+        let twice = kept.replacen(r#"{"o":"#, r#"{"o":{},"o":"#, 1);
+        assert_ne!(twice, kept);
+        let disguised = [format!("{kept}{}", " ".repeat(66 * 1024)), twice]
+            .map(|stash| json!({ "metadata": { "annotations": { STASH: stash } } }));
+        let refused = async |version: &str| {
+            for forgery in [&forged, &dropped].into_iter().chain(&disguised) {
+                let error = patch(&home, version, guard, forgery).await.unwrap_err();
+                assert!(error.contains("denied the request") && error.contains(said), "{version}: {error}");
+            }
+        };
+        refused("v1").await;
+        refused("v2").await;
+        patch(&home, "v1", guard, &json!({ "spec": { "name": "Ada Lovelace", "notes": "edited" } })).await.unwrap();
+        assert_eq!(nicknames(&home, guard).await, json!(["Countess"]), "an honest edit keeps them");
+
+        // Whoever cleans up may go by them, so they stay; and the finalizer goes.
+        home.api("v3").delete(guard, &DeleteParams::default()).await.unwrap();
+        refused("v1").await;
+        assert_eq!(nicknames(&home, guard).await, json!(["Countess"]));
+        patch(&home, "v1", guard, &json!({ "metadata": { "finalizers": null } })).await.unwrap();
+        assert!(home.api("v3").get_opt(guard).await.unwrap().is_none());
+    }
+    let calls = |decision: &str| home.counted(&["portcullis_admission_requests_total", "/validate/stash", decision]);
+    assert_eq!(calls("decision=\"allow\""), 0, "no other update costs a call");
+    assert!(calls("decision=\"deny\"") > 0);
+    patch(&home, "v3", "nobody", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
+}

@@ -1,0 +1,6 @@
+//! What is logged: enough to find what went wrong, and nothing of what is in an object.
+
+mod conversions;
+mod decisions;
+mod lines;
+mod spans;

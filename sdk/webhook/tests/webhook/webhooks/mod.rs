@@ -1,0 +1,15 @@
+//! Webhooks as their authors use them: in process, and called by a real API server through generated configurations.
+
+mod admission;
+mod decisions;
+mod deletion;
+mod fleet;
+mod gate;
+mod immutable;
+mod issues;
+mod kinds;
+mod nasty;
+mod outages;
+mod settings;
+mod subresources;
+mod versions;
