@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::clock::TestClock;
-use crate::{Candidate, DEADLINE, LEASE, Observer, hand_over, patient, scope_timing, take_back, timing, vouchers};
+use super::clock::TestClock;
+use super::{Candidate, DEADLINE, LEASE, Observer, hand_over, patient, scope_timing, take_back, timing, vouchers};
 
 struct ClusterWide {
     scopes: Scopes,

@@ -8,9 +8,9 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use portcullis_lease::{Change, Elector, End, Epoch, Moment, Ownership, Record, ScopeTiming, ScopeView, Step, Timing};
 
-use crate::actor::{ClusterWide, Holder};
-use crate::scopes::world;
-use crate::world::{Ask, Fault, LEASE, LocalClock, NAMESPACE, Network, TICK, World};
+use super::actor::{ClusterWide, Holder};
+use super::scopes::world;
+use super::world::{Ask, Fault, LEASE, LocalClock, NAMESPACE, Network, TICK, World};
 
 const DURATION: Duration = Timing::SCOPE.duration();
 const GRACE: Duration = Duration::from_secs(5);

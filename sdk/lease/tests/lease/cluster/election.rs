@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use crate::{Candidate, DEADLINE, LEASE, Observer, patient, timing};
+use super::{Candidate, DEADLINE, LEASE, Observer, patient, timing};
 
 fn election(namespace: &str, identity: &str) -> LeaseElection {
     LeaseElection::leader_election(namespace, LEASE, identity).unwrap().timing(timing())
@@ -208,7 +208,7 @@ async fn a_new_hold_settles_before_one_may_act() {
 async fn a_steady_holder_writes_one_small_patch_in_each_renewal_and_reads_nothing() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("steady").await;
-    let user = cluster.user_with("holder", &[crate::rights::holder(&namespace)]).await;
+    let user = cluster.user_with("holder", &[super::rights::holder(&namespace)]).await;
     let mark = cluster.audit().mark();
     let holder = Candidate::start(user.client.clone(), election(&namespace, "holder"), 0);
     holder.holds().await;

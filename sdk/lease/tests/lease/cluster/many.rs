@@ -8,7 +8,7 @@ use portcullis_lease::{LeaseElection, Scopes};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 
-use crate::{Candidate, DEADLINE, LEASE, scope_timing, timing, vouchers};
+use super::{Candidate, DEADLINE, LEASE, scope_timing, timing, vouchers};
 
 const LABEL: (&str, &str) = ("example.dev/operator", "many");
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use portcullis_lease::{Moment, Record, Write};
 
-use crate::actor::{ClusterWide, Holder};
+use super::actor::{ClusterWide, Holder};
 
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 pub(crate) const NAMESPACE: &str = "team-a";

@@ -1,8 +1,5 @@
 //! The drivers on a real API server, several in one process, each with its own clock.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
-#![allow(clippy::unchecked_time_subtraction, reason = "a test's bound below zero fails the test")]
-
 mod clock;
 mod dead;
 mod election;

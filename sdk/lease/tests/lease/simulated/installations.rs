@@ -7,9 +7,9 @@ use std::time::Duration;
 use portcullis_lease::{End, Moment, Record, ScopeTiming, ScopeView, Timing};
 use proptest::prelude::*;
 
-use crate::actor::Holder;
-use crate::election::{clock, fault, schedule, seconds};
-use crate::world::{Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server, TICK};
+use super::actor::Holder;
+use super::election::{clock, fault, schedule, seconds};
+use super::world::{Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server, TICK};
 
 const TIMING: ScopeTiming = ScopeTiming::DEFAULT;
 const FAULTS: Duration = Duration::from_mins(2);

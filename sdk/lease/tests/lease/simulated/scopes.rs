@@ -5,9 +5,9 @@ use std::time::Duration;
 use portcullis_lease::{End, ScopeTiming, Timing};
 use proptest::prelude::*;
 
-use crate::actor::{ClusterWide, Holder};
-use crate::election::{clock, fault, schedule, seconds};
-use crate::world::{Fault, LocalClock, Network, World};
+use super::actor::{ClusterWide, Holder};
+use super::election::{clock, fault, schedule, seconds};
+use super::world::{Fault, LocalClock, Network, World};
 
 const FAULTS: Duration = Duration::from_mins(2);
 

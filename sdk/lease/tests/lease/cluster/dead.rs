@@ -14,7 +14,7 @@ use portcullis_testing::{ControlPlane, Stopwatch, wait_until};
 use serde_json::json;
 use tower::{BoxError, service_fn};
 
-use crate::{Candidate, DEADLINE, LEASE, hand_over, scope_timing, timing, vouchers};
+use super::{Candidate, DEADLINE, LEASE, hand_over, scope_timing, timing, vouchers};
 
 /// A client whose watches are dead from now on, and how many lists of labelled Leases went by it.
 struct Deaf {

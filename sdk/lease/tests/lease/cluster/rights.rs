@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use portcullis_lease::{LeaseElection, Scopes, Vouchers};
 use portcullis_testing::{ControlPlane, Grant, wait_until};
 
-use crate::{Candidate, DEADLINE, LEASE, hand_over, scope_timing, timing, vouchers};
+use super::{Candidate, DEADLINE, LEASE, hand_over, scope_timing, timing, vouchers};
 
 fn rule(verbs: &[&str], name: Option<&str>) -> PolicyRule {
     on("coordination.k8s.io", &["leases"], verbs, name)

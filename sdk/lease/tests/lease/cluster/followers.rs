@@ -7,7 +7,7 @@ use portcullis_lease::{LeaseElection, Reason, Record};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::json;
 
-use crate::{Candidate, DEADLINE, LEASE, timing};
+use super::{Candidate, DEADLINE, LEASE, timing};
 
 const FURTHER: &str = "scope-of-others";
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use portcullis_lease::{End, Timing};
 use proptest::prelude::*;
 
-use crate::actor::Holder;
-use crate::world::{Fault, LocalClock, Network, World};
+use super::actor::Holder;
+use super::world::{Fault, LocalClock, Network, World};
 
 const FAULTS: Duration = Duration::from_mins(2);
 

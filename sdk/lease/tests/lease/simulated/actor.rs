@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_lease::{Elector, End, Hold, Moment, Ownership, Reason, Record, ScopeTiming, ScopeView, Step, Timing};
 
-use crate::world::{Answer, Ask, Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server, wall};
+use super::world::{Answer, Ask, Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server, wall};
 
 /// A request under way: when it reaches the server, then when its answer is back.
 #[derive(Clone, Debug)]
