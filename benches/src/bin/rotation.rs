@@ -10,17 +10,17 @@
 )]
 #![allow(dead_code, reason = "the tests use the rest")]
 
-#[path = "../../../sdk/operator/tests/rotation/caller.rs"]
+#[path = "../../../sdk/operator/tests/sdk_operator/rotation/caller.rs"]
 mod caller;
-#[path = "../../../sdk/operator/tests/rotation/fixture.rs"]
+#[path = "../../../sdk/operator/tests/sdk_operator/rotation/fixture.rs"]
 mod fixture;
-#[path = "../../../sdk/operator/tests/rotation/forwarder.rs"]
+#[path = "../../../sdk/operator/tests/sdk_operator/rotation/forwarder.rs"]
 mod forwarder;
-#[path = "../../../sdk/operator/tests/rotation/load.rs"]
+#[path = "../../../sdk/operator/tests/sdk_operator/rotation/load.rs"]
 mod load;
-#[path = "../../../sdk/operator/tests/scopes/proxy.rs"]
+#[path = "../../../sdk/operator/tests/sdk_operator/scopes/proxy.rs"]
 mod proxy;
-#[path = "../../../sdk/operator/tests/rotation/replica.rs"]
+#[path = "../../../sdk/operator/tests/sdk_operator/rotation/replica.rs"]
 mod replica;
 
 use std::time::Duration;

@@ -112,7 +112,7 @@
 //!
 //! If a renewal is not back after 1 s, the Leases of leaders are listed and watched anew; otherwise they are listed
 //! only when a watch ends, every 290 s. A replica that does not lead has no renewals: its watch is trusted for those
-//! 290 s, and nothing depends on it until it leads. `tests/simulated` covers these bounds. An installation that does
+//! 290 s, and nothing depends on it until it leads. `tests/lease/simulated` covers these bounds. An installation that does
 //! not lead still validates, because many users may write a Lease that looks like another installation's.
 //!
 //! Each hold has an [`Epoch`], later than all before. Stamp what you write with it; if a write is refused because of a
@@ -121,7 +121,7 @@
 //! # Windows
 //!
 //! For how long two write, or none does, with [`Timing::SCOPE`] (25 s, deadline 20 s, renewal every 8 s, 15 s to
-//! settle) and [`ScopeTiming::DEFAULT`] (5 s of grace, 12 s of freshness). Each line is measured in `tests/simulated`,
+//! settle) and [`ScopeTiming::DEFAULT`] (5 s of grace, 12 s of freshness). Each line is measured in `tests/lease/simulated`,
 //! with walls up to five minutes apart; clocks run unless it says otherwise. These are the longest cases; requests come
 //! on top.
 //!
@@ -151,7 +151,7 @@
 //! last renewal of a first one that crashed, 6 s in its rolling update, 5 s when it returns, 2 s when its Lease is
 //! deleted, and 20 s at a start beside the Lease of one that is gone. Two write in none of these.
 //!
-//! The same faults with real processes (`sdk/operator/tests/scopes`: SIGKILL, SIGSTOP, a cut connection, SIGTERM beside
+//! The same faults with real processes (`sdk/operator/tests/sdk_operator/scopes`: SIGKILL, SIGSTOP, a cut connection, SIGTERM beside
 //! a successor; timings of 3 s, deadline 2 s, renewal 0.4 s, settling 3.6 s, grace 1 s, freshness 3 s): two wrote in
 //! none of them. None wrote for 3.6 s at a start, 3.9 s after a crash or a pause (4 at most), 2.0 s when cut off, 3.8 s
 //! in a rolling update, 3.0 s after a leader's crash or pause. In admission none validated for 0.1 s at a start, and

@@ -1,0 +1,257 @@
+//! A cluster-wide operator beside namespace-restricted ones, as the guide tells it. MISSION D7.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use portcullis_lease::{Change, Changes, LeaseElection, Ownership, Reason, Scopes};
+use portcullis_testing::{ControlPlane, Stopwatch, wait_until};
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::clock::TestClock;
+use super::{Candidate, DEADLINE, LEASE, Observer, hand_over, patient, scope_timing, take_back, timing, vouchers};
+
+struct ClusterWide {
+    scopes: Scopes,
+    clock: TestClock,
+    task: JoinHandle<()>,
+}
+
+impl Drop for ClusterWide {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn cluster_wide(cluster: &ControlPlane, names: &[&str], skew: i64) -> ClusterWide {
+    let clock = TestClock::skewed(skew);
+    let (client, timed_by) = (cluster.admin(), Arc::new(clock.clone()));
+    let (scopes, driver) = Scopes::with_clock(client, names, vouchers(), scope_timing(), timed_by).unwrap();
+    let task = tokio::spawn(driver.run(std::future::pending()));
+    scopes.synced(DEADLINE).await.unwrap();
+    ClusterWide { scopes, clock, task }
+}
+
+/// Settles a little longer than the cluster-wide operator's knowledge counts.
+fn restricted(namespace: &str, identity: &str) -> LeaseElection {
+    let timing = timing().settle(Duration::from_millis(3600));
+    LeaseElection::scope(namespace, LEASE, identity).unwrap().timing(timing).vouched_by(vouchers())
+}
+
+async fn told(changes: &mut Changes, namespace: &str) {
+    let wanted = Change::Namespace(namespace.to_owned());
+    let told = async { while changes.next().await.unwrap() != wanted {} };
+    tokio::time::timeout(DEADLINE, told).await.unwrap_or_else(|_| panic!("no change of {namespace} was told"));
+}
+
+fn watch(wide: &ClusterWide, others: &[&Candidate], namespace: &str) -> Observer {
+    let (scopes, namespace) = (wide.scopes.clone(), namespace.to_owned());
+    let handles: Vec<_> = others.iter().map(|other| other.handle.clone()).collect();
+    Observer::watch(move || {
+        let all = handles.iter().map(|handle| handle.owns(&namespace)).chain([scopes.owns(&namespace)]);
+        all.map(|ownership| ownership.epoch()).collect()
+    })
+}
+
+/// Races 1, 4, 5 and 6.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cluster_wide_operator_steps_back_at_once_and_resumes_after_duration_and_grace() {
+    let cluster = ControlPlane::shared().await;
+    for (skew, wide_skew) in [(0, 0), (300, -300), (-300, 300)] {
+        let (team, other) = (cluster.namespace("team").await, cluster.namespace("other").await);
+        hand_over(cluster, &team).await;
+        let wide = cluster_wide(cluster, &[LEASE], wide_skew).await;
+        let ours = || async { wide.scopes.owns(&team).epoch() };
+        let before = wait_until("it to be ours before there is a lease", DEADLINE, ours).await;
+        let mut changes = wide.scopes.changes();
+
+        let begun = Stopwatch::start();
+        let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), skew);
+        let observer = watch(&wide, &[&tenant], &team);
+        wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+        while changes.next().now_or_never().is_some() {}
+        let theirs = wide.scopes.owns(&team);
+        assert!(matches!(&theirs, Ownership::Theirs { epoch, .. } if *epoch > before), "{theirs:?}");
+        let hold = tenant.holds().await;
+        assert!(tenant.handle.owns(&team).may_write() && !tenant.handle.owns(&other).must_check());
+        assert!(wide.scopes.owns(&other).must_check(), "other namespaces stay with it");
+
+        let crashed = Stopwatch::start();
+        tenant.crash().await;
+        told(&mut changes, &team).await;
+        let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
+        eprintln!("walls {skew:+} s and {wide_skew:+} s, crash of the restricted operator: nobody for {gap:?}");
+        let expected = Duration::from_secs(3 + 1);
+        // The time counts from the last renewal, and from an earlier one where the machine stalls.
+        let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
+        assert!(gap > expected.saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
+        assert!(gap < expected + Duration::from_secs(2) + 2 * lost, "{gap:?}, stalls {lost:?}");
+        let after = wait_until("it to be ours again", DEADLINE, ours).await;
+        assert!(after > hold.epoch, "{after} is not after {}", hold.epoch);
+        assert_eq!(observer.most(), 1);
+    }
+}
+
+/// Race 7.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_update_of_a_restricted_operator_gives_the_cluster_wide_one_no_turn() {
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("rolling").await;
+    hand_over(cluster, &team).await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
+    let election = || restricted(&team, "tenant").timing(patient().settle(Duration::from_millis(3600)));
+    let old = Candidate::start(cluster.admin(), election(), 0);
+    old.holds().await;
+    wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+    let mut changes = wide.scopes.changes();
+    let new = Candidate::start(cluster.admin(), election(), 0);
+    let observer = watch(&wide, &[&old, &new], &team);
+    old.end().await.unwrap();
+    new.holds().await;
+    wait_until("the observer to see one that acts", DEADLINE, || async { (observer.seen() > 0).then_some(()) }).await;
+    assert_eq!(observer.most(), 1);
+    while let Some(change) = changes.next().now_or_never() {
+        assert_ne!(change, Some(Change::Namespace(team.clone())), "it changed hands in between");
+    }
+}
+
+/// The other implementation: another name, its own identity, no transitions, deleted at its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_another_make_is_left_alone_under_each_name_and_after_it_deletes_its_lease() {
+    let cluster = ControlPlane::shared().await;
+    let names = ["dynamo-operator-namespace-scope", "dynamo-operator-ns-lock"];
+    let wide = cluster_wide(cluster, &names, 0).await;
+    let mut changes = wide.scopes.changes();
+    for name in names {
+        let team = cluster.namespace("dynamo").await;
+        hand_over(cluster, &team).await;
+        let known = || async { wide.scopes.owns(&team).may_write().then_some(()) };
+        wait_until("it to be known that nobody holds", DEADLINE, known).await;
+        let leases: Api<Lease> = Api::namespaced(cluster.admin(), &team);
+        // Its wall is an hour late: its lease has expired before it is made, for those who believe it.
+        let lease = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "holderIdentity": "namespace-restricted-operator-1.0.0", "leaseDurationSeconds": 2,
+                "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
+            },
+        });
+        leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
+        wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+        while changes.next().now_or_never().is_some() {}
+        let renewal = json!({ "spec": { "renewTime": "2020-01-01T00:00:10.000000Z" } });
+        leases.patch(name, &PatchParams::default(), &Patch::Merge(&renewal)).await.unwrap();
+        let renewed = Instant::now();
+        leases.delete(name, &DeleteParams::default()).await.unwrap();
+        told(&mut changes, &team).await;
+        let gap = renewed.elapsed();
+        assert!(wide.scopes.owns(&team).must_check());
+        assert!(gap > Duration::from_millis(2500), "it resumed {gap:?} after the last renewal, not after 2 s and 1 s");
+    }
+}
+
+/// Race 8.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_strangers_lease_takes_nothing_until_an_administrator_hands_the_namespace_over_and_nothing_after_that() {
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("stranger").await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
+    let honest = Candidate::start(cluster.admin(), restricted(&team, "honest"), 0);
+    let said = wait_until("what is missing", DEADLINE, || async { honest.handle.health().last_error }).await;
+    assert!(said.contains(&format!("there is no ValidatingAdmissionPolicy scope.{team}")), "{said}");
+    honest.end().await.unwrap();
+    let election = LeaseElection::scope(&team, LEASE, "stranger").unwrap().timing(timing());
+    let stranger = Candidate::start(cluster.admin(), election, 0);
+    stranger.holds().await;
+    assert!(wide.scopes.owns(&team).must_check() && wide.scopes.owns(&team).may_write());
+    hand_over(cluster, &team).await;
+    wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+    let claims = wide.scopes.claims();
+    let claim = claims.iter().find(|claim| claim.namespace == team).unwrap();
+    assert!(claim.active && claim.holder.as_ref().unwrap().starts_with("stranger_"), "{claim:?}");
+
+    let taken = Instant::now();
+    take_back(cluster, &team).await;
+    wait_until("it to check again", DEADLINE, || async { wide.scopes.owns(&team).must_check().then_some(()) }).await;
+    wait_until("it to write again", DEADLINE, || async { wide.scopes.owns(&team).may_write().then_some(()) }).await;
+    // Three, one and three: who held may have known no sooner.
+    assert!(taken.elapsed() >= Duration::from_secs(7), "{:?}", taken.elapsed());
+    assert!(stranger.handle.held().is_some(), "it has renewed all the while");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_wide_operator_that_stood_still_writes_nothing_on_old_knowledge_for_longer_than_that_counts() {
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("stale").await;
+    hand_over(cluster, &team).await;
+    // Its machine: one thread, which can be kept from doing anything.
+    let machine = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (hand, taken) = std::sync::mpsc::channel();
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            runtime.block_on(async move {
+                let cluster = ControlPlane::shared().await;
+                hand.send(cluster_wide(cluster, &[LEASE], 0).await).unwrap();
+                stopped.await.ok();
+            });
+        });
+        (taken.recv().unwrap(), handle, stop)
+    });
+    let (wide, runtime, _stop) = tokio::task::spawn_blocking(|| machine.join().unwrap()).await.unwrap();
+    let (go_on, halted) = std::sync::mpsc::channel::<()>();
+    wide.clock.stop();
+    runtime.spawn(async move { halted.recv().ok() });
+    let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), 0);
+    tenant.holds().await;
+    let resumed = Stopwatch::start();
+    wide.clock.go_on();
+    go_on.send(()).unwrap();
+    wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).may_write()).then_some(()) }).await;
+    let window = resumed.elapsed();
+    eprintln!("cluster-wide machine stopped: two for {window:?}");
+    assert!(window <= scope_timing().confirm() + Duration::from_millis(500), "{window:?}");
+    wait_until("it to know whose", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_driver_nothing_is_known_and_streams_end() {
+    let cluster = ControlPlane::shared().await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
+    let changes = wide.scopes.changes();
+    wide.task.abort();
+    tokio::time::timeout(DEADLINE, changes.collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(wide.scopes.owns("anything"), Ownership::Unknown);
+    assert!(!wide.scopes.health().fresh);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_its_voucher_is_taken_away_or_another_is_made_a_hold_ends_and_two_never_act() {
+    let cluster = ControlPlane::shared().await;
+    let team = cluster.namespace("voucher").await;
+    hand_over(cluster, &team).await;
+    let wide = cluster_wide(cluster, &[LEASE], 0).await;
+    let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), 0);
+    let observer = watch(&wide, &[&tenant], &team);
+    let first = tenant.holds().await;
+    take_back(cluster, &team).await;
+    wait_until("it to stop", DEADLINE, || async { tenant.handle.held().is_none().then_some(()) }).await;
+    assert_eq!(tenant.handle.health().ended, Some(Reason::Unvouched));
+    wait_until("it to be ours", DEADLINE, || async { wide.scopes.owns(&team).may_write().then_some(()) }).await;
+
+    hand_over(cluster, &team).await;
+    let second = tenant.holds().await;
+    assert!(second.epoch > first.epoch);
+    // Another one of the same name, between two looks.
+    take_back(cluster, &team).await;
+    hand_over(cluster, &team).await;
+    tokio::time::timeout(DEADLINE, tenant.handle.lost(second.epoch)).await.unwrap();
+    assert!(tenant.holds().await.epoch > second.epoch);
+    assert_eq!(observer.most(), 1);
+}

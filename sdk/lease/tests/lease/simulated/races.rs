@@ -1,0 +1,494 @@
+//! Every race that lease coordination is known for, one test each, with the window in which two write or none does.
+//! The figures are those of the crate's documentation. MISSION D7.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use portcullis_lease::{Change, Elector, End, Epoch, Moment, Ownership, Record, ScopeTiming, ScopeView, Step, Timing};
+
+use super::actor::{ClusterWide, Holder};
+use super::scopes::world;
+use super::world::{Ask, Fault, LEASE, LocalClock, NAMESPACE, Network, TICK, World};
+
+const DURATION: Duration = Timing::SCOPE.duration();
+const GRACE: Duration = Duration::from_secs(5);
+/// Messages and ticks.
+const SLACK: Duration = Duration::from_millis(200);
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn exact(skew: i64) -> LocalClock {
+    LocalClock::new(at(0), 1000, skew)
+}
+
+/// One restricted operator from second 30 on; the other replica is not there.
+fn one_restricted(skews: [i64; 2]) -> World {
+    let mut world = world(7, Network::GOOD, [exact(skews[0]), exact(0), exact(skews[1])]);
+    world.holders.truncate(1);
+    world
+}
+
+/// The longest that two wrote and that none did, after `after`.
+fn windows(world: &World, after: Duration) -> (Duration, Duration) {
+    let two = world.longest(after, |tick| tick.acting() > 1);
+    let none = world.longest(after, |tick| tick.acting() == 0);
+    (two, none)
+}
+
+fn assert_between(what: &str, value: Duration, low: Duration, high: Duration) {
+    assert!((low..=high).contains(&value), "{what}: {value:?} is not within {low:?} and {high:?}");
+    eprintln!("{what}: {value:?}");
+}
+
+fn record(holder: &str, transitions: u32, version: u64) -> Record {
+    let renewed = Timestamp::from_second(i64::try_from(version).unwrap()).unwrap();
+    Record {
+        holder: Some(holder.to_owned()).filter(|holder| !holder.is_empty()),
+        acquired: Some(renewed),
+        renewed: Some(renewed),
+        duration: Some(DURATION),
+        transitions,
+        created: None,
+        version: version.to_string(),
+    }
+}
+
+fn moment(seconds: u64) -> Moment {
+    Moment::since_origin(at(seconds))
+}
+
+/// A view that has been complete at second `now`.
+fn listed(view: &mut ScopeView, now: u64) {
+    let found = view.claims(moment(now)).into_iter().map(|claim| claim.namespace).collect::<Vec<_>>();
+    assert!(found.len() <= 1);
+    view.vouched([NAMESPACE.to_owned()].into(), Some(moment(now)), moment(now));
+    view.listed(LEASE, Vec::new(), "0", moment(now), moment(now));
+}
+
+#[test]
+fn race_1_a_namespace_is_told_when_it_is_taken_and_when_it_comes_back() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    let told = || Change::Namespace(NAMESPACE.to_owned());
+    listed(&mut view, 1);
+    assert_eq!(view.take_changes(), [told(), Change::Everywhere]);
+
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 10), moment(2));
+    assert_eq!(view.take_changes(), [told()], "objects of a reconcile under way are looked at again");
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 11), moment(10));
+    assert_eq!(view.take_changes(), [], "a renewal changes nothing");
+    view.advance(moment(39));
+    assert!(!view.take_changes().contains(&told()));
+    view.advance(moment(40));
+    assert_eq!(view.take_changes(), [told()], "what was made meanwhile waits for no event");
+}
+
+#[test]
+fn race_1_a_reconcile_that_runs_into_a_hand_over_finds_another_epoch() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    let owns = |view: &mut ScopeView, now| {
+        listed(view, now);
+        view.owns(NAMESPACE, moment(now))
+    };
+    let before = owns(&mut view, 1).epoch().unwrap();
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 10), moment(2));
+    assert!(matches!(owns(&mut view, 3), Ownership::Theirs { epoch, .. } if epoch > before));
+    let after = owns(&mut view, 40).epoch().unwrap();
+    assert!(after > Epoch::hold(1) && after < Epoch::hold(2), "{after}");
+}
+
+#[test]
+fn race_3_asking_at_the_very_end_of_a_lease_removes_no_renewal() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 10), moment(0));
+    listed(&mut view, 29);
+    assert!(!view.owns(NAMESPACE, moment(29)).may_write());
+    listed(&mut view, 30);
+    assert!(view.owns(NAMESPACE, moment(30)).may_write());
+    // The renewal that was on its way counts at once, and stays.
+    view.see(NAMESPACE, LEASE, record("restricted", 2, 11), moment(30));
+    for now in 30..60 {
+        listed(&mut view, now);
+        assert!(matches!(view.owns(NAMESPACE, moment(now)), Ownership::Theirs { .. }), "at {now}");
+    }
+}
+
+#[test]
+fn race_4_clocks_five_minutes_apart_change_no_window() {
+    let mut seen = Vec::new();
+    for (restricted, cluster) in [(0, 0), (300, 0), (-300, 0), (0, 300), (0, -300), (300, -300), (-300, 300)] {
+        let mut world = one_restricted([restricted, cluster]);
+        world.run_until(at(60));
+        world.holders[0].meet(Fault::Crash(at(40)), at(60), &mut world.server);
+        world.run_until(at(160));
+        let taken = world.first(at(10), |tick| !tick.cluster_writes).unwrap();
+        let resumed = world.first(at(60), |tick| tick.cluster_writes).unwrap();
+        let again = world.first(at(100), |tick| tick.holders.len() == 1).unwrap();
+        seen.push((windows(&world, at(10)), taken, resumed, again));
+    }
+    assert!(seen.iter().all(|run| *run == seen[0]), "{seen:?}");
+    assert_eq!(seen[0].0.0, Duration::ZERO);
+}
+
+/// By counting: one event of the Lease has reached the cluster-wide operator since.
+#[test]
+fn the_first_event_of_a_lease_that_is_taken_again_gives_its_namespace_back() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Crash(at(40)), at(60), &mut world.server);
+    world.run_until(at(100));
+    assert!(world.ticks.last().unwrap().cluster_writes, "the holder is long dead");
+    let held = world.server.version;
+    while world.server.version == held {
+        world.run_until(world.time + TICK);
+    }
+    world.run_until(world.time + Network::GOOD.delay + TICK);
+    let last = world.ticks.last().unwrap();
+    assert!(!last.cluster_writes && !last.cluster_checks);
+    assert_eq!(world.server.version, held + 1, "it was renewed meanwhile");
+}
+
+#[test]
+fn race_5_before_and_while_the_lease_is_made_nobody_writes_beside_another() {
+    for (watch, what) in [(true, "a new restricted operator"), (false, "a new restricted operator, no watch event")] {
+        let mut world = one_restricted([0, 0]);
+        world.cluster.as_mut().unwrap().watch = watch;
+        world.run_until(at(60));
+        let (two, none) = windows(&world, at(10));
+        assert_eq!(two, Duration::ZERO);
+        let lag = if watch { SLACK } else { ScopeTiming::DEFAULT.confirm() + SLACK };
+        let settle = Timing::SCOPE.settling();
+        assert_between(what, none, settle.saturating_sub(lag), settle);
+        // In the meantime both, or one of them, check.
+        let unchecked = world.longest(at(10), |tick| tick.holders.is_empty() && !tick.cluster_checks);
+        assert!(unchecked <= settle);
+    }
+}
+
+#[test]
+fn race_6_after_a_crash_the_cluster_wide_operator_resumes_after_duration_and_grace() {
+    // Right after a renewal, and right before one.
+    for crash in 56..72 {
+        let mut world = one_restricted([0, 0]);
+        world.run_until(at(crash));
+        world.holders[0].meet(Fault::Crash(at(1000)), at(crash), &mut world.server);
+        world.run_until(at(120));
+        let (two, none) = windows(&world, at(50));
+        assert_eq!(two, Duration::ZERO);
+        let renewed = DURATION + GRACE;
+        assert_between("crash of the restricted operator", none, renewed - Timing::SCOPE.renew(), renewed + SLACK);
+    }
+}
+
+#[test]
+fn race_6_the_other_replica_takes_over_before_the_cluster_wide_operator_would() {
+    let mut world = world(7, Network::GOOD, [exact(0), exact(0), exact(0)]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Crash(at(1000)), at(60), &mut world.server);
+    world.run_until(at(120));
+    assert_eq!(world.first(at(50), |tick| tick.cluster_writes), None, "the cluster-wide operator had a turn");
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    // It looks every two seconds, so that is how much later it may have seen the last renewal.
+    let longest = DURATION + Timing::SCOPE.settling() + Timing::SCOPE.retry();
+    let shortest = longest - Timing::SCOPE.renew() - Timing::SCOPE.retry();
+    assert_between("crash, with another replica", none, shortest, longest + SLACK);
+}
+
+#[test]
+fn race_7_a_rolling_update_gives_the_cluster_wide_operator_no_turn() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Restart(at(10)), at(60), &mut world.server);
+    world.run_until(at(120));
+    assert_eq!(world.first(at(50), |tick| tick.cluster_writes), None, "it would rewrite children with its version");
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    let settle = Timing::SCOPE.settling();
+    assert_between("rolling update, new pod after 10 s", none, at(10) + settle, at(10) + settle + SLACK);
+}
+
+#[test]
+fn race_7_a_lease_that_is_released_for_good_or_deleted_ends_later_than_its_holder() {
+    // Handed over, and nobody comes.
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Restart(at(1000)), at(60), &mut world.server);
+    world.run_until(at(120));
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    assert_between("taken away for good", none, DURATION + GRACE, DURATION + GRACE + SLACK);
+
+    // Released for good: one second and grace.
+    let mut world = one_restricted([0, 0]);
+    let clock = exact(0);
+    world.holders[0] = Holder::new("first", Timing::SCOPE, End::Release, clock, at(30));
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Restart(at(1000)), at(60), &mut world.server);
+    world.run_until(at(120));
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    assert_between("released for good", none, GRACE + at(1), GRACE + at(1) + SLACK);
+
+    // Deleted while its holder runs: it finds out with its next renewal, and makes it again in a later epoch.
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.server.put(at(60), None);
+    world.run_until(at(120));
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    assert_eq!(world.first(at(50), |tick| tick.cluster_writes), None);
+    assert_between("deleted by somebody", none, Timing::SCOPE.settling(), Timing::SCOPE.settling() + SLACK + at(1));
+    assert_eq!(world.ticks.last().unwrap().holders, [(0, 2)]);
+}
+
+#[test]
+fn race_8_a_lease_that_nobody_vouches_for_takes_nothing_whatever_it_says() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    for second in 0..60 {
+        listed(&mut view, second);
+        view.see("team-b", LEASE, record("stranger", 1, 100 + second), moment(second));
+        let ownership = view.owns("team-b", moment(second));
+        assert!(ownership.may_write() && ownership.must_check(), "{ownership:?} in second {second}");
+    }
+}
+
+/// What is known without any voucher.
+fn unvouched(view: &mut ScopeView, now: u64) {
+    view.vouched([].into(), Some(moment(now)), moment(now));
+    view.listed(LEASE, Vec::new(), "0", moment(now), moment(now));
+}
+
+#[test]
+fn race_8_a_claim_outlives_its_voucher_until_its_holder_has_found_out_and_no_renewal_makes_that_longer() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    listed(&mut view, 0);
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 10), moment(1));
+    view.see(NAMESPACE, LEASE, record("restricted", 1, 11), moment(2));
+    assert!(!view.owns(NAMESPACE, moment(2)).must_check());
+    for second in 10..52 {
+        unvouched(&mut view, second);
+        view.see(NAMESPACE, LEASE, record("editor", 2, second + 100), moment(second));
+        let ownership = view.owns(NAMESPACE, moment(second));
+        assert!(!ownership.may_write(), "its holder may not know it yet, in second {second}");
+        assert!(ownership.must_check(), "nobody vouches for another who checks, in second {second}");
+    }
+    // Twenty-five, five and twelve.
+    unvouched(&mut view, 52);
+    assert_eq!(view.owns(NAMESPACE, moment(52)).epoch(), Some(Epoch::hold(2).resumed()));
+}
+
+#[test]
+fn race_8_nobody_acts_in_a_namespace_that_is_not_handed_over_and_whose_voucher_goes_two_never_do() {
+    let mut world = one_restricted([0, 0]);
+    world.server.vouch(false);
+    world.run_until(at(90));
+    assert_eq!(world.first(at(0), |tick| !tick.holders.is_empty()), None, "nobody handed it over");
+    assert_eq!(windows(&world, at(50)), (Duration::ZERO, Duration::ZERO));
+
+    // Its voucher comes while the cluster-wide operator's watch is dead, and goes again.
+    for watch in [true, false] {
+        let mut world = one_restricted([0, 0]);
+        world.cluster.as_mut().unwrap().watch = watch;
+        world.server.vouch(false);
+        world.run_until(at(61));
+        world.server.vouch(true);
+        world.run_until(at(100));
+        let (two, none) = windows(&world, at(40));
+        assert_eq!(two, Duration::ZERO);
+        let lag = if watch { SLACK } else { 2 * ScopeTiming::DEFAULT.confirm() + SLACK };
+        let settle = Timing::SCOPE.settling();
+        assert_between("it is handed over", none, settle.saturating_sub(lag), settle + Timing::SCOPE.retry());
+        assert_eq!(world.ticks.last().unwrap().holders.len(), 1);
+
+        world.server.vouch(false);
+        world.run_until(at(200));
+        let (two, none) = windows(&world, at(100));
+        assert_eq!(two, Duration::ZERO);
+        let ends = DURATION + GRACE + ScopeTiming::DEFAULT.freshness();
+        let ends = ends + if watch { Duration::ZERO } else { ScopeTiming::DEFAULT.confirm() };
+        assert_between("its voucher is taken away", none, ends - Timing::SCOPE.renew() - at(6), ends + SLACK);
+        let last = world.ticks.last().unwrap();
+        assert!(last.cluster_writes && last.holders.is_empty());
+    }
+}
+
+// The cluster-wide operator lists every six seconds and sees none of them: so a hold ends with the voucher it began under.
+#[test]
+fn race_8_vouchers_that_come_and_go_between_two_lists_let_nobody_act() {
+    let mut world = one_restricted([0, 0]);
+    world.cluster.as_mut().unwrap().watch = false;
+    world.server.vouch(false);
+    for (millis, vouched) in
+        [(36_300, true), (41_700, false), (42_300, true), (47_700, false), (48_300, true), (53_700, false)]
+    {
+        world.run_until(Duration::from_millis(millis));
+        world.server.vouch(vouched);
+    }
+    world.run_until(at(60));
+    assert_eq!(world.first(at(0), |tick| !tick.holders.is_empty()), None);
+    assert_eq!(world.longest(at(10), |tick| !tick.cluster_writes), Duration::ZERO, "it saw no voucher");
+}
+
+// A watch on vouchers that has died is noticed by the lists: nothing that is older than twelve seconds counts.
+#[test]
+fn a_dead_watch_on_vouchers_lets_nobody_write_on_what_is_older_than_its_bound() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    unvouched(&mut view, 1);
+    assert!(view.owns(NAMESPACE, moment(12)).may_write());
+    let late = view.owns(NAMESPACE, moment(13));
+    assert!(!late.may_write() && late.must_check(), "{late:?}");
+    assert!(ScopeTiming::DEFAULT.freshness() < Timing::SCOPE.settling());
+    // Of a namespace that is vouched for, its Leases have to be known as well.
+    listed(&mut view, 14);
+    assert!(view.owns(NAMESPACE, moment(25)).may_write());
+    view.vouched([NAMESPACE.to_owned()].into(), Some(moment(25)), moment(25));
+    assert!(!view.owns(NAMESPACE, moment(26)).may_write() && view.owns("team-b", moment(26)).may_write());
+    view.listed(LEASE, Vec::new(), "0", moment(27), moment(27));
+    assert!(view.owns(NAMESPACE, moment(27)).may_write());
+}
+
+/// What anybody who may write a Lease may write: sixty-eight years, and a time to come.
+fn for_ever(version: u64) -> Record {
+    let spec = LeaseSpec {
+        holder_identity: Some("stranger".to_owned()),
+        lease_duration_seconds: Some(i32::MAX),
+        renew_time: Some(MicroTime("2099-01-01T00:00:00Z".parse().unwrap())),
+        lease_transitions: Some(i32::try_from(version).unwrap()),
+        ..LeaseSpec::default()
+    };
+    let mut lease = Lease { spec: Some(spec), ..Lease::default() };
+    lease.metadata.resource_version = Some(version.to_string());
+    lease.metadata.creation_timestamp = Some(Time("2001-01-01T00:00:00Z".parse().unwrap()));
+    Record::from(&lease)
+}
+
+#[test]
+fn race_8_a_lease_that_says_it_lasts_for_ever_keeps_nobody_off_for_long_once_it_is_deleted() {
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT, [LEASE]);
+    listed(&mut view, 0);
+    view.see(NAMESPACE, LEASE, for_ever(10), moment(1));
+    assert!(!view.owns(NAMESPACE, moment(1)).must_check());
+    view.gone(NAMESPACE, LEASE, "11", moment(2));
+    listed(&mut view, 305);
+    assert!(!view.owns(NAMESPACE, moment(305)).may_write());
+    listed(&mut view, 306);
+    assert!(view.owns(NAMESPACE, moment(306)).may_write());
+
+    // The same for who would lead instead of that one.
+    let mut elector = Elector::new("me", Timing::LEADER, 7);
+    elector.read(Some(for_ever(10)), moment(1));
+    elector.read(None, moment(2));
+    let tries = |elector: &mut Elector, at| {
+        elector.read(None, moment(at));
+        matches!(elector.step(moment(at), Timestamp::UNIX_EPOCH), Step::Write(_))
+    };
+    assert!(!tries(&mut elector, 300) && tries(&mut elector, 301));
+}
+
+#[test]
+fn race_9_without_the_api_server_the_cluster_wide_operator_answers_from_memory_and_writes_nothing() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.cluster.as_mut().unwrap().meet(Fault::Partition(at(100)), at(60));
+    world.run_until(at(70));
+    let cluster = world.cluster.as_mut().unwrap();
+    assert!(!cluster.owns().must_check(), "the tenant's namespace stays the tenant's");
+    let elsewhere = cluster.view.owns("team-b", cluster.clock.now());
+    assert_eq!(elsewhere, Ownership::Unknown);
+    assert!(elsewhere.must_check() && !elsewhere.may_write(), "nothing gets past unchecked");
+    // Connected again, it says that everything has to be looked at again.
+    cluster.view.take_changes();
+    world.run_until(at(170));
+    let cluster = world.cluster.as_mut().unwrap();
+    assert!(cluster.view.take_changes().contains(&Change::Everywhere));
+    assert!(cluster.view.owns("team-b", cluster.clock.now()).may_write());
+}
+
+#[test]
+fn a_restricted_operator_that_is_cut_off_stops_before_the_cluster_wide_one_resumes() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Partition(at(100)), at(60), &mut world.server);
+    world.run_until(at(120));
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    let margin = DURATION + GRACE - Timing::SCOPE.deadline();
+    assert_between("restricted operator cut off", none, margin - SLACK, margin + SLACK);
+}
+
+#[test]
+fn a_frozen_restricted_operator_does_nothing_when_it_thaws_late() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    world.holders[0].meet(Fault::Freeze(at(50)), at(60), &mut world.server);
+    world.run_until(at(160));
+    let (two, none) = windows(&world, at(50));
+    assert_eq!(two, Duration::ZERO);
+    assert_between("process frozen for 50 s", none, DURATION + GRACE - Timing::SCOPE.renew(), DURATION + GRACE + SLACK);
+    let last = world.ticks.last().unwrap();
+    assert_eq!(last.holders, [(0, 2)], "it holds again, in a later epoch");
+}
+
+#[test]
+fn a_restricted_operator_whose_machine_stood_still_writes_beside_the_other_until_its_next_renewal() {
+    // The one case that no lease can close: neither clock nor network say that time passed.
+    let mut longest = Duration::ZERO;
+    for stop in 56..72 {
+        let mut world = one_restricted([0, 0]);
+        world.run_until(at(stop));
+        world.holders[0].meet(Fault::Stop(at(60)), at(stop), &mut world.server);
+        world.run_until(at(stop + 120));
+        longest = longest.max(windows(&world, at(50)).0);
+    }
+    assert_between("machine stopped for 60 s: two", longest, at(4), Timing::SCOPE.renew() + SLACK);
+}
+
+#[test]
+fn a_holder_that_meets_a_later_epoch_yields_and_comes_back_later_than_that() {
+    let mut world = one_restricted([0, 0]);
+    world.run_until(at(60));
+    assert_eq!(world.ticks.last().unwrap().holders, [(0, 1)]);
+    let holder = &mut world.holders[0];
+    let now = holder.clock.now();
+    holder.elector.as_mut().unwrap().fence(Epoch::hold(1).resumed(), now);
+    assert_eq!(holder.acts(at(60)), None);
+    world.run_until(at(90));
+    assert_eq!(world.ticks.last().unwrap().holders, [(0, 2)]);
+}
+
+#[test]
+fn a_cluster_wide_operator_that_stood_still_knows_nothing_until_it_has_listed() {
+    let list = ScopeTiming::DEFAULT.confirm();
+    for (fault, what, bound) in [
+        (Fault::Freeze(at(60)), "cluster-wide process frozen: two", Duration::ZERO..=Duration::ZERO),
+        (Fault::Stop(at(60)), "cluster-wide machine stopped: two", Duration::from_millis(100)..=list + SLACK),
+    ] {
+        // It stops before there is a lease, and comes back, with its watch dead, when the restricted operator acts.
+        let mut world = one_restricted([0, 0]);
+        world.run_until(at(20));
+        let cluster: &mut ClusterWide = world.cluster.as_mut().unwrap();
+        cluster.watch = false;
+        cluster.meet(fault, at(20));
+        world.run_until(at(120));
+        assert_between(what, windows(&world, at(10)).0, *bound.start(), *bound.end());
+    }
+}
+
+#[test]
+fn a_cluster_wide_operator_that_starts_beside_a_dead_lease_checks_at_once_and_waits_once_for_its_end() {
+    let mut world = one_restricted([0, 0]);
+    world.holders.clear();
+    let write = portcullis_lease::Write { record: record("long-gone", 4, 1), replaces: None, begun: moment(0) };
+    world.server.serve(at(0), &Ask::Write(write));
+    world.run_until(at(60));
+    let resumed = world.first(at(0), |tick| tick.cluster_writes).unwrap();
+    assert_between("cluster-wide start beside a dead lease", resumed, DURATION + GRACE, DURATION + GRACE + SLACK);
+    // Nobody else does: what was only found there says nothing of a life.
+    assert_eq!(world.first(at(0), |tick| !tick.cluster_checks), None);
+    let cluster = world.cluster.as_mut().unwrap();
+    assert_eq!(cluster.owns().epoch(), Some(Epoch::hold(4).resumed()));
+}

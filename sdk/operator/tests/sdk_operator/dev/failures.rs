@@ -1,0 +1,151 @@
+//! Sessions that cannot be, and what they say.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use portcullis_testing::Grant;
+
+use super::fixture::{alone, cluster, configurations, controllers_alone, start, without_people};
+use super::process::{Dev, ENTITIES, VERSIONS, command};
+
+#[tokio::test]
+async fn rights_that_are_missing_are_all_named_before_anything_is_done() {
+    let cluster = cluster().await;
+    let user = cluster.user_with("ann", &[]).await;
+    let error = Dev::start(VERSIONS, &user.kubeconfig, "powerless", &[]).fails().await;
+    assert!(
+        error.contains(
+            "may not list, get, create, delete validatingwebhookconfigurations.admissionregistration.k8s.io; nor list, \
+             get, create, delete mutatingwebhookconfigurations.admissionregistration.k8s.io; nor get, patch \
+             customresourcedefinitions.apiextensions.k8s.io: use one that may"
+        ),
+        "{error}"
+    );
+    let rules = [on_configurations(&["list", "get", "create"])];
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let error = Dev::start(ENTITIES, &user.kubeconfig, "powerless", &[]).fails().await;
+    assert!(error.contains("may not delete validatingwebhookconfigurations"), "{error}");
+    assert_eq!(configurations(cluster, "powerless").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_session_can_do_without_is_said_and_it_goes_on() {
+    let cluster = cluster().await;
+    let rules = [on_configurations(&["list", "get", "create", "delete"])];
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let left = "Leases that killed sessions left are not removed: the user of this kubeconfig may not get, delete \
+                leases.coordination.k8s.io in entity-operator-system";
+    let beside = "Webhooks also serve namespaces of restricted operators: the user of this kubeconfig may not list, \
+                  watch leases.coordination.k8s.io";
+    let mut dev = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--only-namespace", "nobody-s"]);
+    dev.open().await;
+    let said = dev.end("-TERM").await;
+    assert!(said.matches(left).count() == 1 && said.matches(beside).count() == 1, "{said}");
+    assert!(!said.contains("left to them"), "{said}");
+    let mut sweep = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--sweep"]);
+    assert_eq!(sweep.ended().await.code(), Some(0), "{}", sweep.said());
+    assert!(sweep.said().contains(left) && !sweep.said().contains(beside), "{}", sweep.said());
+}
+
+#[tokio::test]
+async fn a_host_that_the_api_server_does_not_reach_is_said_with_its_own_words_and_leaves_nothing() {
+    let cluster = cluster().await;
+    for (host, reason) in [("nowhere.invalid", "no such host"), ("127.0.0.2", "connection refused")] {
+        let error = start(cluster, ENTITIES, "far", &["--host", host]).fails().await;
+        let begin = format!("error: the API server cannot call this machine: https://{host}:");
+        assert!(error.starts_with(&begin) && error.contains(reason), "{error}");
+        assert!(error.contains("--public-url with a tunnel's URL"), "{error}");
+        assert_eq!(configurations(cluster, "far").await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn an_address_in_use_a_cluster_that_is_not_there_and_flags_that_contradict_each_other_are_said() {
+    let cluster = cluster().await;
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let kubeconfig = cluster.kubeconfig_path();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    for (arguments, expected) in [
+        (
+            &["--kubeconfig", kubeconfig, "--owner", "a", "--port", &port][..],
+            format!("cannot listen on 0.0.0.0:{port}; another --port may be free: Address already in use"),
+        ),
+        (&["--kubeconfig", kubeconfig], "nobody knows who you are: give --owner NAME".to_owned()),
+        (&["--kubeconfig", "/none", "--owner", "a"], "cannot use --kubeconfig /none".to_owned()),
+        (
+            &["--kubeconfig", kubeconfig, "--owner", "a", "--webhooks", "off"],
+            "entity-operator has no webhooks to serve".to_owned(),
+        ),
+        (
+            &["--kubeconfig", kubeconfig, "--owner", "a", "--restrict-to-namespace", "a", "--only-namespace", "b"],
+            "--restrict-to-namespace a has the webhooks called for that namespace alone: omit --only-namespace b"
+                .to_owned(),
+        ),
+        (&["--ttl", "25h"], "give at least 1s and at most 24h".to_owned()),
+        (&["--public-url", "http://a"], "over HTTPS alone".to_owned()),
+        (&["--public-url", "https://a", "--host", "b"], "cannot be used with".to_owned()),
+        (&["--ca-file", "a"], "--public-url".to_owned()),
+    ] {
+        let output = command(ENTITIES, &[&["dev"], arguments].concat()).output().await.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(&expected), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_fails_at_its_last_step_takes_back_the_ones_before() {
+    let (_alone, cluster) = (alone().await, cluster().await);
+    without_people(cluster).await;
+    let error = start(cluster, VERSIONS, "early", &[]).fails().await;
+    let expected = "the cluster has no CustomResourceDefinition people.versions.example; install it: generate crds";
+    assert!(error.contains(expected), "{error}");
+    assert_eq!(configurations(cluster, "early").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_controller_that_fails_ends_the_session_in_order() {
+    let (_alone, cluster) = (controllers_alone().await, cluster().await);
+    // It may serve webhooks and take part in the election, and may not do what the controller does.
+    let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..PolicyRule::default()
+    };
+    let mut rules = vec![on_configurations(&["list", "get", "create", "delete"])];
+    let arguments = ["--controllers", "--only-namespace", "nobody-s"];
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let error = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments).fails().await;
+    assert!(
+        error.contains(
+            "may not get namespaces in entity-operator-system; nor get, create, patch, delete \
+             leases.coordination.k8s.io in entity-operator-system; nor list, watch leases.coordination.k8s.io; nor watch \
+             validatingwebhookconfigurations.admissionregistration.k8s.io; nor list, watch \
+             validatingadmissionpolicies.admissionregistration.k8s.io; nor list, watch \
+             validatingadmissionpolicybindings.admissionregistration.k8s.io: use one"
+        ),
+        "{error}"
+    );
+    rules.push(rule("", "namespaces", &["get"]));
+    for vouching in
+        ["validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"]
+    {
+        rules.push(rule("admissionregistration.k8s.io", vouching, &["list", "watch"]));
+    }
+    rules.push(rule("coordination.k8s.io", "leases", &["get", "create", "patch", "delete", "list", "watch"]));
+    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
+    let error = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments).fails().await;
+    assert!(error.contains("controller greeter failed: cannot list entities"), "{error}");
+    assert_eq!(configurations(cluster, "failing").await, [""; 0]);
+}
+
+pub(crate) fn on_configurations(verbs: &[&str]) -> PolicyRule {
+    let resources = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"];
+    PolicyRule {
+        api_groups: Some(vec!["admissionregistration.k8s.io".to_owned()]),
+        resources: Some(resources.map(str::to_owned).into()),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..PolicyRule::default()
+    }
+}

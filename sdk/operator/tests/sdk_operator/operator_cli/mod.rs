@@ -1,0 +1,18 @@
+//! The command line of an operator's binary: `examples/controller.rs`, `versions_operator.rs` and `cached_operator.rs`, started as
+//! processes.
+
+mod accounts;
+mod caches;
+mod client_ca;
+mod cluster;
+mod failures;
+mod generate;
+mod generate_helm;
+mod generate_operator;
+mod memory_limit;
+mod migrate;
+pub(crate) mod process;
+mod refusal;
+mod retries;
+mod run;
+pub(crate) mod versions;

@@ -1,0 +1,198 @@
+//! CEL rules beside a webhook, as policies on a real API server; and settings that were chosen where an operator was
+//! installed. All by `examples/policy_operator.rs`, as a process that ends when it has printed its manifests: nothing
+//! serves a webhook here.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use portcullis_testing::{ControlPlane, wait_until};
+use serde_json::{Value, json};
+
+use crate::PATIENCE;
+use crate::examples::binary;
+
+/// What the binary prints, with its exit code.
+fn output(arguments: &[&str]) -> (i32, String, String) {
+    let output =
+        Command::new(binary("policy_operator")).args(arguments).env_clear().stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn generate(what: &str, flags: &[&str]) -> Vec<Value> {
+    let (code, stdout, stderr) = output(&[&["generate", what], flags].concat());
+    assert_eq!(code, 0, "{stderr}");
+    serde_saphyr::from_multiple(&stdout).unwrap()
+}
+
+fn maps(cluster: &ControlPlane, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(cluster.admin(), namespace)
+}
+
+fn map(name: &str, entries: usize) -> ConfigMap {
+    let data: Value =
+        (0..entries).map(|entry| (format!("key-{entry}"), json!("x"))).collect::<serde_json::Map<_, _>>().into();
+    serde_json::from_value(json!({ "metadata": { "name": name }, "data": data })).unwrap()
+}
+
+/// Code and message of a refusal; nothing where the object would be taken.
+async fn refusal(maps: &Api<ConfigMap>, map: &ConfigMap) -> Option<(u16, String)> {
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    match maps.create(&dry, map).await {
+        Ok(_) => None,
+        Err(kube::Error::Api(status)) => Some((status.code, status.message)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Waits until the API server has taken a policy up.
+async fn in_force(maps: &Api<ConfigMap>) -> (u16, String) {
+    wait_until("the policy to be in force", PATIENCE, || async { refusal(maps, &map("large", 3)).await }).await
+}
+
+#[tokio::test]
+async fn a_rule_holds_while_no_operator_runs_under_failure_policy_ignore_and_without_webhooks() {
+    let cluster = ControlPlane::shared().await;
+    for (release, mode) in [("open", ["--failure-policy", "Ignore"]), ("off", ["--webhooks", "off"])] {
+        let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
+        let only = format!("kubernetes.io/metadata.name={team}");
+        let flags = [&["--release", release, "--namespace-selector", &only][..], &mode].concat();
+        let configurations = generate("webhooks", &flags);
+        assert_eq!(configurations.is_empty(), release == "off");
+        cluster.apply(&[configurations, generate("policies", &flags)].concat()).await;
+
+        let (team, others) = (maps(cluster, &team), maps(cluster, &others));
+        let (code, message) = in_force(&team).await;
+        let policy = format!("{release}-validating.small.configmaps.core");
+        assert_eq!(code, 422, "{message}");
+        let said = format!(
+            "ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: data has more than 2 entries"
+        );
+        assert!(message.ends_with(&said), "{message}");
+        let small = team.create(&PostParams::default(), &map("small", 2)).await.unwrap();
+        // An update is judged as well.
+        let grown = Patch::Merge(json!({ "data": { "one": "x", "more": "y" } }));
+        let error = team.patch("small", &PatchParams::default(), &grown).await.unwrap_err();
+        let kube::Error::Api(status) = error else { panic!("{error}") };
+        assert_eq!((status.code, &*status.reason), (422, "Invalid"));
+        assert_eq!(team.get("small").await.unwrap().data, small.data);
+        // What the handler alone would refuse passes: nobody asks it.
+        assert_eq!(refusal(&team, &map("forbidden", 0)).await, None);
+        assert_eq!(refusal(&others, &map("large", 3)).await, None, "the policy selects what the webhook selects");
+    }
+}
+
+// W10: whatever the object looks like.
+#[tokio::test]
+async fn a_rule_never_keeps_an_object_that_breaks_it_from_being_deleted() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("leaving").await;
+    let maps = maps(cluster, &namespace);
+    let mut large = map("old", 3);
+    large.metadata.finalizers = Some(vec!["example.test/hold".to_owned()]);
+    maps.create(&PostParams::default(), &large).await.unwrap();
+    maps.delete("old", &DeleteParams::default()).await.unwrap();
+    let flags = ["--release", "late", "--restrict-to-namespace", &namespace, "--namespace", "late-system"];
+    cluster.apply(&generate("policies", &flags)).await;
+    in_force(&maps).await;
+
+    let patch = async |patch: Value| maps.patch("old", &PatchParams::default(), &Patch::Merge(patch)).await;
+    let kube::Error::Api(status) = patch(json!({ "data": { "key-9": "x" } })).await.unwrap_err() else { panic!() };
+    assert_eq!(status.code, 422, "an edit of it is judged like any other: {}", status.message);
+    patch(json!({ "metadata": { "finalizers": null } })).await.unwrap();
+    assert!(maps.get_opt("old").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_policy_of_a_restricted_installation_judges_its_namespace_and_no_other() {
+    let cluster = ControlPlane::shared().await;
+    let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
+    let flags = ["--release", "alone", "--namespace", "alone-system", "--restrict-to-namespace", &team];
+    let manifests = generate("policies", &flags);
+    let name = format!("alone-validating-{team}.small.configmaps.core");
+    assert!(manifests.iter().all(|one| one["metadata"]["name"] == *name), "{manifests:?}");
+    cluster.apply(&manifests).await;
+    in_force(&maps(cluster, &team)).await;
+    assert_eq!(refusal(&maps(cluster, &others), &map("large", 3)).await, None);
+}
+
+/// Verdicts and messages of these checks of `doctor` that are not as they should be.
+fn findings(kubeconfig: &Path, flags: &[&str], checks: &[&str]) -> Vec<String> {
+    let fixed = ["doctor", "--output", "json", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let (_, stdout, stderr) = output(&[&fixed, flags].concat());
+    let report: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    let findings = report["findings"].as_array().unwrap().iter();
+    let bad = findings.filter(|found| found["verdict"] == "WARN" || found["verdict"] == "FAIL");
+    // Calls are counted by the webhook's name alone, those of other installations on this API server too.
+    let bad = bad.filter(|found| !found["message"].as_str().unwrap().contains("calls failed and were let pass"));
+    let of = bad.filter(|found| checks.contains(&found["id"].as_str().unwrap()));
+    of.map(|found| {
+        format!(
+            "{} {} {}",
+            found["id"].as_str().unwrap(),
+            found["verdict"].as_str().unwrap(),
+            found["message"].as_str().unwrap()
+        )
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn settings_that_were_chosen_at_the_installation_are_no_drift_to_doctor_and_others_are() {
+    const CHECKS: [&str; 3] = ["W8", "W13", "W14"];
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("chosen").await;
+    let place = ["--release", "chosen", "--namespace", &namespace];
+    let chosen = [
+        "--failure-policy=Ignore",
+        "--timeout-seconds=3",
+        "--namespace-selector=team in (chosen)",
+        "--object-selector=!loose",
+    ];
+    let with = [&place[..], &chosen].concat();
+    let mut configuration = generate("webhooks", &with);
+    let webhook = &configuration[0]["webhooks"][0];
+    assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Ignore"), &json!(3)));
+    assert_eq!(
+        webhook["objectSelector"],
+        json!({ "matchExpressions": [{ "key": "loose", "operator": "DoesNotExist" }] })
+    );
+    configuration.extend(generate("policies", &with));
+    cluster.apply(&configuration).await;
+    let kubeconfig = cluster.kubeconfig_path();
+    let doctor = |flags: &[&str]| findings(&kubeconfig, flags, &CHECKS);
+
+    assert_eq!(doctor(&with), Vec::<String>::new());
+    let hook = "chosen-validating/small.configmaps.core";
+    let policy = "chosen-validating.small.configmaps.core";
+    let own = format!("kubernetes.io/metadata.name NotIn ({namespace}, kube-system)");
+    let drift = [
+        format!("W8 WARN {hook} fails open (failurePolicy Ignore); calls that fail are silently accepted"),
+        format!("W13 WARN ValidatingAdmissionPolicyBinding {policy}: selectors are not those that were generated"),
+        format!("W14 WARN {hook}: namespaceSelector is team In (chosen), {own}; generated: {own}"),
+        format!("W14 WARN {hook}: objectSelector is loose DoesNotExist; generated: everything"),
+        format!("W14 WARN {hook}: timeoutSeconds is 3; generated: 10"),
+    ];
+    assert_eq!(doctor(&place), drift);
+
+    // The Deployment starts `run` with the same.
+    let deployment = generate("operator", &[&with[..], &["--image", "op:1"]].concat());
+    let deployment = deployment.iter().find(|one| one["kind"] == "Deployment").unwrap();
+    let arguments = json!([&["run", "--release=chosen"][..], &chosen].concat());
+    assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["args"], arguments);
+
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.admin());
+    let audit = Patch::Merge(json!({ "spec": { "validationActions": ["Audit"] } }));
+    bindings.patch(policy, &PatchParams::default(), &audit).await.unwrap();
+    let open = format!(
+        "W13 FAIL ValidatingAdmissionPolicyBinding {policy} does not refuse what breaks the policy's CEL rules"
+    );
+    assert_eq!(doctor(&with), [open]);
+    bindings.delete(policy, &DeleteParams::default()).await.unwrap();
+    let gone = format!("W13 FAIL no ValidatingAdmissionPolicyBinding {policy}: the policy's CEL rules do not hold");
+    assert_eq!(doctor(&with), [gone]);
+}

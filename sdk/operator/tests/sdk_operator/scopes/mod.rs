@@ -1,0 +1,34 @@
+//! One cluster-wide operator and restricted ones, and replicas of one, as real processes on one API server: who
+//! validates, who writes, and for how long two do or nobody. MISSION D6, D7; race numbers are those of the guide's
+//! coordination by leases.
+
+mod claims;
+mod faults;
+mod installation;
+mod installations;
+mod leadership;
+mod process;
+pub(crate) mod proxy;
+mod rest;
+mod rights;
+mod trace;
+mod turn;
+
+use std::time::Duration;
+
+use crate::PATIENCE;
+
+/// Duration, deadline, renewal, settling, grace and freshness: a sixth of the real ones or so.
+const TIMING: &str = "3s,2s,400ms,3600ms,1s,3s";
+/// After it, others take over.
+const DURATION: Duration = Duration::from_secs(3);
+/// The cluster-wide operator waits for so much longer.
+const GRACE: Duration = Duration::from_secs(1);
+/// A new restricted operator begins after it.
+const SETTLE: Duration = Duration::from_millis(3600);
+/// An installation that was there first and comes back begins after it.
+const TURN: Duration = Duration::from_millis(1250);
+/// What a busy machine and this measurement add; for how long the machine stalls is known, and added as well.
+const SLACK: Duration = Duration::from_millis(1500);
+/// A machine that stalls for so long may have let a Lease lapse, which gives another one its turn.
+const LAPSE: Duration = Duration::from_secs(1);
