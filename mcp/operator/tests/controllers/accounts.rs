@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, IMPOSTOR, labelled, oversteps, quiet, requests, tool_config, webhook_config},
+    support::{DEADLINE, IMPOSTOR, labelled, oversteps, requests, tool_config, webhook_config},
 };
 
 /// The controller that wrote, or nothing for the operator itself.
@@ -33,13 +33,13 @@ async fn every_write_carries_the_account_of_the_controller_that_owns_what_is_wri
     let spec = json!({"webhookConfigRef": {"name": "gate"}, "toolConfigRef": {"name": "tools"}});
     objects.create(labelled("web", spec)).await;
     objects.phase("web", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     objects.servers().delete("web", &DeleteParams::default()).await.unwrap();
     wait_until("the server to go", DEADLINE, || async {
         objects.servers().get_opt("web").await.unwrap().is_none().then_some(())
     })
     .await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     operator.terminate().await;
 
     let mut by_controller: BTreeMap<&str, Vec<&AuditEvent>> = BTreeMap::new();

@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     Place,
     support::{
-        DEADLINE, children_of, labelled, minimal, oidc_config, quiet, ready_pods, ready_pods_of, remote_proxy,
-        webhook_config,
+        DEADLINE, children_of, labelled, minimal, oidc_config, ready_pods, ready_pods_of, remote_proxy, webhook_config,
     },
 };
 
@@ -131,7 +130,7 @@ async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_
         objects.merge(BETA, kind, name, login).await;
     }
 
-    let _operator = place.operator();
+    let operator = place.operator();
     let sets: Api<ReplicaSet> = objects.api();
     let left: Vec<String> =
         sets.list(&ListParams::default()).await.unwrap().into_iter().map(|it| it.name_any()).collect();
@@ -148,7 +147,7 @@ async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_
         assert!(told.data["status"]["url"].is_null(), "{kind}");
         objects.child(ChildKind::Service, service, "to be gone", Value::is_null).await;
     }
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     for (kind, _, _, name, service) in &workloads {
         assert!(objects.get(ChildKind::Deployment, name).await.is_null(), "{kind}");
         assert!(objects.get(ChildKind::Service, service).await.is_null(), "{kind}");

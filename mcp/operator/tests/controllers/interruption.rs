@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, Operator, children_of, minimal, nothing_written, quiet, user_with_less, writes},
+    support::{DEADLINE, Operator, children_of, minimal, user_with_less, writes},
 };
 
 /// The parts of a child that are the operator's work, and the same whenever it was made.
@@ -47,8 +47,8 @@ async fn killed_after_any_write_the_next_start_finishes_and_then_rests() {
         place.objects.has_children(&name, &children_of(&name)).await;
         place.objects.phase(&name, "Pending").await;
     }
-    let since = quiet(place.cluster, &place.user).await;
-    nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(3), "after the restart").await;
+    let since = operator.idle(place.cluster).await;
+    operator.wrote_nothing(place.cluster, since, "after the restart").await;
     drop(operator);
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, children_of, labelled, minimal, quiet, ready_pods, webhook_config},
+    support::{DEADLINE, children_of, labelled, minimal, ready_pods, webhook_config},
 };
 
 async fn message(place: &Place, server: &str, what: &str) -> String {
@@ -95,11 +95,11 @@ async fn a_proxy_whose_owner_reference_was_stripped_still_goes_when_a_guard_is_m
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guarded_proxy_is_not_started_while_its_run_config_is_still_the_unguarded_one() {
     let place = Place::new("stuck-config").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     objects.create(minimal("web")).await;
     objects.has_children("web", &children_of("web")).await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     objects.merge("v1", "ConfigMap", "web-runconfig", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
     objects.children(ChildKind::ConfigMap).delete("web-runconfig", &DeleteParams::default()).await.unwrap();
     objects.create(webhook_config("gate", json!({}))).await;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     Place,
-    support::{DEADLINE, Operator, children_of, labelled, nothing_written, quiet, webhook_config},
+    support::{DEADLINE, Operator, children_of, labelled, webhook_config},
 };
 
 type Conditions = Option<Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>>;
@@ -48,9 +48,8 @@ async fn without_webhooks_the_operator_says_in_the_status_what_admission_would_h
     })
     .await;
 
-    let since = quiet(place.cluster, &place.user).await;
-    nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(1), "with an invalid object")
-        .await;
+    let since = operator.idle(place.cluster).await;
+    operator.wrote_nothing(place.cluster, since, "with an invalid object").await;
     let events = objects.events("MCPServer", "web").await;
     assert_eq!(events, ["Warning ValidationFailed"]);
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     Place,
     support::{
-        DEADLINE, Objects, Operator, labelled, oidc_config, quiet, remote_proxy, requests, tool_config, virtual_server,
+        DEADLINE, Objects, Operator, labelled, oidc_config, remote_proxy, requests, tool_config, virtual_server,
         webhook_config,
     },
 };
@@ -43,7 +43,7 @@ async fn read(place: &Place, version: &str, kind: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched() {
     let place = Place::new("own-status").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     let (mut server, mut remote) = (json!({"replicas": 0, "backendReplicas": 0}), json!({"replicas": 0}));
     for (_, config, field, reference) in kinds() {
@@ -58,7 +58,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     objects.create(remote_proxy("far", remote)).await;
     objects.phase("web", "Stopped").await;
     objects.child(ChildKind::Deployment, "far", "to be there", |it| !it.is_null()).await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let mut before = Vec::new();
     for (version, config, ..) in kinds() {
         before.push(read(&place, version, config["kind"].as_str().unwrap()).await);
@@ -89,7 +89,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
         let back = |it: &Value| !it.is_null() && it["metadata"]["uid"] != uid;
         objects.child(ChildKind::Deployment, name, "to be back", back).await;
     }
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     for (before, (version, config, ..)) in before.iter().zip(kinds()) {
         let after = read(&place, version, config["kind"].as_str().unwrap()).await;
         assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"], "{}", config["kind"]);
@@ -117,7 +117,7 @@ fn referring(kind: &str, name: &str, field: &str, mut reference: Value) -> Optio
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration() {
     let place = Place::new("own-pairs").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     let edits = [
         ("MCPServer", json!({"args": ["--other"]})),
@@ -144,7 +144,7 @@ async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration(
     for (name, configs, ..) in &pairs {
         wait_for_object(configs, name, "its workload in its status", DEADLINE, |config| told(config, name)).await;
     }
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let mut before = Vec::new();
     for (name, configs, ..) in &pairs {
         before.push(configs.get(name).await.unwrap());
@@ -159,7 +159,7 @@ async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration(
         })
         .await;
     }
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     for (before, (name, configs, ..)) in before.iter().zip(&pairs) {
         let after = configs.get(name).await.unwrap();
         assert_eq!(after.metadata.resource_version, before.metadata.resource_version, "{name}");
@@ -200,7 +200,7 @@ async fn each_concern_of_a_controller_holds_its_own_fields_under_a_field_manager
         kinds().into_iter().map(|(_, _, field, reference)| (field.to_owned(), reference)).collect();
     objects.create(labelled("config", Value::Object(spec))).await;
     objects.phase("config", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let kinds = kinds().into_iter().map(|(version, config, ..)| (version, config["kind"].as_str().unwrap().to_owned()));
     let kinds: Vec<_> = kinds.chain([(BETA, "MCPServer".to_owned())]).collect();
     for (version, kind) in &kinds {
@@ -282,7 +282,7 @@ async fn referrers(objects: &Objects) -> Vec<Value> {
 async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
     const ROUNDS: usize = 300;
     let place = Place::new("own-race").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     for (_, config, ..) in kinds() {
         objects.create(config).await;
@@ -328,7 +328,7 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
                 objects.merge(BETA, "MCPOIDCConfig", "config", edit).await;
             }
         }
-        quiet(place.cluster, &place.user).await;
+        operator.idle(place.cluster).await;
     };
     tokio::select! {
         Err(lost) = watch_conditions(&place, seen.clone()) => panic!("{lost}"),

@@ -16,7 +16,7 @@ use crate::{
         Guarded::{self, RemoteProxy, Server},
         Moment, Recorder,
     },
-    support::{DEADLINE, labelled, minimal, oidc_config, quiet, remote_proxy, webhook_config},
+    support::{DEADLINE, labelled, minimal, oidc_config, remote_proxy, webhook_config},
 };
 
 const GUARDS: &str = "toolhive.stacklok.dev/guards";
@@ -133,7 +133,7 @@ fn always(moments: &[Moment]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_edit_that_new_pods_cannot_start_with_is_never_called_enforced() {
     let place = Place::new("failed-rollout").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let before = serving(&place).await;
     let recorder = Recorder::start(&place.objects, Server).await;
     let old = guards(&place.objects.get(ChildKind::Deployment, "web").await["spec"]["template"]["metadata"]).to_owned();
@@ -152,7 +152,7 @@ async fn a_config_edit_that_new_pods_cannot_start_with_is_never_called_enforced(
     assert_eq!(server["status"]["phase"], "Ready", "the old proxy serves");
     let config = place.objects.configs().get("gate").await.unwrap().status.unwrap();
     assert_ne!(json!(config.config_hash), *hash, "the configuration itself is valid and says so");
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let told = place.objects.events("MCPServer", "web").await;
     assert_eq!(told.iter().filter(|event| *event == "Warning RolloutFailed").count(), 1, "{told:?}");
 
@@ -315,7 +315,7 @@ async fn an_upgrade_rolls_a_guarded_proxy_once_and_takes_nothing_down() {
 
     let server = until(&place, Server, "the guard to be enforced", |_| true, says_enforced).await;
     assert_eq!(server["status"]["webhookConfigHash"], before["status"]["webhookConfigHash"]);
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let moments = recorder.moments().await;
     always(&moments);
     let all: Vec<&Value> = moments.iter().map(|moment| moment.deployment("web").expect("it stays")).collect();

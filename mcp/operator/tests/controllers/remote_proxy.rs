@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, children_of_remote, nothing_written, quiet, ready_pods_of, remote_proxy, tool_config, writes},
+    support::{DEADLINE, children_of_remote, ready_pods_of, remote_proxy, tool_config, writes},
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
@@ -108,18 +108,18 @@ async fn a_proxy_with_every_override_is_made_and_then_nothing_is_written_until_s
     let told = serde_json::to_string(&(&made, objects.get(ChildKind::ConfigMap, "web-runconfig").await)).unwrap();
     assert!(!told.contains("hunter2") && !operator.log().contains("hunter2"), "the value of a Secret is told");
 
-    let since = quiet(place.cluster, &place.user).await;
+    let since = operator.idle(place.cluster).await;
     for (kind, name) in children_of_remote("web") {
         let resource = kind.api_resource();
         let mark = json!({"metadata": {"labels": {"foreign": "yes"}, "annotations": {"foreign.example/seen": "yes"}}});
         objects.merge(&resource.api_version, &resource.kind, &name, mark).await;
     }
-    nothing_written(place.cluster, &place.user, since, WINDOW, "at rest, after foreign labels and annotations").await;
+    operator.wrote_nothing(place.cluster, since, "at rest, after foreign labels and annotations").await;
     operator.terminate().await;
     let since = place.cluster.audit().mark();
     let operator = place.operator();
     operator.reconciles().await;
-    nothing_written(place.cluster, &place.user, since, WINDOW, "after a restart").await;
+    operator.wrote_nothing(place.cluster, since, "after a restart").await;
 
     // An edit of the Secret rolls the pods once and changes nothing else.
     let generation = |deployment: &Value| deployment["metadata"]["generation"].as_i64().unwrap();
@@ -130,7 +130,7 @@ async fn a_proxy_with_every_override_is_made_and_then_nothing_is_written_until_s
     objects
         .child(ChildKind::Deployment, "web", "another digest", |now| annotation(now, key) != annotation(&before, key))
         .await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let after = objects.get(ChildKind::Deployment, "web").await;
     assert_eq!(generation(&after), generation(&before) + 1, "once");
     assert_eq!(annotation(&after, "toolhive.stacklok.dev/runconfig-checksum"), checksum, "the document is the same");
@@ -147,7 +147,7 @@ async fn a_proxy_with_every_override_is_made_and_then_nothing_is_written_until_s
             annotation(now, "toolhive.stacklok.dev/runconfig-checksum") != checksum
         })
         .await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     assert_eq!(generation(&objects.get(ChildKind::Deployment, "web").await), generation(&edited), "once");
     assert_eq!(edited["metadata"]["labels"]["foreign"], "yes");
 }

@@ -2,17 +2,18 @@
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use mcp_plan::workload::ChildKind;
+use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{children_of, minimal, quiet, writes},
+    support::{DEADLINE, children_of, minimal, writes},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_change_of_a_value_is_repaired() {
     let place = Place::new("repair").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     place.objects.create(minimal("web")).await;
     place.objects.has_children("web", &children_of("web")).await;
     // A change that apply alone cannot undo (the result would have both our element and theirs, and be invalid) costs
@@ -78,7 +79,7 @@ async fn a_foreign_change_of_a_value_is_repaired() {
         ),
     ];
     for (kind, name, patch, pointer, foreign) in cases {
-        quiet(place.cluster, &place.user).await;
+        operator.idle(place.cluster).await;
         let before = place.objects.get(kind, name).await;
         let value = |object: &Value| object.pointer(pointer).cloned().unwrap_or_default();
         let since = place.cluster.audit().mark();
@@ -87,7 +88,7 @@ async fn a_foreign_change_of_a_value_is_repaired() {
         let after =
             place.objects.child(kind, name, &format!("{pointer} repaired"), |now| value(now) == value(&before)).await;
         assert_ne!(value(&after), foreign, "{kind:?} {name} {pointer}");
-        quiet(place.cluster, &place.user).await;
+        operator.idle(place.cluster).await;
         let written = writes(place.cluster, &place.user, since).await;
         let most = if written.iter().any(|write| write.ends_with(": 422")) { 4 } else { 1 };
         assert!(written.len() <= most, "{patch} on {kind:?} {name}:\n{}", written.join("\n"));
@@ -97,11 +98,11 @@ async fn a_foreign_change_of_a_value_is_repaired() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_child_comes_back() {
     let place = Place::new("deleted-child").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     place.objects.create(minimal("web")).await;
     let children = children_of("web");
     place.objects.has_children("web", &children).await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     for (kind, name) in &children {
         let before = place.objects.get(*kind, name).await["metadata"]["uid"].clone();
         place.objects.children(*kind).delete(name, &DeleteParams::background()).await.unwrap();
@@ -115,10 +116,10 @@ async fn a_deleted_child_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_managed_fields_reset_costs_one_write_per_child_and_converges() {
     let place = Place::new("reset").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     place.objects.create(minimal("web")).await;
     place.objects.has_children("web", &children_of("web")).await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let since = place.cluster.audit().mark();
     let reset = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]);
     let patch: json_patch::Patch = serde_json::from_value(reset).unwrap();
@@ -126,7 +127,11 @@ async fn a_managed_fields_reset_costs_one_write_per_child_and_converges() {
         let api = place.objects.children(kind);
         api.patch(&name, &PatchParams::default(), &Patch::Json::<()>(patch.clone())).await.unwrap();
     }
-    quiet(place.cluster, &place.user).await;
+    wait_until("a write of each", DEADLINE, || async {
+        (writes(place.cluster, &place.user, since).await.len() >= children_of("web").len()).then_some(())
+    })
+    .await;
+    operator.idle(place.cluster).await;
     let written = writes(place.cluster, &place.user, since).await;
     assert_eq!(written.len(), children_of("web").len(), "{}", written.join("\n"));
 }

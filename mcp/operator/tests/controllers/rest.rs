@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     Place,
-    support::{children_of, every_override, minimal, nothing_written, quiet, ready_pods, writes},
+    support::{children_of, every_override, minimal, ready_pods, writes},
 };
 
 /// At rest, as the promise says.
@@ -33,8 +33,8 @@ async fn a_server_with_every_override_reaches_its_children_and_then_nothing_is_w
     ready_pods(&place.objects, "plain").await;
     place.objects.phase("plain", "Ready").await;
 
-    let since = quiet(place.cluster, &place.user).await;
-    nothing_written(place.cluster, &place.user, since, REST, "at rest, with pods that never become ready").await;
+    let since = operator.idle(place.cluster).await;
+    operator.wrote_nothing(place.cluster, since, "at rest, with pods that never become ready").await;
 
     let since = place.cluster.audit().mark();
     for (kind, name) in &children {
@@ -42,13 +42,13 @@ async fn a_server_with_every_override_reaches_its_children_and_then_nothing_is_w
         let mark = json!({"metadata": {"labels": {"foreign": "yes"}, "annotations": {"foreign.example/seen": "yes"}}});
         place.objects.merge(&resource.api_version, &resource.kind, name, mark).await;
     }
-    nothing_written(place.cluster, &place.user, since, WINDOW, "after foreign labels and annotations").await;
+    operator.wrote_nothing(place.cluster, since, "after foreign labels and annotations").await;
 
     operator.terminate().await;
     let since = place.cluster.audit().mark();
     let operator = place.operator();
     operator.reconciles().await;
-    nothing_written(place.cluster, &place.user, since, WINDOW, "after a restart").await;
+    operator.wrote_nothing(place.cluster, since, "after a restart").await;
 
     // Foreign keys survive, also a write of ours.
     place.objects.edit("full", json!({"args": ["--other"], "proxyPort": 8091})).await;
@@ -58,7 +58,7 @@ async fn a_server_with_every_override_reaches_its_children_and_then_nothing_is_w
             service["spec"]["ports"][0]["port"] == 8091
         })
         .await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     for (kind, name) in &children {
         let child = place.objects.get(*kind, name).await;
         assert_eq!(child["metadata"]["labels"]["foreign"], "yes", "{kind:?} {name}");
@@ -89,7 +89,7 @@ async fn a_server_costs_at_most_fifteen_writes_until_it_is_ready_and_quiet() {
     for index in 0..SERVERS {
         place.objects.phase(&name(index), "Ready").await;
     }
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let written = writes(place.cluster, &place.user, since).await;
     let most = 15 * SERVERS;
 

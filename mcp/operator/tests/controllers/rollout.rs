@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{children_of, every_override, minimal, nothing_written, pem, quiet},
+    support::{children_of, every_override, minimal, pem},
 };
 
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
@@ -43,12 +43,12 @@ async fn the_checksum_survives_pod_template_overrides_and_deployment_annotations
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_edit_rolls_the_template_and_an_edit_of_its_secret_does_not() {
     let place = Place::new("config-edit").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     for object in every_override("full") {
         place.objects.create(object).await;
     }
     place.objects.has_children("full", &children_of("full")).await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let before = place.objects.get(ChildKind::Deployment, "full").await;
     let workload = place.objects.get(ChildKind::StatefulSet, "full").await;
     let hash = place.objects.servers().get("full").await.unwrap().status.unwrap().webhook_config_hash;
@@ -57,7 +57,7 @@ async fn a_config_edit_rolls_the_template_and_an_edit_of_its_secret_does_not() {
     let Pair { cert_pem, key_pem } = pem::client();
     let rotated = json!({"stringData": {"hmac": "other", "tls.crt": cert_pem, "tls.key": key_pem}});
     place.objects.merge("v1", "Secret", "full-keys", rotated).await;
-    nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(5), "after a Secret edit").await;
+    operator.wrote_nothing(place.cluster, since, "after a Secret edit").await;
 
     place.objects.merge("v1", "Secret", "full-keys", json!({"stringData": {"token": "other"}})).await;
     let rolled = place
@@ -86,18 +86,17 @@ async fn a_config_edit_rolls_the_template_and_an_edit_of_its_secret_does_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_restart_and_an_autoscalers_replicas_survive_our_writes() {
     let place = Place::new("restart").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     place.objects.create(minimal("web")).await;
     place.objects.has_children("web", &children_of("web")).await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let restart = json!({"spec": {
         "replicas": 3,
         "template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-11-21T00:00:00Z"}}},
     }});
     let since = place.cluster.audit().mark();
     place.objects.merge("apps/v1", "Deployment", "web", restart).await;
-    nothing_written(place.cluster, &place.user, since, std::time::Duration::from_secs(5), "after a rollout restart")
-        .await;
+    operator.wrote_nothing(place.cluster, since, "after a rollout restart").await;
     place.objects.edit("web", json!({"args": ["--other"]})).await;
     let generation = |it: &Value| template(it)["metadata"]["annotations"][CHECKSUM].clone();
     let before = generation(&place.objects.get(ChildKind::Deployment, "web").await);

@@ -10,10 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Operator, Place,
-    support::{
-        DEADLINE, children_of, labelled, minimal, nothing_written, oidc_config, quiet, ready_pods, user_with_less,
-        webhook_config,
-    },
+    support::{DEADLINE, children_of, labelled, minimal, oidc_config, ready_pods, user_with_less, webhook_config},
 };
 
 const KEY: &str = "mcp-operator-digest";
@@ -46,7 +43,7 @@ async fn the_key_of_digests_is_made_once_and_its_loss_rolls_the_mcp_server_once(
     let objects = &place.objects;
     objects.has_children("web", &children_of("web")).await;
     objects.phase("web", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let secrets: Api<Secret> = objects.api();
     let made = secrets.get(KEY).await.unwrap();
     assert!(made.data.as_ref().unwrap()["key"].0.len() >= 32);
@@ -58,18 +55,18 @@ async fn the_key_of_digests_is_made_once_and_its_loss_rolls_the_mcp_server_once(
     let since = place.cluster.audit().mark();
     let operator = place.operator();
     operator.reconciles().await;
-    nothing_written(place.cluster, &place.user, since, Duration::from_secs(4), "after a restart").await;
+    operator.wrote_nothing(place.cluster, since, "after a restart").await;
     let after = secrets.get(KEY).await.unwrap();
     assert_eq!((after.metadata.uid, &after.data), (made.metadata.uid.clone(), &made.data), "made once");
 
     operator.kill().await;
     secrets.delete(KEY, &DeleteParams::default()).await.unwrap();
-    let _operator = place.operator();
+    let operator = place.operator();
     let rolled = objects
         .child(ChildKind::StatefulSet, "web", "another checksum", |now| checksum(now) != checksum(&before))
         .await;
-    let since = quiet(place.cluster, &place.user).await;
-    nothing_written(place.cluster, &place.user, since, Duration::from_secs(3), "after it rolled").await;
+    let since = operator.idle(place.cluster).await;
+    operator.wrote_nothing(place.cluster, since, "after it rolled").await;
     let settled = objects.get(ChildKind::StatefulSet, "web").await;
     assert_eq!(settled["metadata"]["generation"], rolled["metadata"]["generation"], "once");
     let (old, new) = (before["metadata"]["generation"].as_i64(), settled["metadata"]["generation"].as_i64());
@@ -89,7 +86,7 @@ async fn no_annotation_tells_what_a_value_of_a_secret_is() {
     }
     place.objects.has_children("web", &children_of("web")).await;
     place.objects.phase("web", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     for (kind, name) in children_of("web") {
         let child = place.objects.get(kind, &name).await.to_string();
         assert!(!is_told(b"hunter2", &child), "{kind:?} {name}: {child}");
@@ -197,7 +194,7 @@ fn without_get_of(rule: PolicyRule, objects: &str) -> Vec<PolicyRule> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_server_that_somebody_holds_says_that_it_is_terminating() {
     let place = Place::new("terminating").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     let mut server = minimal("web");
     server["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -216,7 +213,7 @@ async fn a_deleted_server_that_somebody_holds_says_that_it_is_terminating() {
             server.metadata.finalizers.as_deref() == Some(&["example.com/hold".to_owned()][..])
         })
         .await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     objects.merge("toolhive.stacklok.dev/v1beta1", "MCPServer", "web", json!({"metadata": {"finalizers": null}})).await;
     wait_until("the server to go", DEADLINE, || async {
         objects.servers().get_opt("web").await.unwrap().is_none().then_some(())

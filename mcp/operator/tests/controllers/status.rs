@@ -5,13 +5,13 @@ use serde_json::json;
 
 use crate::{
     Place,
-    support::{children_of, minimal, quiet, ready_pods, webhook_config, writes},
+    support::{children_of, minimal, ready_pods, webhook_config, writes},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_goes_from_pending_to_ready_to_stopped_and_tells_each_step_once() {
     let place = Place::new("phases").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     objects.create(minimal("web")).await;
     let server = objects.phase("web", "Pending").await;
@@ -24,7 +24,7 @@ async fn a_server_goes_from_pending_to_ready_to_stopped_and_tells_each_step_once
     objects.edit("web", json!({"proxyPort": 9000, "replicas": 0})).await;
     let server = objects.phase("web", "Stopped").await;
     assert_eq!(server.status.unwrap().url, Some(url.replace("8080", "9000")));
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let events = objects.events("MCPServer", "web").await;
     for event in ["Normal Pending", "Normal Ready", "Normal Stopped"] {
         assert_eq!(events.iter().filter(|it| *it == event).count(), 1, "{event} in {events:?}");
@@ -35,12 +35,12 @@ async fn a_server_goes_from_pending_to_ready_to_stopped_and_tells_each_step_once
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_status_belongs_field_by_field_to_who_wrote_it() {
     let place = Place::new("status-owner").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     objects.create(minimal("web")).await;
     objects.has_children("web", &children_of("web")).await;
     objects.phase("web", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let since = place.cluster.audit().mark();
     let foreign = json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer",
@@ -51,7 +51,7 @@ async fn a_status_belongs_field_by_field_to_who_wrote_it() {
     let params = PatchParams::apply("somebody-else").force();
     objects.servers().patch_status("web", &params, &Patch::Apply(&foreign)).await.unwrap();
     let server = objects.phase("web", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let status = server.status.unwrap();
     assert_eq!(status.tool_config_hash.as_deref(), Some("theirs"));
     assert!(status.conditions.unwrap().iter().any(|condition| condition.type_ == "Theirs"));
@@ -63,7 +63,7 @@ async fn a_status_belongs_field_by_field_to_who_wrote_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_has_a_hash_that_the_server_repeats_and_a_verdict_on_its_spec() {
     let place = Place::new("config-status").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     objects.create(webhook_config("gate", json!({}))).await;
     objects.create(webhook_config("bad", json!({"timeout": "31s"}))).await;
@@ -75,7 +75,7 @@ async fn a_config_has_a_hash_that_the_server_repeats_and_a_verdict_on_its_spec()
             server.status.as_ref().is_some_and(|status| status.webhook_config_hash.is_some())
         })
         .await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let config = objects.configs().get("gate").await.unwrap();
     let status = config.status.clone().unwrap();
     assert_eq!(status.config_hash, server.status.unwrap().webhook_config_hash);
@@ -92,7 +92,7 @@ async fn a_config_has_a_hash_that_the_server_repeats_and_a_verdict_on_its_spec()
     // O2: a reconcile of the workload that writes leaves the configuration's version as it was.
     objects.edit("web", json!({"args": ["--other"]})).await;
     objects.phase("web", "Pending").await;
-    quiet(place.cluster, &place.user).await;
+    operator.idle(place.cluster).await;
     let after = objects.configs().get("gate").await.unwrap();
     assert_eq!(after.metadata.resource_version, config.metadata.resource_version);
 }

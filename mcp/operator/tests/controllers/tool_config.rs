@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Place,
-    support::{DEADLINE, labelled, quiet, tool_config},
+    support::{DEADLINE, labelled, tool_config},
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
@@ -71,7 +71,7 @@ async fn deleting_a_referenced_tool_config_blocks_and_goes_through_when_the_last
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_names_a_tool_config_says_what_is_wrong_with_it_and_gets_its_proxy_once_nothing_is() {
     let place = Place::new("tools-status").await;
-    let _operator = place.operator();
+    let operator = place.operator();
     let objects = &place.objects;
     objects.create(refers("web")).await;
     let says = |status: &'static str, reason: &'static str| {
@@ -99,7 +99,7 @@ async fn a_server_that_names_a_tool_config_says_what_is_wrong_with_it_and_gets_i
                 validated(server, "True") == Some("ToolConfigValid") && hash.is_some() && hash != last
             })
             .await;
-        quiet(place.cluster, &place.user).await;
+        operator.idle(place.cluster).await;
         let status = configs(&place).get("tools").await.unwrap().status.unwrap();
         hashes.push(server.status.unwrap().tool_config_hash);
         assert_eq!(status.config_hash, *hashes.last().unwrap(), "on both sides");

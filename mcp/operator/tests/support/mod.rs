@@ -10,9 +10,7 @@ pub(crate) use objects::{
     Objects, children_of, children_of_remote, every_override, labelled, minimal, oidc_config, ready_pods,
     ready_pods_of, remote_proxy, tool_config, virtual_server, webhook_config,
 };
-pub(crate) use operator::{
-    Operator, generated, nothing_written, quiet, requests, shipped_user, user_with_less, writes,
-};
+pub(crate) use operator::{Operator, generated, requests, shipped_user, user_with_less, writes};
 pub(crate) use ownership::{IMPOSTOR, SoleOwnership, oversteps, owned};
 
 use std::time::Duration;

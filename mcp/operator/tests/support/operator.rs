@@ -6,17 +6,25 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use portcullis_testing::{AuditEvent, ControlPlane, Mark, User, wait_until};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
     process::{Child, Command},
     sync::watch,
 };
 
 use super::DEADLINE;
 
+/// Until what was written has reached those who watch.
+const DELIVERED: Duration = Duration::from_millis(250);
+/// How the lines of the gauge of pending objects begin.
+const PENDING: &str = "portcullis_reconciles_pending{";
+
 /// A running operator. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Operator {
     process: Child,
+    /// Under whose accounts it writes.
+    user: String,
     /// What it logged so far.
     log: Arc<watch::Sender<String>>,
 }
@@ -84,7 +92,7 @@ impl Operator {
                 });
             }
         });
-        Self { process, log }
+        Self { process, user: user.name.clone(), log }
     }
 
     /// What it logged so far.
@@ -107,6 +115,36 @@ impl Operator {
         let seen = tokio::time::timeout(DEADLINE, log.wait_for(|log| log.matches(text).count() >= times)).await;
         let seen = seen.is_ok_and(|seen| seen.is_ok());
         assert!(seen, "the operator did not log {text:?} {times} times:\n{}", self.log());
+    }
+
+    /// Waits until it is idle: no controller has anything to do now or within the next ten seconds, as
+    /// `portcullis_reconciles_pending` says, and nothing is written meanwhile. Returns the moment since when nothing was.
+    pub(crate) async fn idle(&self, cluster: &ControlPlane) -> Mark {
+        let health = self.address_of("serving /healthz and /readyz").await;
+        wait_until("the operator to be idle", DEADLINE, || async {
+            let mark = cluster.audit().mark();
+            // What was written last is on its way to the operator: by somebody else before the first look, by the operator
+            // itself between the two.
+            for _ in 0..2 {
+                tokio::time::sleep(DELIVERED).await;
+                if pending(health).await? > 0 {
+                    return None;
+                }
+            }
+            self.writes(cluster, mark).await.is_empty().then_some(mark)
+        })
+        .await
+    }
+
+    /// Waits until it is idle, and asserts that it has written nothing since `mark`.
+    pub(crate) async fn wrote_nothing(&self, cluster: &ControlPlane, since: Mark, when: &str) {
+        self.idle(cluster).await;
+        let written = self.writes(cluster, since).await;
+        assert!(written.is_empty(), "{when}: {} writes:\n{}", written.len(), written.join("\n"));
+    }
+
+    async fn writes(&self, cluster: &ControlPlane, since: Mark) -> Vec<String> {
+        writes_of(cluster, &self.user, since).await
     }
 
     /// The address it serves webhooks on.
@@ -149,7 +187,11 @@ impl Operator {
 
 /// What the operator wrote since `mark` under all of its accounts, certificates, leases and tokens aside, in words.
 pub(crate) async fn writes(cluster: &ControlPlane, user: &User, mark: Mark) -> Vec<String> {
-    let events = requests(cluster, user, mark).await;
+    writes_of(cluster, &user.name, mark).await
+}
+
+async fn writes_of(cluster: &ControlPlane, user: &str, mark: Mark) -> Vec<String> {
+    let events = cluster.audit().writes_by_operator(user, mark).await;
     events.iter().filter(|event| counts(event)).map(ToString::to_string).collect()
 }
 
@@ -166,19 +208,14 @@ fn counts(event: &AuditEvent) -> bool {
     !own
 }
 
-/// Waits until the user has written nothing for two seconds, and returns that moment.
-pub(crate) async fn quiet(cluster: &ControlPlane, user: &User) -> Mark {
-    wait_until("the operator to be quiet", DEADLINE, || async {
-        let mark = cluster.audit().mark();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        writes(cluster, user, mark).await.is_empty().then_some(mark)
-    })
-    .await
-}
-
-/// Asserts that the user writes nothing for this long: an observation window, not a wait.
-pub(crate) async fn nothing_written(cluster: &ControlPlane, user: &User, since: Mark, window: Duration, when: &str) {
-    tokio::time::sleep(window).await;
-    let written = writes(cluster, user, since).await;
-    assert!(written.is_empty(), "{when}: {} writes:\n{}", written.len(), written.join("\n"));
+/// How many objects the controllers of the operator with this health listener have to see to; `None` unless every one of
+/// them works.
+async fn pending(health: SocketAddr) -> Option<usize> {
+    let mut stream = TcpStream::connect(health).await.ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.ok()?;
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).await.ok()?;
+    let gauges = metrics.lines().filter(|line| line.starts_with(PENDING));
+    let objects: Vec<usize> = gauges.map(|line| line.rsplit_once(' ')?.1.parse().ok()).collect::<Option<_>>()?;
+    (objects.len() == mcp_api::crds().len()).then(|| objects.iter().sum())
 }
