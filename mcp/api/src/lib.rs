@@ -1,8 +1,8 @@
 //! The kinds of the API group `toolhive.stacklok.dev`: Rust types, their schemas and the CRDs made of them.
 //!
 //! The schema is a contract: manifests, stored objects and other tools' clients depend on every path, default, bound
-//! and message of it, so `tests/contract/` holds it as data and a test compares both ways. This crate has no client and
-//! does no IO; it describes what the API server stores and what the operator reads.
+//! and message of it, so `tests/mcp_api/contract/` holds it as data and a test compares both ways. This crate has no
+//! client and does no IO; it describes what the API server stores and what the operator reads.
 //!
 //! Each kind is one set of types, under the version that is stored: [`v1beta1`] or [`v1alpha1`]. A kind that is also
 //! served under an older version has the same schema there, so reading it always means reading the stored version.

@@ -18,7 +18,7 @@ use super::changes::{Changes, filter};
 use super::children::{Child, Children};
 use super::events::Events;
 use super::kind_scope::Watchable;
-use super::metrics::{ReconcileFamilies, watch_panics};
+use super::metrics::{Backlog, ReconcileFamilies, watch_panics};
 use super::observed::Managers;
 use super::reconcile::{CleanUp, OnInvalid, Reconciler, failed};
 use super::validity::Validators;
@@ -345,9 +345,17 @@ impl<K: Kind> Controller<K> {
     {
         let reconciler = Arc::new(self.reconciler(&runtime));
         let Self { changes: Changes { queue, .. }, store, workers, .. } = self;
-        let waiting = Arc::downgrade(queue);
         let families = runtime.metrics.families::<ReconcileFamilies>();
-        queue.count_in(families.of(&self.name, Box::new(move || Some(waiting.upgrade()?.depth()))));
+        // Kept until everything that the first lists bring is asked for.
+        let beginning = Arc::new(());
+        let (asked, begins, untold) = (Arc::downgrade(queue), Arc::downgrade(&beginning), watches.untold());
+        let backlog = move || {
+            // The queue comes last: what was told meanwhile is there.
+            let more = begins.strong_count() > 0 || untold.any();
+            let Backlog { due, pending } = asked.upgrade()?.backlog();
+            Some(Backlog { due, pending: pending.max(usize::from(more)) })
+        };
+        queue.count_in(families.of(&self.name, Box::new(backlog)));
         let Runtime { scope, stop, .. } = runtime;
         let workers = *workers;
         async move {
@@ -365,6 +373,7 @@ impl<K: Kind> Controller<K> {
                 }
             };
             ask(&|_| true);
+            drop(beginning);
             let handed_over = stop.run_until_cancelled(handovers.for_each(|change| {
                 match change {
                     portcullis_lease::Change::Everywhere => ask(&|_| true),
@@ -483,6 +492,50 @@ mod tests {
         });
         tokio::time::timeout(Duration::from_mins(1), work).await.expect("a deletion is asked for");
         assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
+    }
+
+    /// One that has not begun is not idle.
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_is_pending_until_what_its_first_list_brings_is_reconciled() {
+        let (listed, lists) = tokio::sync::watch::channel(false);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let mut lists = lists.clone();
+            async move {
+                if request.uri().query().unwrap_or_default().contains("watch=") {
+                    return std::future::pending().await;
+                }
+                let _ = lists.wait_for(|listed| *listed).await;
+                let metadata =
+                    serde_json::json!({"namespace": "team", "name": "a", "uid": "u", "resourceVersion": "7"});
+                let list = serde_json::json!({
+                    "kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"},
+                    "items": [{"metadata": metadata}],
+                });
+                Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+            }
+        });
+        let (stop, gate) = (CancellationToken::new(), Arc::new(tokio::sync::Semaphore::new(0)));
+        let runtime = Runtime::new(kube::Client::new(server, "default"), "default", stop.clone());
+        let (metrics, opens) = (runtime.metrics.clone(), gate.clone());
+        let pending = async || {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let text = metrics.encode();
+            let line = text.lines().find(|line| line.starts_with("portcullis_reconciles_pending{"));
+            line.and_then(|line| line.rsplit_once(' ')).map(|(_, objects)| objects.to_owned()).unwrap()
+        };
+        let run = Controller::<ConfigMap>::named("maps").run(runtime, |_| {
+            let gate = gate.clone();
+            async move { gate.acquire().await.map(|_| Action::await_change()) }
+        });
+        let look = async {
+            assert_eq!(pending().await, "1", "nothing is listed");
+            listed.send_replace(true);
+            assert_eq!(pending().await, "1", "it is being reconciled");
+            opens.add_permits(1);
+            assert_eq!(pending().await, "0", "nothing is left");
+            stop.cancel();
+        };
+        join(run, look).await;
     }
 
     /// What such a reconcile makes outside of the cluster, no cleanup would ever take away.

@@ -49,7 +49,7 @@ impl Reconciled {
 pub(crate) struct ReconcileFamilies {
     reconciles: Family<Labels, Counter>,
     duration: Durations,
-    depths: Depths,
+    backlogs: Backlogs,
 }
 
 /// The handles of one controller.
@@ -59,16 +59,25 @@ pub(crate) struct ReconcileMetrics {
     duration: Histogram,
 }
 
-/// How long the queue of each controller is, asked for when `/metrics` is read.
-#[derive(Clone, Default)]
-struct Depths(Arc<Mutex<BTreeMap<String, Depth>>>);
+/// What a controller has yet to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backlog {
+    /// Objects that are due and wait for a worker.
+    pub(crate) due: usize,
+    /// Objects that are due, at work or due soon; at least one where more may be asked for.
+    pub(crate) pending: usize,
+}
 
-type Depth = Box<dyn Fn() -> Option<usize> + Send + Sync>;
+/// The backlog of each controller, asked for when `/metrics` is read.
+#[derive(Clone, Default)]
+struct Backlogs(Arc<Mutex<BTreeMap<String, Asked>>>);
+
+type Asked = Box<dyn Fn() -> Option<Backlog> + Send + Sync>;
 
 impl Default for ReconcileFamilies {
     fn default() -> Self {
         let duration = Durations::new_with_constructor(|| Histogram::new(SECONDS));
-        Self { reconciles: Family::default(), duration, depths: Depths::default() }
+        Self { reconciles: Family::default(), duration, backlogs: Backlogs::default() }
     }
 }
 
@@ -76,14 +85,14 @@ impl Families for ReconcileFamilies {
     fn register(&self, registry: &mut Registry) {
         registry.register("reconciles", "Reconciles that have ended, by result", self.reconciles.clone());
         registry.register("reconcile_duration_seconds", "Time that a reconcile takes", self.duration.clone());
-        registry.register_collector(Box::new(self.depths.clone()));
+        registry.register_collector(Box::new(self.backlogs.clone()));
     }
 }
 
 impl ReconcileFamilies {
-    /// What the queue of a controller counts; `depth` says how many objects are due, as long as there is a queue.
-    pub(crate) fn of(&self, controller: &str, depth: Depth) -> ReconcileMetrics {
-        self.depths.0.lock().unwrap_or_else(PoisonError::into_inner).insert(controller.to_owned(), depth);
+    /// What the queue of a controller counts; `backlog` says what it has yet to do, as long as there is a queue.
+    pub(crate) fn of(&self, controller: &str, backlog: Asked) -> ReconcileMetrics {
+        self.backlogs.0.lock().unwrap_or_else(PoisonError::into_inner).insert(controller.to_owned(), backlog);
         let by_result = Reconciled::ALL.map(|result| {
             let controller = ("controller", Cow::Owned(controller.to_owned()));
             self.reconciles.get_or_create_owned(&vec![controller, ("result", Cow::Borrowed(result.as_str()))])
@@ -100,25 +109,29 @@ impl ReconcileMetrics {
     }
 }
 
-impl fmt::Debug for Depths {
+impl fmt::Debug for Backlogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Depths").finish_non_exhaustive()
+        f.debug_struct("Backlogs").finish_non_exhaustive()
     }
 }
 
-impl Collector for Depths {
+impl Collector for Backlogs {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let depths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let depths: Vec<_> = depths.iter().filter_map(|(controller, depth)| Some((controller, depth()?))).collect();
-        if depths.is_empty() {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<_> = all.iter().filter_map(|(controller, backlog)| Some((controller, backlog()?))).collect();
+        if all.is_empty() {
             return Ok(());
         }
+        let gauge = |objects: usize| ConstGauge::new(i64::try_from(objects).unwrap_or(i64::MAX));
         let help = "Objects that wait for a reconcile that is due.";
-        let kind = ConstGauge::new(0_i64).metric_type();
-        let mut family = encoder.encode_descriptor("reconcile_queue_depth", help, None, kind)?;
-        for (controller, depth) in depths {
-            let depth = ConstGauge::new(i64::try_from(depth).unwrap_or(i64::MAX));
-            depth.encode(family.encode_family(&[("controller", controller.as_str())])?)?;
+        let mut family = encoder.encode_descriptor("reconcile_queue_depth", help, None, gauge(0).metric_type())?;
+        for (controller, Backlog { due, .. }) in &all {
+            gauge(*due).encode(family.encode_family(&[("controller", controller.as_str())])?)?;
+        }
+        let help = "Objects that are due, being reconciled, or due within 10 seconds.";
+        let mut family = encoder.encode_descriptor("reconciles_pending", help, None, gauge(0).metric_type())?;
+        for (controller, Backlog { pending, .. }) in &all {
+            gauge(*pending).encode(family.encode_family(&[("controller", controller.as_str())])?)?;
         }
         Ok(())
     }

@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Stored;
 use super::kind_scope::full_name;
-use super::metrics::{ReconcileMetrics, Reconciled};
+use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
+
+/// What is due within this time is pending: who sees nothing pending sees nothing happen for as long.
+const SOON: Duration = Duration::from_secs(10);
 
 /// Delays before a failed reconcile is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,9 +139,13 @@ impl Queue {
         _ = self.counted.set(metrics);
     }
 
-    /// How many keys are due and wait for a worker.
-    pub(super) fn depth(&self) -> usize {
-        self.with(|state| state.due.range(..=(Instant::now(), u64::MAX)).count())
+    /// How many keys are due and wait for a worker, and how many of all are pending.
+    pub(super) fn backlog(&self) -> Backlog {
+        self.with(|state| {
+            let until = |at| state.due.range(..=(at, u64::MAX)).count();
+            let now = Instant::now();
+            Backlog { due: until(now), pending: state.running.len() + until(now + SOON) }
+        })
     }
 
     /// Requests a reconcile of `key` as soon as a worker is free.
@@ -433,9 +440,9 @@ mod tests {
     async fn each_reconcile_is_counted_by_its_result_and_what_is_not_due_yet_is_not_waiting() {
         let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
         queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
-        let depth = Arc::downgrade(&queue);
+        let asked = Arc::downgrade(&queue);
         let families = metrics.families::<ReconcileFamilies>();
-        queue.count_in(families.of("orders", Box::new(move || Some(depth.upgrade()?.depth()))));
+        queue.count_in(families.of("orders", Box::new(move || Some(asked.upgrade()?.backlog()))));
         for name in ["waits", "asks", "fails", "panics"] {
             queue.add(key(name));
         }
@@ -465,6 +472,40 @@ mod tests {
         }
         assert_eq!(line(r#"portcullis_reconcile_duration_seconds_sum{controller="orders"} "#).as_deref(), Some("8.0"));
         assert_eq!(line(depth).as_deref(), Some("0"), "a backoff and a wish for later are not due");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_is_pending_from_ten_seconds_before_it_is_due_to_the_end_of_its_reconcile() {
+        let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
+        let asked = Arc::downgrade(&queue);
+        let families = metrics.families::<ReconcileFamilies>();
+        drop(families.of("orders", Box::new(move || Some(asked.upgrade()?.backlog()))));
+        let pending = || {
+            let text = metrics.encode();
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("portcullis_reconciles_pending{controller=\"orders\"} "));
+            line.unwrap().parse::<usize>().unwrap()
+        };
+        assert_eq!(pending(), 0, "nothing was asked for");
+        queue.add_after(key("a"), Duration::from_secs(11));
+        assert_eq!(pending(), 0, "it is due later than soon");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(pending(), 1, "it is due soon");
+        queue.add(key("b"));
+        assert_eq!(queue.next(&stop).await, Some(key("b")));
+        queue.add(key("b"));
+        assert_eq!(pending(), 2, "it runs, and is asked for again: one object");
+        queue.done(&key("b"), Some(Action::await_change()));
+        assert_eq!(pending(), 2, "it is asked for again");
+        assert_eq!(queue.next(&stop).await, Some(key("b")));
+        queue.done(&key("b"), Some(Action::requeue(Duration::from_mins(1))));
+        assert_eq!(queue.next(&stop).await, Some(key("a")));
+        assert_eq!(pending(), 1, "it runs");
+        queue.done(&key("a"), None);
+        assert_eq!(pending(), 1, "it failed and is retried soon");
+        queue.rest();
+        assert_eq!(pending(), 0);
     }
 
     #[tokio::test(start_paused = true)]

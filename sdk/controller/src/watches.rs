@@ -3,7 +3,10 @@
 use std::{
     fmt::Debug,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -52,8 +55,13 @@ pub struct Watches {
     _end: DropGuard,
     /// How many watches have not delivered their first list.
     waiting: watch::Sender<usize>,
+    untold: Untold,
     metrics: Metrics,
 }
+
+/// Counts the changes that a store may have and whose callbacks have not returned.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Untold(Arc<AtomicUsize>);
 
 /// One watch, and what is done with what it delivers.
 struct Watched<T, R, C> {
@@ -63,6 +71,7 @@ struct Watched<T, R, C> {
     store: Arc<Store<T>>,
     reduce: R,
     changed: C,
+    untold: Untold,
     panics: Counter,
 }
 
@@ -88,6 +97,20 @@ impl Namespaces {
     }
 }
 
+impl Untold {
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    fn until<R>(&self, told: impl FnOnce() -> R) -> R {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let result = told();
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+}
+
 impl Debug for Watches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watches").field("namespaces", &self.namespaces).finish_non_exhaustive()
@@ -98,7 +121,8 @@ impl Watches {
     /// Starts no watch yet. All watches end when `stop` is cancelled or this is dropped.
     pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
         let (tasks, waiting, stop) = (TaskTracker::new(), watch::Sender::new(0), stop.child_token());
-        Self { client, namespaces, tasks, _end: stop.clone().drop_guard(), stop, waiting, metrics: Metrics::new() }
+        let (end, untold, metrics) = (stop.clone().drop_guard(), Untold::default(), Metrics::new());
+        Self { client, namespaces, tasks, _end: end, stop, waiting, untold, metrics }
     }
 
     /// Counts panics of callbacks in these metrics.
@@ -136,7 +160,8 @@ impl Watches {
             let resource = [K::plural(&()), K::group(&())].join(".").trim_end_matches('.').to_owned();
             let retries = Retries::new(kind, resource, watch.clone());
             let (store, reduce, changed) = (store.clone(), reduce.clone(), changed.clone());
-            self.start(stream, Watched { watch, retries, store, reduce, changed, panics });
+            let untold = self.untold.clone();
+            self.start(stream, Watched { watch, retries, store, reduce, changed, untold, panics });
         }
     }
 
@@ -148,6 +173,11 @@ impl Watches {
             () = self.stop.cancelled() => false,
             result = waiting.wait_for(|waiting| *waiting == 0) => result.is_ok(),
         }
+    }
+
+    /// What the stores have and nobody was told of yet.
+    pub(super) fn untold(&self) -> Untold {
+        self.untold.clone()
     }
 
     /// Waits until every watch has ended, after `stop`.
@@ -217,7 +247,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
         R: Fn(K) -> T,
     {
         let Self { watch, store, .. } = self;
-        match event {
+        self.untold.until(|| match event {
             Event::Init => store.list_begins(watch),
             Event::InitApply(object) => {
                 if let Ok(object) = self.reduced(object) {
@@ -241,7 +271,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
                     self.tell(&change);
                 }
             }
-        }
+        });
     }
 
     /// What is stored of it; where that panics, which object it was.
@@ -348,6 +378,27 @@ mod tests {
         fn version(&self) -> u64 {
             0
         }
+    }
+
+    #[test]
+    fn a_change_is_untold_until_its_callback_has_returned() {
+        let (untold, told) = (Untold::default(), Arc::new(AtomicUsize::new(0)));
+        let (asked, counted) = (untold.clone(), told.clone());
+        let watched = Watched {
+            watch: String::new(),
+            retries: Retries::new(String::new(), String::new(), String::new()),
+            store: Arc::default(),
+            reduce: |_: ConfigMap| Nothing,
+            changed: move |_: &Change<Nothing>| _ = counted.fetch_add(usize::from(asked.any()), Ordering::SeqCst),
+            untold,
+            panics: Counter::default(),
+        };
+        for event in [Event::Init, Event::InitApply(ConfigMap::default()), Event::InitDone] {
+            watched.take(event);
+        }
+        watched.take(Event::Apply(ConfigMap::default()));
+        assert_eq!(told.load(Ordering::SeqCst), 2, "both were untold while they were told");
+        assert!(!watched.untold.any());
     }
 
     #[tokio::test(start_paused = true)]

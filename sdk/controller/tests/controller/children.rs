@@ -42,10 +42,10 @@ async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
     let owner = &map.metadata.owner_references.unwrap()[0];
     assert_eq!((&*owner.kind, &*owner.name, owner.controller), ("Boat", "b", Some(true)));
 
-    let quiet = place.quiet().await;
+    let quiet = running.idle(&place).await;
     let foreign = json!({"metadata": {"labels": {"foreign": "yes"}}, "data": {"weather": "fine"}});
     maps.patch("b", &PatchParams::default(), &Patch::Merge(foreign)).await.unwrap();
-    place.quiet().await;
+    running.idle(&place).await;
     assert_eq!(place.writes(quiet).await, [], "what others add stays theirs");
 
     let drift = json!({"data": {"oars": "17"}});
@@ -60,9 +60,9 @@ async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
     running.end().await;
 
     // Another process finds everything as it should be.
-    let since = place.quiet().await;
+    let since = place.cluster.audit().mark();
     let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
-    place.quiet().await;
+    running.idle(&place).await;
     assert_eq!(place.writes(since).await, [], "a restart writes nothing");
     running.end().await;
 }

@@ -28,7 +28,7 @@ async fn a_predicate_on_the_generation_swallows_neither_finalizers_nor_deletions
     });
     place.create("b", 2).await;
     place.until("b", "its status", |boat| boat.says("Afloat").is_some()).await;
-    place.quiet().await;
+    running.idle(&place).await;
     let passed = || count.load(Ordering::SeqCst);
     let another = async |before: usize| {
         wait_until("another pass", PATIENCE, || async { (passed() > before).then_some(()) }).await;
@@ -36,7 +36,7 @@ async fn a_predicate_on_the_generation_swallows_neither_finalizers_nor_deletions
 
     let before = passed();
     place.merge("b", json!({"metadata": {"annotations": {"some": "note"}}})).await;
-    place.quiet().await;
+    running.idle(&place).await;
     assert_eq!(passed(), before, "an annotation does not count");
     place.merge("b", json!({"metadata": {"labels": {"some": "label"}}})).await;
     another(before).await;

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, CustomResourceExt as _};
-use portcullis::controller::{Action, Cleanup, Controller, Kind, Namespaces, Reconcile};
+use portcullis::controller::{Action, Cleanup, Controller, Kind, Metrics, Namespaces, Reconcile};
 use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Runtime, Switch};
 use portcullis::webhooks::Webhooks;
@@ -22,8 +22,10 @@ use crate::boat::{Boat, BoatStatus, Fleet, boat, crd, webhooks};
 
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
-/// Long enough for what would happen without cause.
-pub(crate) const QUIET: Duration = Duration::from_millis(1200);
+/// Until what was written has reached the controller.
+const DELIVERED: Duration = Duration::from_millis(250);
+/// How the line of the gauge of pending objects begins.
+const PENDING: &str = "portcullis_reconciles_pending{";
 
 static CRD: OnceCell<()> = OnceCell::const_new();
 
@@ -48,6 +50,7 @@ pub(crate) struct Place {
 /// A controller that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
+    metrics: Metrics,
     task: JoinHandle<()>,
 }
 
@@ -104,16 +107,6 @@ impl Place {
         self.cluster.audit().writes_by(&self.user.name, mark).await
     }
 
-    /// The moment since when the controller has written nothing.
-    pub(crate) async fn quiet(&self) -> Mark {
-        wait_until("the controller to be quiet", PATIENCE, || async {
-            let mark = self.cluster.audit().mark();
-            tokio::time::sleep(QUIET).await;
-            self.writes(mark).await.is_empty().then_some(mark)
-        })
-        .await
-    }
-
     /// Reasons of the events about a boat.
     pub(crate) async fn events(&self, name: &str) -> Vec<String> {
         let events = self.api::<Event>().list(&ListParams::default()).await.unwrap();
@@ -129,8 +122,28 @@ impl Running {
         F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<Action>> + Send + 'static,
     {
-        let stop = runtime.stop.clone();
-        Self { stop, task: tokio::spawn(controller.run(runtime, reconcile)) }
+        let (stop, metrics) = (runtime.stop.clone(), runtime.metrics.clone());
+        Self { stop, metrics, task: tokio::spawn(controller.run(runtime, reconcile)) }
+    }
+
+    /// Waits until the controller is idle: it has nothing to do now or within the next ten seconds, and writes nothing
+    /// meanwhile. Returns the moment since when it has not.
+    pub(crate) async fn idle(&self, place: &Place) -> Mark {
+        wait_until("the controller to be idle", PATIENCE, || async {
+            let mark = place.cluster.audit().mark();
+            // What was written last is on its way to the controller: by somebody else before the first look, by itself
+            // between the two.
+            for _ in 0..2 {
+                tokio::time::sleep(DELIVERED).await;
+                let metrics = self.metrics.encode();
+                let pending = metrics.lines().find(|line| line.starts_with(PENDING))?;
+                if !pending.ends_with(" 0") {
+                    return None;
+                }
+            }
+            place.writes(mark).await.is_empty().then_some(mark)
+        })
+        .await
     }
 
     /// Asks it to end, and waits until it has.

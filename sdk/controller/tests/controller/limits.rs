@@ -9,7 +9,7 @@ use portcullis::operator::Switch;
 use portcullis_testing::wait_until;
 use tokio::sync::Semaphore;
 
-use crate::fixture::{PATIENCE, Place, QUIET, Running, afloat};
+use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_objects_are_reconciled_at_once_than_the_limit_says() {
@@ -60,7 +60,7 @@ async fn a_failed_or_panicked_reconcile_comes_again_later_and_later() {
         }
     });
     wait_until("the fifth try", PATIENCE, || async { (tries.lock().unwrap().len() == 5).then_some(()) }).await;
-    tokio::time::sleep(QUIET).await;
+    running.idle(&place).await;
     let tries = tries.lock().unwrap().clone();
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(pauses.len(), 4, "a success is not repeated");

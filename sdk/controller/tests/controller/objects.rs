@@ -59,7 +59,7 @@ async fn an_update_that_adds_a_finalizer_wakes_and_nothing_does_at_rest() {
     });
     place.create("b", 2).await;
     place.until("b", "its status", |boat| boat.says("Afloat").is_some()).await;
-    place.quiet().await;
+    running.idle(&place).await;
     let before = count.load(Ordering::SeqCst);
     assert_eq!(before, 1, "our own status wakes nobody");
     place.merge("b", json!({"metadata": {"finalizers": ["other.example/hold"]}})).await;

@@ -29,9 +29,9 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
     wait_until("the event", PATIENCE, || async { (place.events("odd").await == ["ValidationFailed"]).then_some(()) })
         .await;
 
-    let quiet = place.quiet().await;
+    let quiet = running.idle(&place).await;
     place.merge("odd", json!({"metadata": {"labels": {"woken": "yes"}}})).await;
-    let later = place.quiet().await;
+    let later = running.idle(&place).await;
     assert_eq!(place.writes(quiet).await, [], "nothing new, nothing written");
     place.merge("odd", json!({"spec": {"oars": 5}})).await;
     let newer = place.until("odd", "the same of the new generation", |boat| {
@@ -39,7 +39,7 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
         conditions.map(|condition| condition.observed_generation).eq([boat.metadata.generation])
     });
     newer.await;
-    place.quiet().await;
+    running.idle(&place).await;
     assert_eq!(place.events("odd").await, ["ValidationFailed"], "the same verdict is one event");
     assert_eq!(place.writes(later).await.len(), 1);
 
@@ -65,9 +65,9 @@ async fn what_a_controller_says_of_an_invalid_object_in_its_own_status_is_taken_
     let odd = place.until("odd", "the report", |boat| phase(boat) == report).await;
     assert_eq!(odd.says("Valid").unwrap().1, "ValidationFailed");
     assert_eq!(odd.says("Afloat"), None, "it was not reconciled");
-    let quiet = place.quiet().await;
+    let quiet = running.idle(&place).await;
     place.merge("odd", json!({"metadata": {"labels": {"woken": "yes"}}})).await;
-    place.quiet().await;
+    running.idle(&place).await;
     assert_eq!(place.writes(quiet).await, [], "nothing new, nothing written");
 
     place.merge("odd", json!({"spec": {"oars": 4}})).await;
@@ -100,7 +100,7 @@ async fn a_handler_that_fails_is_asked_again_and_the_condition_stays_as_it_was_m
     let running = Running::start(place.controller(), runtime, afloat);
     place.create("late", 2).await;
     place.until("late", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
-    let quiet = place.quiet().await;
+    let quiet = running.idle(&place).await;
 
     registry.down.store(true, Ordering::SeqCst);
     let before = registry.asked.load(Ordering::SeqCst);
@@ -158,7 +158,7 @@ async fn when_webhooks_are_on_again_the_verdict_is_taken_back_and_the_rest_stays
         let held = ours.map_or(json!(null), |entry| entry.fields_v1.as_ref().unwrap().0.clone());
         assert!(!held.to_string().contains("conditions"), "{held}");
     }
-    let quiet = place.quiet().await;
+    let quiet = running.idle(&place).await;
     assert_eq!(place.writes(quiet).await, []);
     running.end().await;
 }

@@ -45,7 +45,7 @@ async fn twenty_changes_are_twenty_reconciles_for_our_own_writes_wake_nobody() {
         let wanted = format!("{} oars", oars * 2);
         place.until("b", &wanted, |boat| phase(boat) == Some(&*wanted)).await;
     }
-    place.quiet().await;
+    running.idle(&place).await;
     // One for the first list, or the creation, and one for each change; the first two may be one.
     let count = count.load(Ordering::SeqCst);
     assert!((20..=21).contains(&count), "{count} reconciles");

@@ -1,0 +1,173 @@
+//! What is said at `kubectl apply`.
+
+use std::time::{Duration, Instant};
+
+use portcullis_testing::wait_until;
+use serde_json::{Value, json};
+
+use super::{
+    Gate, fields,
+    support::{DEADLINE, labelled, minimal, webhook_config},
+};
+
+/// What can never work: name, object, field, and words of the message.
+fn never_works() -> Vec<(Value, &'static str, &'static str)> {
+    let pod = |spec: Value| json!({"podTemplateSpec": {"spec": spec}});
+    let pair = |half: &str| json!({"tlsConfig": {half: {"name": "keys", "key": "tls"}}});
+    let limits = |list: Value| json!({"resources": {"limits": list}});
+    let mut mutating = webhook_config("c-mutating", json!({}));
+    mutating["spec"]["mutating"] = json!([{"name": "m", "url": "http://plain.example"}]);
+    let mut v1alpha1 = labelled("s-v1alpha1", json!({"image": "a b"}));
+    v1alpha1["apiVersion"] = json!("toolhive.stacklok.dev/v1alpha1");
+    vec![
+        (webhook_config("c-scheme", json!({"url": "ftp://x.example"})), "spec.validating[0].url", "http"),
+        (webhook_config("c-plain", json!({"url": "http://x.example"})), "spec.validating[0].url", "https"),
+        (mutating, "spec.mutating[0].url", "https"),
+        (webhook_config("c-long", json!({"timeout": "31s"})), "spec.validating[0].timeout", "30"),
+        (webhook_config("c-short", json!({"timeout": "500ms"})), "spec.validating[0].timeout", "1"),
+        (
+            webhook_config("c-cert", pair("clientCertSecretRef")),
+            "spec.validating[0].tlsConfig.clientKeySecretRef",
+            "both or neither",
+        ),
+        (
+            webhook_config("c-key", pair("clientKeySecretRef")),
+            "spec.validating[0].tlsConfig.clientCertSecretRef",
+            "both or neither",
+        ),
+        (labelled("s-patch", pod(json!({"$patch": "replace"}))), "spec.podTemplateSpec.spec.$patch", "$patch"),
+        (labelled("s-type", pod(json!({"nodeSelector": 3}))), "spec.podTemplateSpec.spec.nodeSelector", ""),
+        (labelled("s-memory", limits(json!({"memory": "lots"}))), "spec.resources.limits.memory", "lots"),
+        (labelled("s-cpu", limits(json!({"cpu": "-1"}))), "spec.resources.limits.cpu", "negative"),
+        (labelled("s-image", json!({"image": "a b"})), "spec.image", "image"),
+        (v1alpha1, "spec.image", "image"),
+        (minimal(&format!("s{}", "x".repeat(60))), "metadata.name", "50"),
+    ]
+}
+
+/// M1, K1: refused with 422, the field as a cause, and a sentence; nothing is stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_never_work_is_refused_with_its_field() {
+    let gate = Gate::new("deny").await;
+    let operator = gate.serving(&[]).await;
+    for (object, field, words) in never_works() {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let answer = gate.objects.post(object, false).await;
+        assert_eq!(answer.code, 422, "{name}: {}", answer.body);
+        assert!(fields(&answer.body).contains(&field), "{name}: {field} not in {}", answer.body);
+        let message = answer.body["message"].as_str().unwrap();
+        assert!(message.contains(field) && message.contains(words), "{name}: {message}");
+    }
+    // D11: each refusal is in the log with kind, namespace, name and reason.
+    let log = operator.log();
+    let line = log.lines().find(|line| line.contains("s-memory")).expect("the refusal is logged");
+    for word in ["MCPServer", gate.objects.namespace.as_str(), "lots"] {
+        assert!(line.contains(word), "{word} not in {line}");
+    }
+    // An update is held to the same, and one that leaves the spec alone is not judged.
+    gate.objects.create(minimal("s-good")).await;
+    let refused = gate.objects.patch("MCPServer", "s-good", json!({"spec": {"image": "a b"}})).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    let passed = gate.objects.patch("MCPServer", "s-good", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(passed.code, 200, "{}", passed.body);
+}
+
+/// The same objects with `--admission=warn`: admitted, warned of, and then said in the status.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_warn_the_same_is_admitted_with_warnings_and_said_in_the_status() {
+    let gate = Gate::new("warn").await;
+    let _operator = gate.serving(&["--admission", "warn"]).await;
+    let mut seen = Vec::new();
+    for (object, field, _) in never_works() {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        let answer = gate.objects.post(object, false).await;
+        assert_eq!(answer.code, 201, "{name}: {}", answer.body);
+        assert!(answer.warnings.iter().any(|warning| warning.contains(field)), "{name}: {:?}", answer.warnings);
+        seen.push((kind, name));
+    }
+    for (kind, name) in seen {
+        if kind == "MCPServer" {
+            gate.objects.phase(&name, "Failed").await;
+        } else {
+            gate.objects
+                .config(&name, "Valid=False", |conditions| {
+                    conditions.iter().any(|it| it.type_ == "Valid" && it.status == "False")
+                })
+                .await;
+        }
+    }
+}
+
+/// A reference to what does not exist yet only warns, in both modes: manifests are applied in any order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
+    let gate = Gate::new("missing").await;
+    for admission in ["deny", "warn"] {
+        let operator = gate.serving(&["--admission", admission]).await;
+        let name = |suffix: &str| format!("{admission}-{suffix}");
+        // ToolHive's operator takes it and does nothing with it.
+        let profile = json!({"permissionProfile": {"type": "configmap", "name": "absent-profile", "key": "p.json"}});
+        let secret = json!({"secrets": [{"name": "absent-secret", "key": "k"}]});
+        let reference = json!({"name": "absent-secret", "key": "k"});
+        let cases = [
+            (labelled(&name("ref"), json!({"webhookConfigRef": {"name": "absent"}})), "MCPWebhookConfig \"absent\""),
+            (labelled(&name("secret"), secret), "Secret \"absent-secret\""),
+            (labelled(&name("profile"), profile), "it has no effect"),
+            (webhook_config(&name("hmac"), json!({"hmacSecretRef": reference})), "Secret \"absent-secret\""),
+            (labelled(&name("guard"), json!({"externalAuthConfigRef": {"name": "e"}})), "spec.externalAuthConfigRef"),
+            (labelled(&name("login"), json!({"oidcConfigRef": {"name": "o", "audience": "a"}})), "MCPOIDCConfig \"o\""),
+        ];
+        for (object, words) in cases {
+            let answer = gate.objects.post(object, false).await;
+            assert_eq!(answer.code, 201, "{}", answer.body);
+            assert!(answer.warnings.iter().any(|it| it.contains(words)), "{words} not in {:?}", answer.warnings);
+        }
+        let fine = gate.objects.post(minimal(&name("fine")), false).await;
+        assert_eq!((fine.code, fine.warnings), (201, Vec::new()));
+        operator.terminate().await;
+    }
+}
+
+/// After SIGTERM webhooks are called for a while: what they judge by has to outlive that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_that_ends_still_knows_what_is_stored_while_it_is_called() {
+    let gate = Gate::new("ending").await;
+    let operator = gate.serving(&["--drain-delay", "15s"]).await;
+    operator.ask_to_end().await;
+    operator.logged("SIGTERM: ending").await;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let refers = labelled("late", json!({"webhookConfigRef": {"name": "absent"}}));
+        let answer = gate.objects.post(refers, true).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        assert!(!answer.warnings.is_empty(), "what does not exist goes unseen");
+    }
+    operator.kill().await;
+}
+
+/// Every replica serves webhooks, and one leads: the others know what is stored all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_does_not_lead_knows_what_its_webhooks_judge_by() {
+    let gate = Gate::new("follower").await;
+    let config = gate.objects.post(webhook_config("stored", json!({"url": "https://example.com/"})), false).await;
+    assert_eq!(config.code, 201, "{}", config.body);
+    let leader = gate.start(&["--leader-elect", "on", "--identity", "first"]);
+    leader.reconciles().await;
+    let follower = gate.start(&["--leader-elect", "on", "--identity", "second"]);
+    gate.install(&follower).await;
+    let refers = |name: &str, config: &str| labelled(name, json!({"webhookConfigRef": {"name": config}}));
+    let known = gate.objects.post(refers("known", "stored"), true).await;
+    assert_eq!((known.code, known.warnings), (201, Vec::new()));
+    let unknown = gate.objects.post(refers("unknown", "absent"), true).await;
+    assert!(unknown.warnings.iter().any(|it| it.contains("\"absent\" does not exist")), "{:?}", unknown.warnings);
+    // What is made later is known too, and this one has not begun to lead meanwhile.
+    gate.objects.create(webhook_config("later", json!({"url": "https://example.com/"}))).await;
+    wait_until("the follower to learn of it", DEADLINE, || async {
+        gate.objects.post(refers("later", "later"), true).await.warnings.is_empty().then_some(())
+    })
+    .await;
+    assert!(!follower.log().contains("reconciling"), "{}", follower.log());
+    leader.terminate().await;
+    follower.reconciles().await;
+}

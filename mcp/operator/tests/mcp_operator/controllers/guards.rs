@@ -1,0 +1,189 @@
+//! A server never runs without the guard that its author asks for.
+
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams, PropagationPolicy},
+};
+use mcp_plan::workload::ChildKind;
+use portcullis_testing::{wait_for_object, wait_until};
+use serde_json::{Value, json};
+
+use super::{
+    Place,
+    support::{
+        DEADLINE, children_of, labelled, minimal, oidc_config, ready_pods, ready_pods_of, remote_proxy, webhook_config,
+    },
+};
+
+const BETA: &str = "toolhive.stacklok.dev/v1beta1";
+
+async fn no_proxy(place: &Place, server: &str) {
+    place.objects.child(ChildKind::Deployment, server, "to be gone", Value::is_null).await;
+    let pods: Api<Pod> = place.objects.api();
+    let selector = ListParams::default().labels(&format!("app=mcpserver,toolhive-name={server}"));
+    wait_until("the proxy's pods to go", DEADLINE, || async {
+        pods.list(&selector).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
+    let place = Place::new("unbuilt").await;
+    let _operator = place.operator();
+    let guards = [
+        ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
+        ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
+        ("authz", json!({"authzConfigRef": {"name": "x"}}), "spec.authzConfigRef"),
+        (
+            "inline",
+            json!({"authzConfig": {"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}}}),
+            "spec.authzConfig",
+        ),
+        (
+            "limits",
+            json!({
+                "rateLimiting": {"shared": {"maxTokens": 5, "refillPeriod": "1m"}},
+                "sessionStorage": {"provider": "redis", "address": "redis:6379"},
+            }),
+            "spec.rateLimiting",
+        ),
+    ];
+    for (name, spec, _) in &guards {
+        place.objects.create(labelled(name, spec.clone())).await;
+    }
+    for (name, _, field) in &guards {
+        let server = place.objects.phase(name, "Failed").await;
+        let status = server.status.unwrap();
+        let conditions = status.conditions.unwrap();
+        let guard = conditions.iter().find(|it| it.type_ == "GuardsEnforced").unwrap();
+        assert!(guard.status == "False" && guard.message.contains(field), "{name}: {guard:?}");
+        assert!(place.objects.get(ChildKind::Deployment, name).await.is_null(), "{name}");
+        assert!(place.objects.get(ChildKind::StatefulSet, name).await.is_null(), "{name}");
+    }
+    assert!(place.objects.events("MCPServer", "external").await.contains(&"Warning GuardNotBuilt".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it() {
+    let place = Place::new("guard-added").await;
+    let _operator = place.operator();
+    place.objects.create(minimal("web")).await;
+    place.objects.has_children("web", &children_of("web")).await;
+    ready_pods(&place.objects, "web").await;
+    place.objects.phase("web", "Ready").await;
+    place.objects.edit("web", json!({"externalAuthConfigRef": {"name": "x"}})).await;
+    no_proxy(&place, "web").await;
+    place.objects.phase("web", "Failed").await;
+    place.objects.edit("web", json!({"externalAuthConfigRef": null})).await;
+    place.objects.has_children("web", &children_of("web")).await;
+}
+
+/// A guard that can be built and is not there yet: the proxy waits for it, and one that runs without it goes first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts() {
+    let place = Place::new("gate-added").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    objects.create(minimal("web")).await;
+    objects.has_children("web", &children_of("web")).await;
+    let before = objects.get(ChildKind::Deployment, "web").await["metadata"]["uid"].clone();
+    objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
+    no_proxy(&place, "web").await;
+    objects.phase("web", "Failed").await;
+
+    objects.create(webhook_config("gate", json!({}))).await;
+    let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
+    assert_ne!(after["metadata"]["uid"], before);
+    assert_eq!(
+        after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap().split('/').next(),
+        Some("gate")
+    );
+}
+
+/// A Deployment that was made now would take them on, and keep them until its own pods are ready; a Service would lead calls
+/// to them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_says_what_to_delete() {
+    let place = Place::new("orphans").await;
+    let operator = place.operator();
+    let objects = &place.objects;
+    let workloads = [
+        ("MCPServer", "mcpserver", minimal("web"), "web", "mcp-web-proxy"),
+        ("MCPRemoteProxy", "mcpremoteproxy", remote_proxy("far", json!({})), "far", "mcp-far-remote-proxy"),
+    ];
+    objects.create(oidc_config("idp", json!({}))).await;
+    let phase = |workload: &DynamicObject| workload.data["status"]["phase"].as_str().map(str::to_owned);
+    for (kind, app, open, name, _) in &workloads {
+        objects.create(open.clone()).await;
+        ready_pods_of(objects, app, name).await;
+        let is_ready = |workload: &DynamicObject| phase(workload).as_deref() == Some("Ready");
+        wait_for_object(&objects.dynamic(BETA, kind), name, "to be ready", DEADLINE, is_ready).await;
+    }
+    operator.kill().await;
+    let orphan = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
+    for (kind, _, _, name, _) in &workloads {
+        objects.children(ChildKind::Deployment).delete(name, &orphan).await.unwrap();
+        objects.child(ChildKind::Deployment, name, "to be gone", Value::is_null).await;
+        let login = json!({"spec": {"oidcConfigRef": {"name": "idp", "audience": name}}});
+        objects.merge(BETA, kind, name, login).await;
+    }
+
+    let operator = place.operator();
+    let sets: Api<ReplicaSet> = objects.api();
+    let left: Vec<String> =
+        sets.list(&ListParams::default()).await.unwrap().into_iter().map(|it| it.name_any()).collect();
+    assert_eq!(left.len(), workloads.len());
+    for (kind, _, _, name, service) in &workloads {
+        let set = left.iter().find(|set| set.starts_with(name)).unwrap();
+        let says = format!("kubectl delete -n {} replicaset.apps {set}", place.namespace());
+        let told = |workload: &DynamicObject| {
+            let message = workload.data["status"]["message"].as_str();
+            message.is_some_and(|message| message.ends_with(&says)) && phase(workload).as_deref() == Some("Failed")
+        };
+        let api = objects.dynamic(BETA, kind);
+        let told = wait_for_object(&api, name, "what to delete", DEADLINE, told).await;
+        assert!(told.data["status"]["url"].is_null(), "{kind}");
+        objects.child(ChildKind::Service, service, "to be gone", Value::is_null).await;
+    }
+    operator.idle(place.cluster).await;
+    for (kind, _, _, name, service) in &workloads {
+        assert!(objects.get(ChildKind::Deployment, name).await.is_null(), "{kind}");
+        assert!(objects.get(ChildKind::Service, service).await.is_null(), "{kind}");
+    }
+    for set in &left {
+        sets.delete(set, &DeleteParams::background()).await.unwrap();
+    }
+    for (kind, _, _, name, service) in &workloads {
+        let made = objects.child(ChildKind::Deployment, name, "to come", |it| !it.is_null()).await;
+        let template = &made["spec"]["template"]["metadata"]["annotations"];
+        let guards = template["toolhive.stacklok.dev/guards"].as_str().unwrap_or_default();
+        assert!(guards.starts_with("MCPOIDCConfig/idp/"), "{kind}: {made}");
+        objects.child(ChildKind::Service, service, "to come back", |it| !it.is_null()).await;
+    }
+}
+
+/// A configuration that goes bad or goes away leaves what runs guarded as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so() {
+    let place = Place::new("config-bad").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
+    objects.has_children("web", &children_of("web")).await;
+    let before = objects.get(ChildKind::Deployment, "web").await;
+    let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
+    objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", broken).await;
+    let server = objects.phase("web", "Failed").await;
+    assert!(server.status.unwrap().message.unwrap().contains("left as it is"));
+    let after = objects.get(ChildKind::Deployment, "web").await;
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(after["spec"], before["spec"]);
+    // Gone by force, finalizer and all: the same.
+    objects
+        .merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}}))
+        .await;
+    objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
+}

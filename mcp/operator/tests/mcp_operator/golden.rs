@@ -1,0 +1,454 @@
+//! What we make of ToolHive's inputs, compared leaf by leaf with what ToolHive's operator and runner made of them
+//! (snapshot e25de16c on a real API server; RunConfigs those of v0.63.0). Every difference that is meant stands in [`DIFFERENCES`] with its reason;
+//! an entry that nothing needs any more fails the test, as does a difference that no entry names.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use mcp_api::{
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
+};
+use mcp_operator::{
+    config::{ConfigInputs, ConfigKind, erased, plan_config},
+    workload::{Inputs, Workload, plan_workload},
+};
+use mcp_plan::{
+    config::{Config, Guarded, Terms},
+    digest::DigestKey,
+    guards::Configs,
+    reference::{Data, Entry, Referrer},
+    settings::Settings,
+    workload::ChildKind,
+};
+use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
+use serde_json::Value;
+
+use crate::support::pem;
+
+const CASES: [&str; 7] =
+    ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks", "06-oidc", "07-remote"];
+
+/// Cases that lie in the namespace of another, and refer to what that one brings.
+const BESIDE: [(&str, &str); 1] = [("07-remote", "06-oidc")];
+
+/// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
+const PENDING: [(&str, &str); 1] = [("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits")];
+
+/// Leaves that ToolHive's objects have because the API server filled them in; we do not own them.
+const DEFAULTS: [&str; 28] = [
+    "Deployment/*: spec.progressDeadlineSeconds = 600",
+    "Deployment/*: spec.replicas = 1",
+    "Deployment/*: spec.revisionHistoryLimit = 10",
+    "Deployment/*: spec.strategy.*",
+    "Deployment/*: spec.template.spec.containers[toolhive].imagePullPolicy = \"Always\"",
+    "Deployment/*: spec.template.spec.containers[toolhive].*Probe.httpGet.scheme = \"HTTP\"",
+    "Deployment/*: spec.template.spec.containers[toolhive].*Probe.successThreshold = 1",
+    "*Set*: spec.template.spec.containers[mcp].imagePullPolicy = \"IfNotPresent\"",
+    "*: spec.template.spec.containers[*].terminationMessagePath = *",
+    "*: spec.template.spec.containers[*].terminationMessagePolicy = \"File\"",
+    "*: spec.template.spec.dnsPolicy = \"ClusterFirst\"",
+    "*: spec.template.spec.restartPolicy = \"Always\"",
+    "*: spec.template.spec.schedulerName = \"default-scheduler\"",
+    "*: spec.template.spec.serviceAccount = *",
+    "*: spec.template.spec.volumes[*].*.defaultMode = 420",
+    "StatefulSet/*: spec.persistentVolumeClaimRetentionPolicy.*",
+    "StatefulSet/*: spec.podManagementPolicy = \"OrderedReady\"",
+    "StatefulSet/*: spec.replicas = 1",
+    "StatefulSet/*: spec.revisionHistoryLimit = 10",
+    "StatefulSet/*: spec.template.spec.terminationGracePeriodSeconds = 30",
+    "StatefulSet/*: spec.updateStrategy.*",
+    "Service/*: spec.type = \"ClusterIP\"",
+    "Service/mcp-*-proxy: spec.sessionAffinityConfig.clientIP.timeoutSeconds = 10800",
+    "Service/mcp-*-headless: spec.sessionAffinity = \"None\"",
+    "MCPServer/*: status.observedGeneration = 1",
+    "MCPServer/*: status.phase = \"Pending\"",
+    "MCPRemoteProxy/*: status.observedGeneration = 1",
+    "MCPRemoteProxy/*: status.phase = \"Pending\"",
+];
+
+/// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
+const DIFFERENCES: [(&str, &str); 48] = [
+    ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
+    ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
+    ("- RunConfig: mcpserver_generation = 1", GENERATION),
+    ("- Deployment/*: spec.template.spec.containers[toolhive].args[1] = \"--k8s-pod-patch=*", WORKLOAD),
+    ("- Deployment/*: spec.template.spec.containers[toolhive].args[2] = *", WORKLOAD),
+    ("+ Deployment/*: spec.template.spec.containers[toolhive].args[1] = *", WORKLOAD),
+    ("- Service/mcp-*: metadata.ownerReferences[StatefulSet] = *", WORKLOAD),
+    ("+ Service/mcp-*: metadata.ownerReferences[MCPServer] = *", WORKLOAD),
+    ("+ StatefulSet/gated: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-gated: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-gated-headless: *", RUNNER_DID_NOT_RUN),
+    ("- Role/*: rules[*]*", LEAST_PRIVILEGE),
+    ("+ Role/*: rules[*]*", LEAST_PRIVILEGE),
+    ("- Role/*: metadata.*", LEAST_PRIVILEGE),
+    ("- RoleBinding/*: *", LEAST_PRIVILEGE),
+    ("+ Deployment/*: spec.template.spec.automountServiceAccountToken = false", LEAST_PRIVILEGE),
+    ("+ Deployment/oidc-cluster: spec.template.spec.automountServiceAccountToken = true", ACCOUNT),
+    ("- *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
+    ("+ *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
+    ("- *[toolhive.stacklok.dev/content-checksum] = *", CHECKSUM),
+    ("+ *[toolhive.stacklok.dev/content-checksum] = *", CHECKSUM),
+    ("- *: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/webhooks/*", DIRECTORIES),
+    ("+ *: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/webhooks/*", DIRECTORIES),
+    ("- Deployment/sse: spec.template.spec.*[*data]*", VOLUMES),
+    ("+ StatefulSet/sse: spec.template.spec.*[*data]*", VOLUMES),
+    ("+ Service/mcp-*: spec.selector[toolhive-basename] = *", SELECTOR),
+    ("+ Deployment/gated: metadata.annotations[toolhive.stacklok.dev/webhook-config] = *", GATE),
+    ("+ Deployment/gated: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ Deployment/*: spec.template.spec.containers[toolhive].env[TOOLHIVE_RUNCONFIG_CHECKSUM].*", DOCUMENT),
+    ("+ NetworkPolicy/mcp-*: *", SIDE_DOOR),
+    ("+ StatefulSet/sse: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    ("- MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
+    ("+ MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
+    ("- MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ Deployment/oidc-*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    (
+        "+ Deployment/oidc-inline: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *",
+        SECRETS,
+    ),
+    ("+ StatefulSet/oidc-*: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-oidc-*: *", RUNNER_DID_NOT_RUN),
+    ("- RunConfig:*ResourceURL = *", RESOURCE),
+    ("+ RunConfig:*ResourceURL = *", RESOURCE),
+    ("- MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
+    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    ("- Deployment/remote: metadata.annotations[toolhive.stacklok.io/podtemplatespec-hash] = *", TEMPLATE_HASH),
+    ("+ Deployment/*: spec.strategy.type = \"Recreate\"", ONE_OWNER),
+    ("+ StatefulSet/*: spec.template.spec.containers[mcp].stdinOnce = true", ONE_OWNER),
+];
+
+const GENERATION: &str = "it fences outdated runners off the workload; here the operator owns the workload, and an edit \
+     that changes nothing for a pod rolls nothing";
+const WORKLOAD: &str = "the operator makes StatefulSet and Services itself: the runner needs no pod patch to make them";
+const RUNNER_DID_NOT_RUN: &str = "upstream's runner was not run for this case; the operator needs none to make these";
+const LEAST_PRIVILEGE: &str = "a proxy creates no workload: a stdio server's may attach to its own pod, others may nothing \
+     and get neither Role nor token";
+const ACCOUNT: &str = "the login reads the token of the ServiceAccount, which may say that it is not mounted";
+const CHECKSUM: &str = "ours is the SHA-256 of the document itself; upstream's covers labels and annotations too";
+const DIRECTORIES: &str =
+    "a subPath mount never sees a rotated Secret; the files have the same paths in a directory mount";
+const VOLUMES: &str = "spec.volumes is for the MCP server's container; upstream mounts it into the proxy alone";
+const SELECTOR: &str = "`app` alone also selects every proxy pod when a server is called mcpserver";
+const GATE: &str = "tells which guards the running proxy has, the older versions of this operator too";
+const DOCUMENT: &str = "a container that starts anew in an old pod does not run on a newer document";
+const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
+const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
+const RESOURCE: &str =
+    "the default names the Service that there is; clients compare it with the address that they called";
+const TEMPLATE_HASH: &str =
+    "a changed template is a changed document, which is applied as it is: nothing is compared by a hash";
+const ONE_OWNER: &str = "two proxies of a stdio server would read each other's answers: one goes before the next comes, and takes the server's process with it";
+const CONFIG_HASH: &str = "hash values are opaque";
+
+#[test]
+fn children_are_upstreams_but_for_the_differences_that_are_meant() {
+    let mut differences = BTreeSet::new();
+    for case in CASES {
+        let (theirs, ours) = (theirs(case), ours(case));
+        for leaf in theirs.difference(&ours) {
+            if !DEFAULTS.iter().any(|default| matches(default, leaf)) {
+                differences.insert(format!("- {leaf}"));
+            }
+        }
+        differences.extend(ours.difference(&theirs).map(|leaf| format!("+ {leaf}")));
+    }
+    let unexplained: Vec<_> =
+        differences.iter().filter(|leaf| !DIFFERENCES.iter().any(|(allowed, _)| matches(allowed, leaf))).collect();
+    assert!(unexplained.is_empty(), "differences that nothing explains:\n{unexplained:#?}");
+    let unused: Vec<_> =
+        DIFFERENCES.iter().filter(|(allowed, _)| !differences.iter().any(|leaf| matches(allowed, leaf))).collect();
+    assert!(unused.is_empty(), "explained differences that do not exist:\n{unused:#?}");
+}
+
+#[test]
+fn every_default_that_is_left_to_the_api_server_is_one_it_set() {
+    let all: BTreeSet<String> = CASES.iter().flat_map(|case| theirs(case)).collect();
+    let unused: Vec<_> = DEFAULTS.iter().filter(|default| !all.iter().any(|leaf| matches(default, leaf))).collect();
+    assert!(unused.is_empty(), "{unused:#?}");
+}
+
+#[test]
+fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_the_service() {
+    for case in CASES {
+        for (name, planned) in &cluster(case).planned {
+            let upstream = file(case, &format!("{name}.runconfig.json"));
+            let document = planned.run_config.as_deref().unwrap();
+            let upstream = upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1);
+            // `http://SERVICE.golden.svc…`
+            let service = planned.status["url"].as_str().and_then(|url| url.split(['/', '.']).nth(2)).unwrap();
+            let (theirs, ours) = (format!("//{name}.golden.svc"), format!("//{service}.golden.svc"));
+            assert_eq!(document, upstream.replace(&theirs, &ours), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_case_that_waits_for_nothing_any_more_is_not_pending() {
+    for (case, what) in PENDING {
+        let Cluster { planned, unplanned, .. } = cluster(case);
+        let without_proxy = planned.iter().filter(|(_, planned)| planned.run_config.is_none()).count();
+        assert!(without_proxy > 0 || !unplanned.is_empty(), "{case} does not wait for {what}");
+    }
+}
+
+/// The tool filter's part of case 08, which waits for the rest.
+#[test]
+fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
+    let (case, name) = ("08-audit-authz-telemetry", "full");
+    let upstream: Value = serde_json::from_str(&file(case, &format!("{name}.runconfig.json"))).unwrap();
+    let inputs = documents(&file(case, "input.yaml"));
+    let config = inputs.iter().find(|object| object["kind"] == "MCPToolConfig").unwrap();
+    let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
+    let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
+    ConfigKind::enforce(&config, &Guarded { url: "", terms: &Terms::default() }, &mut document);
+    chain::sort(&mut document.middleware_configs);
+    let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
+    for member in ["tools_filter", "tools_override"] {
+        assert_eq!(ours[member], upstream[member], "{member}");
+    }
+    let filters = |document: &Value| -> Vec<Value> {
+        let chain = document["middleware_configs"].as_array().unwrap().iter();
+        chain
+            .filter(|entry| [TOOL_FILTER, TOOL_CALL_FILTER].contains(&entry["type"].as_str().unwrap()))
+            .cloned()
+            .collect()
+    };
+    assert_eq!((filters(&ours), filters(&ours).len()), (filters(&upstream), 2));
+}
+
+#[test]
+fn a_valid_config_reports_what_upstream_reports() {
+    let inputs = documents(&file("05-webhooks", "input.yaml"));
+    let config = inputs.into_iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap();
+    let config: MCPWebhookConfig = serde_json::from_value(config).unwrap();
+    let referrer = Referrer { kind: "MCPServer".to_owned(), name: "gated".to_owned() };
+    let plan =
+        plan_config(&ConfigInputs { config: &config, referrers: &[referrer], settings: &settings(), now: now() });
+    let condition = &plan.report.conditions.unwrap()[0];
+    let theirs = documents(&file("05-webhooks", "objects.yaml"));
+    let theirs = &theirs.iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap()["status"]["conditions"][0];
+    assert_eq!(
+        (&*condition.type_, &*condition.status, &*condition.reason, &*condition.message),
+        ("Valid", "True", theirs["reason"].as_str().unwrap(), theirs["message"].as_str().unwrap())
+    );
+}
+
+fn file(case: &str, name: &str) -> String {
+    let path = format!("{}/tests/golden/{case}/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    yaml.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+/// A case's input as a cluster shows it, and what is planned for its workloads.
+struct Cluster {
+    planned: BTreeMap<String, Planned>,
+    /// Objects of kinds that this version does not plan.
+    unplanned: Vec<String>,
+}
+
+/// What is planned for a workload.
+struct Planned {
+    kind: String,
+    children: Vec<Value>,
+    run_config: Option<String>,
+    status: Value,
+}
+
+fn now() -> jiff::Timestamp {
+    "2026-11-21T00:00:00Z".parse().unwrap()
+}
+
+fn settings() -> Settings {
+    Settings {
+        runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+        proxy_host: "0.0.0.0".into(),
+        default_image_pull_secrets: Vec::new(),
+        runner_middleware: chain::BUILT,
+        exempt_endpoints: Vec::new(),
+        kubernetes_api: None,
+    }
+}
+
+fn cluster(case: &str) -> Cluster {
+    let inputs = documents(&file(case, "input.yaml"));
+    let beside =
+        BESIDE.iter().filter(|(of, _)| *of == case).flat_map(|(_, other)| documents(&file(other, "input.yaml")));
+    let there: Vec<Value> = inputs.iter().cloned().chain(beside).collect();
+    let (mut configs, mut data) = (Configs::new(), Data::default());
+    let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
+    for object in &there {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        match object["kind"].as_str().unwrap() {
+            "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
+            "MCPToolConfig" => configs.extend([config::<MCPToolConfig>(name, object)]),
+            "MCPOIDCConfig" => configs.extend([config::<MCPOIDCConfig>(name, object)]),
+            "ConfigMap" => _ = data.config_maps.insert(name, values(&object["data"])),
+            "Secret" => _ = data.secrets.insert(name, values(&object["stringData"])),
+            _ => {}
+        }
+    }
+    for object in &inputs {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let planned = match object["kind"].as_str().unwrap() {
+            "MCPServer" => plan::<MCPServer>(object, &configs, &data),
+            "MCPRemoteProxy" => plan::<MCPRemoteProxy>(object, &configs, &data),
+            "MCPOIDCConfig" | "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
+            unknown => {
+                found.unplanned.push(format!("{unknown} {name}"));
+                continue;
+            }
+        };
+        found.planned.insert(name, planned);
+    }
+    found
+}
+
+fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'static, str>, String), Arc<dyn Config>) {
+    let config: K = serde_json::from_value(object.clone()).unwrap();
+    ((K::kind(&()), name), erased(Arc::new(config)))
+}
+
+/// ToolHive looks at no value of a Secret or ConfigMap; here, what is called a certificate or a key has to be one.
+fn values(written: &Value) -> BTreeMap<String, Entry> {
+    let pair = pem::client();
+    let real = |written: &str| match written {
+        "CA" => pem::authority(),
+        "CRT" => pair.cert_pem.clone(),
+        "KEY" => pair.key_pem.clone(),
+        other => other.to_owned(),
+    };
+    let key = DigestKey::new(b"the key of tests");
+    let values = written.as_object().unwrap().iter();
+    values.map(|(name, value)| (name.clone(), Entry::of(real(value.as_str().unwrap()).as_bytes(), &key))).collect()
+}
+
+fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned {
+    let mut object = object.clone();
+    object["metadata"]["uid"] = "u".into();
+    object["metadata"]["generation"] = 1.into();
+    let workload: W = serde_json::from_value(object).unwrap();
+    let plan = plan_workload(&Inputs {
+        workload: &workload,
+        configs,
+        data,
+        unreadable: None,
+        deployment: None,
+        children: &BTreeSet::new(),
+        pods: &[],
+        settings: &settings(),
+        now: now(),
+    });
+    let document = plan.children.iter().find(|child| child.reference.kind == ChildKind::ConfigMap);
+    let document = document.and_then(|map| map.object["data"]["runconfig.json"].as_str());
+    Planned {
+        kind: W::kind(&()).into_owned(),
+        run_config: document.map(str::to_owned),
+        children: plan.children.into_iter().map(|child| child.object).collect(),
+        status: serde_json::to_value(W::status_of(plan.report)).unwrap(),
+    }
+}
+
+fn ours(case: &str) -> BTreeSet<String> {
+    let mut leaves = BTreeSet::new();
+    for (name, Planned { kind, children, run_config, status }) in &cluster(case).planned {
+        for child in children {
+            collect(child, &mut leaves);
+        }
+        let document = run_config.as_deref().unwrap();
+        flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
+        for key in ["url", "oidcConfigHash", "webhookConfigHash"] {
+            flatten(&status[key], &format!("{kind}/{name}: status.{key}"), &mut leaves);
+        }
+    }
+    leaves
+}
+
+fn theirs(case: &str) -> BTreeSet<String> {
+    let mut leaves = BTreeSet::new();
+    let planned = cluster(case).planned;
+    for object in documents(&file(case, "objects.yaml")) {
+        let (kind, name) = (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+        if planned.get(name).is_some_and(|planned| planned.kind == kind) {
+            // Conditions are each operator's own words; url and hash are the contract.
+            let mut status = object["status"].clone();
+            for own in ["conditions", "message"] {
+                status.as_object_mut().unwrap().remove(own);
+            }
+            flatten(&status, &format!("{kind}/{name}: status"), &mut leaves);
+        } else if !kind.ends_with("Config") {
+            collect(&object, &mut leaves);
+        }
+    }
+    for name in planned.keys() {
+        let document = file(case, &format!("{name}.runconfig.json"));
+        flatten(&serde_json::from_str(&document).unwrap(), "RunConfig:", &mut leaves);
+    }
+    leaves
+}
+
+fn collect(object: &Value, leaves: &mut BTreeSet<String>) {
+    let mut object = object.clone();
+    if let Some(data) = object.get_mut("data") {
+        *data = Value::Null; // compared as RunConfig
+    }
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap().to_owned();
+    let prefix = format!("{}/{}:", text("/kind"), text("/metadata/name"));
+    for member in ["metadata", "spec", "rules", "roleRef", "subjects", "imagePullSecrets"] {
+        flatten(&object[member], &format!("{prefix} {member}"), leaves);
+    }
+}
+
+/// One line per leaf. List entries go by their name (mounts by their path, owners by their kind), else by position.
+fn flatten(value: &Value, path: &str, leaves: &mut BTreeSet<String>) {
+    match value {
+        Value::Null if path != "RunConfig:" => {}
+        Value::Object(owner) if path.contains("ownerReferences") => {
+            leaves.insert(format!("{path} = {}", owner["name"]));
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                let path = match () {
+                    () if path.ends_with(':') => format!("{path} {key}"),
+                    () if key.contains('.') || path.ends_with("elector") => format!("{path}[{key}]"),
+                    () => format!("{path}.{key}"),
+                };
+                flatten(member, &path, leaves);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                let key = ["mountPath", "name", "kind"].iter().find_map(|key| item.get(*key)?.as_str());
+                let key = if path.ends_with("ownerReferences") { item["kind"].as_str() } else { key };
+                flatten(item, &format!("{path}[{}]", key.map_or_else(|| at.to_string(), str::to_owned)), leaves);
+            }
+        }
+        leaf => {
+            leaves.insert(format!("{path} = {leaf}"));
+        }
+    }
+}
+
+/// Whether `text` fits `pattern`, in which `*` stands for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut parts: Vec<_> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}

@@ -1,0 +1,22 @@
+//! The plans' promises, one module per concern. No IO: every test builds inputs and looks at the plan.
+
+mod children;
+mod children_without_owner;
+mod config_plan;
+mod contract;
+mod guards;
+mod network;
+mod oidc_config;
+mod policy;
+mod remote_proxy;
+mod restart;
+mod rollout;
+mod rules;
+mod side_doors;
+mod status;
+mod tool_config;
+mod virtual_mcp_server;
+mod webhook_config;
+mod world;
+
+use crate::support::pem;

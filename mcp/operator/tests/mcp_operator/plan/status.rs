@@ -1,0 +1,200 @@
+//! Status, conditions and events of a server.
+
+use mcp_plan::workload::ChildKind;
+use portcullis::controller::EventType;
+use serde_json::json;
+
+use super::world::{World, condition, is_absent, pod};
+
+fn streamable() -> World {
+    World::of(json!({"image": "x:1", "transport": "streamable-http"}))
+}
+
+#[test]
+fn the_phase_is_what_the_pods_say() {
+    let cases = [
+        (vec![], "Pending", "MCP server is being created", 0),
+        (vec![pod("Pending", false, None)], "Pending", "MCP server is starting", 0),
+        (vec![pod("Running", false, None)], "Pending", "MCP server is starting", 0),
+        (vec![pod("Running", true, None)], "Ready", "MCP server is running", 1),
+        (
+            vec![pod("Running", true, None), pod("Running", false, Some("CrashLoopBackOff"))],
+            "Ready",
+            "MCP server is running",
+            1,
+        ),
+        (vec![pod("Running", false, Some("CrashLoopBackOff"))], "Failed", "MCP server pod failed: CrashLoopBackOff", 0),
+        (vec![pod("Pending", false, Some("ContainerCreating"))], "Pending", "MCP server is starting", 0),
+        (vec![pod("Pending", false, Some("InvalidImageName"))], "Failed", "MCP server pod failed: InvalidImageName", 0),
+    ];
+    for (pods, phase, message, ready) in cases {
+        let mut world = streamable();
+        world.applied(&world.plan());
+        world.pods = pods;
+        let status = world.plan().status;
+        assert_eq!(
+            (status.phase.unwrap().as_str(), status.message.as_deref(), status.ready_replicas),
+            (phase, Some(message), Some(ready))
+        );
+        let expected = if phase == "Ready" { "True" } else { "False" };
+        assert!(condition(&world.plan(), "Ready", expected).is_some());
+    }
+}
+
+#[test]
+fn a_terminating_pod_counts_as_nothing_and_zero_replicas_as_stopped() {
+    let mut world = streamable();
+    let mut going = pod("Running", true, None);
+    going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.pods = vec![going];
+    assert_eq!(world.plan().status.message.unwrap(), "MCP server is being created");
+    world.workload.spec.replicas = Some(0);
+    assert_eq!(world.plan().status.phase.unwrap().as_str(), "Stopped");
+}
+
+#[test]
+fn a_proxy_without_its_workload_is_not_ready() {
+    let mut world = streamable();
+    world.pods = vec![pod("Running", true, None)];
+    assert_eq!(world.plan().status.phase.unwrap().as_str(), "Pending");
+}
+
+#[test]
+fn the_url_follows_port_and_transport() {
+    for (spec, url) in [
+        (json!({"image": "x"}), "http://mcp-fetch-proxy.team.svc.cluster.local:8080/mcp"),
+        (json!({"image": "x", "proxyMode": "sse"}), "http://mcp-fetch-proxy.team.svc.cluster.local:8080/sse#fetch"),
+        (
+            json!({"image": "x", "transport": "sse", "proxyPort": 9}),
+            "http://mcp-fetch-proxy.team.svc.cluster.local:9/sse#fetch",
+        ),
+    ] {
+        let mut world = World::of(spec.clone());
+        world.workload.status = serde_json::from_value(json!({"url": "http://stale"})).unwrap();
+        assert_eq!(world.plan().status.url.as_deref(), Some(url), "{spec}");
+    }
+}
+
+// MISSION R3: at rest the plan says the same again, to the byte.
+#[test]
+fn a_settled_server_plans_the_same_status_and_no_events_at_any_later_time() {
+    for mut world in
+        [streamable(), World::gated(), World::of(json!({"image": "x", "replicas": 2, "toolConfigRef": {"name": "t"}}))]
+    {
+        world.applied(&world.plan());
+        let settled = world.plan();
+        world.applied(&settled);
+        world.now = "2027-01-01T00:00:00Z".parse().unwrap();
+        let later = world.plan();
+        assert_eq!(later.status, settled.status);
+        assert_eq!(later.children, settled.children);
+        assert!(later.events.is_empty(), "{:?}", later.events);
+    }
+}
+
+#[test]
+fn the_time_of_a_condition_moves_only_when_its_status_does() {
+    let mut world = streamable();
+    world.applied(&world.plan());
+    let first = world.now;
+    world.now = "2027-01-01T00:00:00Z".parse().unwrap();
+    world.pods = vec![pod("Running", false, None)];
+    let ready = |world: &World| {
+        let conditions = world.plan().status.conditions.unwrap();
+        conditions.into_iter().find(|condition| condition.type_ == "Ready").unwrap()
+    };
+    let starting = ready(&world);
+    assert_eq!((starting.last_transition_time.0, &*starting.message), (first, "MCP server is starting"));
+    world.pods = vec![pod("Running", true, None)];
+    assert_eq!(ready(&world).last_transition_time.0, world.now);
+    assert_eq!(ready(&world).observed_generation, Some(3));
+}
+
+#[test]
+fn events_tell_what_is_new_and_nothing_twice() {
+    let mut world = streamable();
+    world.applied(&world.plan());
+    world.pods = vec![pod("Running", true, None)];
+    let events = world.plan().events;
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (events[0].type_, &*events[0].reason, &*events[0].note),
+        (EventType::Normal, "Ready", "MCP server is running")
+    );
+    world.applied(&world.plan());
+    assert!(world.plan().events.is_empty());
+    world.pods = vec![pod("Running", false, Some("CrashLoopBackOff"))];
+    let events = world.plan().events;
+    assert_eq!((events[0].type_, &*events[0].reason), (EventType::Warning, "PodFailed"));
+    world.applied(&world.plan());
+    world.workload.spec.webhook_config_ref = Some(mcp_api::v1beta1::LenientNameRef { name: "gates".into() });
+    let reasons: Vec<_> = world.plan().events.into_iter().map(|event| event.reason).collect();
+    assert_eq!(reasons, ["WebhookConfigNotFound", "ProxyRemoved"]);
+}
+
+#[test]
+fn fields_without_effect_are_said_and_stop_nothing() {
+    let world = World::of(json!({"image": "x", "telemetryConfigRef": {"name": "t"}, "audit": {"enabled": true},
+        "groupRef": {"name": "g"}, "sessionStorage": {"provider": "memory"}}));
+    let plan = world.plan();
+    let (_, message) = condition(&plan, "UnsupportedFields", "True").unwrap();
+    assert_eq!(
+        message,
+        "spec.telemetryConfigRef, spec.audit, spec.groupRef, spec.sessionStorage has no effect in this version"
+    );
+    assert!(!plan.children.is_empty());
+    assert!(plan.events.iter().any(|event| event.reason == "FieldsHaveNoEffect"));
+
+    for spec in [
+        json!({"image": "x", "transport": "sse"}),
+        json!({"image": "x", "transport": "stdio"}),
+        json!({"image": "x", "proxyMode": "sse"}),
+        json!({"image": "x", "transport": "streamable-http", "audit": {"enabled": false}}),
+    ] {
+        assert_eq!(condition(&World::of(spec).plan(), "UnsupportedFields", "True"), None);
+    }
+}
+
+#[test]
+fn a_missing_environment_secret_is_said_and_stops_nothing() {
+    let mut world =
+        World::of(json!({"image": "x", "transport": "streamable-http", "secrets": [{"name": "s", "key": "k"}]}));
+    let plan = world.plan();
+    let (reason, message) = condition(&plan, "SecretRefsValidated", "False").unwrap();
+    assert_eq!((&*reason, message.contains("Secret s/k")), ("SecretNotFound", true));
+    assert!(!plan.children.is_empty());
+    world.secret("s", "k", "v");
+    assert_eq!(condition(&world.plan(), "SecretRefsValidated", "False"), None);
+}
+
+#[test]
+fn of_a_server_that_is_being_deleted_nothing_is_to_be_left() {
+    let mut world = streamable();
+    world.workload.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    let plan = world.plan();
+    assert_eq!(plan.status.phase.unwrap().as_str(), "Terminating");
+    assert!(plan.children.is_empty());
+    for (kind, name) in [
+        (ChildKind::Deployment, "fetch"),
+        (ChildKind::StatefulSet, "fetch"),
+        (ChildKind::Service, "mcp-fetch-headless"),
+        (ChildKind::ServiceAccount, "fetch-sa"),
+        (ChildKind::Role, "fetch-proxy-runner"),
+    ] {
+        assert!(is_absent(&plan, kind, name), "{kind:?} {name}");
+    }
+}
+
+/// A server whose spec is wrong in thousands of places says so in a status that a reader and etcd can take.
+#[test]
+fn a_status_stays_small_however_much_is_wrong() {
+    let many: Vec<_> = (0..5000).map(|at| json!({"name": format!("a={at}"), "value": ""})).collect();
+    let long = json!([{"name": format!("=é{}", "x".repeat(100_000)), "value": ""}]);
+    for env in [json!(many), long] {
+        let plan = World::of(json!({"image": "x:1", "transport": "streamable-http", "env": env})).plan();
+        let message = plan.status.message.clone().unwrap();
+        assert!(message.starts_with("spec.env[0].name:"), "{message:.200}");
+        let bytes = serde_json::to_string(&plan.status).unwrap().len();
+        assert!(bytes < 128 << 10, "{bytes} bytes");
+    }
+}

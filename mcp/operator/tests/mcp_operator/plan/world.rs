@@ -1,0 +1,285 @@
+//! Builds inputs for plans and looks into what comes out.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::core::object::HasStatus;
+use mcp_api::{
+    v1alpha1::MCPWebhookConfig,
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
+};
+use mcp_operator::{
+    config::erased,
+    workload::{Inputs, Workload, plan_workload},
+};
+use mcp_plan::{
+    config::Config,
+    digest::DigestKey,
+    guards::Configs,
+    reference::{Data, Entry},
+    settings::Settings,
+    workload::{Child, ChildKind, ChildRef},
+};
+use portcullis::controller::PlannedEvent;
+use serde_json::{Value, json};
+
+/// The plan of a workload.
+#[derive(Debug)]
+pub(crate) struct Plan<W: HasStatus = MCPServer> {
+    pub(crate) children: Vec<Child>,
+    pub(crate) absent: Vec<ChildRef>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) status: W::Status,
+    pub(crate) events: Vec<PlannedEvent>,
+}
+
+/// What surrounds a workload.
+#[derive(Clone)]
+pub(crate) struct World<W = MCPServer> {
+    pub(crate) workload: W,
+    pub(crate) oidc_config: Option<MCPOIDCConfig>,
+    pub(crate) webhook_config: Option<MCPWebhookConfig>,
+    pub(crate) tool_config: Option<MCPToolConfig>,
+    pub(crate) data: Data,
+    pub(crate) unreadable: Option<String>,
+    pub(crate) deployment: Option<Deployment>,
+    pub(crate) children: BTreeSet<ChildRef>,
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) settings: Settings,
+    pub(crate) now: jiff::Timestamp,
+}
+
+impl World {
+    /// A server called `fetch` with this spec, its finalizer in place.
+    pub(crate) fn of(spec: Value) -> Self {
+        Self::around(json!({
+            "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPServer",
+            "metadata": {"name": "fetch", "namespace": "team", "uid": "u-1", "generation": 3,
+                "finalizers": ["mcpserver.toolhive.stacklok.dev/finalizer"]},
+            "spec": spec,
+        }))
+    }
+
+    /// A streamable-HTTP server behind the webhook configuration `gates`.
+    pub(crate) fn gated() -> Self {
+        let mut world =
+            Self::of(json!({"image": "x:1", "transport": "streamable-http", "webhookConfigRef": {"name": "gates"}}));
+        world.webhook_config =
+            Some(config("gates", json!({"validating": [{"name": "policy", "url": "https://policy/"}]})));
+        world
+    }
+
+    /// A streamable-HTTP server with the tool configuration `tools`.
+    pub(crate) fn tooled() -> Self {
+        let mut world =
+            Self::of(json!({"image": "x:1", "transport": "streamable-http", "toolConfigRef": {"name": "tools"}}));
+        world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
+        world
+    }
+
+    /// A streamable-HTTP server whose callers log in as the configuration `idp` says, which needs a Secret and a ConfigMap.
+    pub(crate) fn login() -> Self {
+        let mut world = Self::of(json!({
+            "image": "x:1", "transport": "streamable-http", "oidcConfigRef": {"name": "idp", "audience": "fetch"},
+        }));
+        world.oidc_config = Some(oidc_config(
+            "idp",
+            inline(json!({
+                "clientId": "mcp", "clientSecretRef": {"name": "client", "key": "secret"},
+                "caBundleRef": {"configMapRef": {"name": "idp-ca", "key": ""}},
+            })),
+        ));
+        world.secret("client", "secret", "hunter2");
+        world.config_map("idp-ca", "ca.crt", &super::pem::authority());
+        world
+    }
+}
+
+impl<W> World<W>
+where
+    W: Workload,
+    W::Status: Clone,
+{
+    /// Around this one, where nothing else exists.
+    pub(crate) fn around(workload: Value) -> Self {
+        Self {
+            workload: serde_json::from_value(workload).unwrap(),
+            oidc_config: None,
+            webhook_config: None,
+            tool_config: None,
+            data: Data::default(),
+            unreadable: None,
+            deployment: None,
+            children: BTreeSet::new(),
+            pods: Vec::new(),
+            settings: Settings {
+                runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+                proxy_host: "0.0.0.0".into(),
+                default_image_pull_secrets: Vec::new(),
+                runner_middleware: mcp_runconfig::chain::BUILT,
+                exempt_endpoints: Vec::new(),
+                kubernetes_api: None,
+            },
+            now: "2026-11-21T00:00:00Z".parse().unwrap(),
+        }
+    }
+
+    /// A pod of the Deployment as it is now, in this state.
+    pub(crate) fn pod_of_now(&self, phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
+        let spec = self.deployment.as_ref().and_then(|live| live.spec.clone()).expect("the proxy exists");
+        let mut pod = pod(phase, ready, waiting);
+        pod.metadata.annotations = spec.template.metadata.and_then(|metadata| metadata.annotations);
+        pod
+    }
+
+    pub(crate) fn secret(&mut self, name: &str, key: &str, value: &str) {
+        self.data.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
+    }
+
+    pub(crate) fn config_map(&mut self, name: &str, key: &str, value: &str) {
+        self.data.config_maps.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
+    }
+
+    pub(crate) fn plan(&self) -> Plan<W> {
+        let pods: Vec<&Pod> = self.pods.iter().collect();
+        let mut configs = Configs::new();
+        let mut known = |kind: &'static str, name: Option<String>, config: Option<Arc<dyn Config>>| {
+            configs.extend(name.zip(config).map(|(name, config)| ((kind.into(), name), config)));
+        };
+        let login = self.oidc_config.clone();
+        let name = login.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPOIDCConfig", name, login.map(|config| erased(Arc::new(config))));
+        let webhooks = self.webhook_config.clone();
+        let name = webhooks.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPWebhookConfig", name, webhooks.map(|config| erased(Arc::new(config))));
+        let tools = self.tool_config.clone();
+        let name = tools.as_ref().and_then(|config| config.metadata.name.clone());
+        known("MCPToolConfig", name, tools.map(|config| erased(Arc::new(config))));
+        let plan = plan_workload(&Inputs {
+            workload: &self.workload,
+            configs: &configs,
+            data: &self.data,
+            unreadable: self.unreadable.as_deref(),
+            deployment: self.deployment.as_ref(),
+            children: &self.children,
+            pods: &pods,
+            settings: &self.settings,
+            now: self.now,
+        });
+        let conditions = plan.report.conditions.clone().unwrap_or_default();
+        let status = W::status_of(plan.report);
+        Plan { children: plan.children, absent: plan.absent, conditions, status, events: plan.events }
+    }
+
+    /// Lets the cluster have what was planned, as far as plans look at it.
+    pub(crate) fn applied(&mut self, plan: &Plan<W>) {
+        for absent in &plan.absent {
+            self.children.remove(absent);
+            if absent.kind == ChildKind::Deployment {
+                self.deployment = None;
+            }
+        }
+        for child in &plan.children {
+            self.children.insert(child.reference.clone());
+            if child.reference.kind == ChildKind::Deployment {
+                self.deployment = serde_json::from_value(child.object.clone()).unwrap();
+            }
+        }
+        *self.workload.status_mut() = Some(W::Status::clone(&plan.status));
+    }
+}
+
+/// What is known of this value.
+pub(crate) fn secret_value(value: &[u8]) -> Entry {
+    Entry::of(value, &DigestKey::new(b"the key of tests"))
+}
+
+pub(crate) fn config(name: &str, spec: Value) -> MCPWebhookConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1alpha1", "kind": "MCPWebhookConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+pub(crate) fn oidc_config(name: &str, spec: Value) -> MCPOIDCConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPOIDCConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The spec of a provider, changed.
+pub(crate) fn inline(change: Value) -> Value {
+    let mut inline = json!({"issuer": "https://idp.example.com"});
+    inline.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    json!({"type": "inline", "inline": inline})
+}
+
+pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPToolConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The document of a planned child.
+pub(crate) fn child<'a, W: HasStatus>(plan: &'a Plan<W>, kind: ChildKind, name: &str) -> Option<&'a Value> {
+    plan.children.iter().find(|child| child.reference == ChildRef::new(kind, name)).map(|child| &child.object)
+}
+
+pub(crate) fn deployment<W: HasStatus>(plan: &Plan<W>) -> &Value {
+    child(plan, ChildKind::Deployment, "fetch").expect("the proxy is planned")
+}
+
+pub(crate) fn stateful_set<W: HasStatus>(plan: &Plan<W>) -> &Value {
+    child(plan, ChildKind::StatefulSet, "fetch").expect("the workload is planned")
+}
+
+pub(crate) fn run_config<W: HasStatus>(plan: &Plan<W>) -> &str {
+    child(plan, ChildKind::ConfigMap, "fetch-runconfig").expect("the RunConfig is planned")["data"]["runconfig.json"]
+        .as_str()
+        .unwrap()
+}
+
+/// The checksum on the proxy's pod template.
+pub(crate) fn checksum<W: HasStatus>(plan: &Plan<W>) -> &str {
+    deployment(plan)["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/runconfig-checksum"]
+        .as_str()
+        .expect("the checksum is there")
+}
+
+/// The guards on the proxy's pod template; null where there are none.
+pub(crate) fn guards<W: HasStatus>(plan: &Plan<W>) -> &Value {
+    &deployment(plan)["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/guards"]
+}
+
+/// Reason and message of a condition with this status.
+pub(crate) fn condition<W: HasStatus>(plan: &Plan<W>, type_: &str, status: &str) -> Option<(String, String)> {
+    let found = plan.conditions.iter().find(|condition| condition.type_ == type_ && condition.status == status)?;
+    Some((found.reason.clone(), found.message.clone()))
+}
+
+pub(crate) fn is_absent<W: HasStatus>(plan: &Plan<W>, kind: ChildKind, name: &str) -> bool {
+    plan.absent.contains(&ChildRef::new(kind, name))
+}
+
+/// A pod of the proxy in this state.
+pub(crate) fn pod(phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
+    let state = waiting.map(|reason| json!({"waiting": {"reason": reason}}));
+    serde_json::from_value(json!({
+        "metadata": {"name": "fetch-1", "namespace": "team", "labels": {"pod-template-hash": "5b8c"}, "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "fetch-5b8c", "uid": "r", "controller": true},
+        ]},
+        "status": {"phase": phase, "containerStatuses": [
+            {"name": "toolhive", "ready": ready, "image": "", "imageID": "", "restartCount": 0, "state": state},
+        ]},
+    }))
+    .unwrap()
+}

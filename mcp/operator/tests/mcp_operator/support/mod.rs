@@ -1,0 +1,29 @@
+//! What the tests against a control plane share: the operator as its real binary, under the rights it ships with.
+
+mod objects;
+mod operator;
+mod ownership;
+pub(crate) mod pem;
+
+pub(crate) use objects::{
+    Objects, children_of, children_of_remote, every_override, labelled, minimal, oidc_config, ready_pods,
+    ready_pods_of, remote_proxy, tool_config, virtual_server, webhook_config,
+};
+pub(crate) use operator::{Operator, generated, requests, shipped_user, user_with_less, writes};
+pub(crate) use ownership::{IMPOSTOR, SoleOwnership, oversteps, owned};
+
+use std::time::Duration;
+
+use portcullis_testing::ControlPlane;
+use tokio::sync::OnceCell;
+
+/// Longest wait for anything that happens on its own; a busy machine needs much of it.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+
+/// The control plane of these tests, with kube-controller-manager and the kinds of the API.
+pub(crate) async fn cluster() -> &'static ControlPlane {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let cluster = ControlPlane::shared_with_controllers().await;
+    INSTALLED.get_or_init(|| async { cluster.install_crds(&mcp_api::crds()).await }).await;
+    cluster
+}
