@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
@@ -210,8 +211,21 @@ impl Connections {
     /// Why there is no head of an answer.
     pub async fn exchange(
         &self,
+        request: Request<Full<Bytes>>,
+        address: Option<SocketAddr>,
+    ) -> Result<(Response<Body>, SocketAddr), Failure> {
+        self.exchange_noting(request, address, &AtomicBool::new(false)).await
+    }
+
+    /// The same. `sent` says, when the future is dropped as well, whether the server may have got the request.
+    ///
+    /// # Errors
+    /// Why there is no head of an answer.
+    pub async fn exchange_noting(
+        &self,
         mut request: Request<Full<Bytes>>,
         address: Option<SocketAddr>,
+        sent: &AtomicBool,
     ) -> Result<(Response<Body>, SocketAddr), Failure> {
         loop {
             let (mut connection, reused) = match self.take(address) {
@@ -223,17 +237,19 @@ impl Connections {
             // nobody knows, and for some methods it is all the same (RFC 9110 §9.2.2).
             let again = (reused && request.method().is_idempotent()).then(|| request.clone());
             let peer = connection.peer;
-            match connection.send(request).await {
+            sent.store(true, Ordering::Relaxed);
+            let mut error = match connection.send(request).await {
                 Ok(response) => return Ok((self.driven(response, connection), peer)),
-                Err(mut error) => match error.take_message() {
-                    // The server closed the connection while nobody used it, or at once: nothing was sent.
-                    Some(unsent) if reused => request = unsent,
-                    Some(_) => return Err(Failure::Unreachable(error.into_error().into())),
-                    None => match again {
-                        Some(again) => request = again,
-                        None => return Err(Failure::Broken(error.into_error().into())),
-                    },
-                },
+                Err(error) => error,
+            };
+            let unsent = error.take_message();
+            sent.store(unsent.is_none(), Ordering::Relaxed);
+            match (unsent, again) {
+                // The server closed the connection while nobody used it, or at once: nothing was sent.
+                (Some(unsent), _) if reused => request = unsent,
+                (Some(_), _) => return Err(Failure::Unreachable(error.into_error().into())),
+                (None, Some(again)) => request = again,
+                (None, None) => return Err(Failure::Broken(error.into_error().into())),
             }
         }
     }

@@ -11,7 +11,9 @@ mod sse;
 mod upstream;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +23,7 @@ use mcp_http::{Body, BoxService, Connecting, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
+use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 pub use self::headers::names_hop_by_hop_only;
@@ -169,13 +172,14 @@ impl Inner {
         if let Some(sse) = self.sse.as_ref().filter(|_| parts.method == Method::GET) {
             return self.open_stream(sse, parts).await;
         }
+        let over = self.over(&parts);
         let session = match Named::by(&*self.sessions, &parts).await {
             Named::Nothing => None,
             Named::Known(session) => Some(session),
             Named::Unknown => return not_found(None),
             Named::Unavailable => return unavailable(),
         };
-        self.forward(parts, body, session, None).await
+        self.forward(parts, body, session, None, over).await
     }
 
     async fn post(&self, mut parts: Parts, body: Bytes) -> Response<Body> {
@@ -196,9 +200,10 @@ impl Inner {
         let id = message.id().map(|id| id.raw());
         if self.sse.is_some() {
             // Its stream has opened the session, and every message belongs to one.
+            let over = self.over(&parts);
             return match Named::by(&*self.sessions, &parts).await {
-                Named::Known(session) => self.forward(parts, body, Some(session), id).await,
-                Named::Nothing | Named::Unknown => not_found(Some(message)),
+                Named::Known(session) => self.forward(parts, body, Some(session), id, over).await,
+                Named::Nothing | Named::Unknown => not_found(id),
                 Named::Unavailable => unavailable(),
             };
         }
@@ -212,11 +217,11 @@ impl Inner {
             Revision::Legacy => match Named::by(&*self.sessions, &parts).await {
                 Named::Nothing => None,
                 Named::Known(session) => Some(session),
-                Named::Unknown => return not_found(Some(message)),
+                Named::Unknown => return not_found(id),
                 Named::Unavailable => return unavailable(),
             },
         };
-        self.forward(parts, body, session, id).await
+        self.forward(parts, body, session, id, None).await
     }
 
     async fn initialize(&self, parts: Parts, body: Bytes, id: Option<&str>) -> Response<Body> {
@@ -254,12 +259,14 @@ impl Inner {
         response
     }
 
+    /// Passes a request on, for as long as its session is not `over`.
     async fn forward(
         &self,
         mut parts: Parts,
         body: Bytes,
         session: Option<Arc<SessionRecord>>,
         id: Option<&str>,
+        over: Option<CancellationToken>,
     ) -> Response<Body> {
         if session.is_none() {
             name_no_session(&mut parts);
@@ -275,11 +282,16 @@ impl Inner {
         outgoing.to = session.backend_address;
         // Whatever path the client calls: the session takes messages where the server said, and nowhere else.
         outgoing.place = session.messages.as_ref().and_then(|place| place.parse().ok());
-        match self.send(&mut outgoing, &session, id).await {
+        let answer = tokio::select! {
+            biased;
+            () = cancelled(over.as_ref()) => return sse::over(outgoing.sent.into_inner(), id),
+            answer = self.send(&mut outgoing, &session, id) => answer,
+        };
+        match answer {
             Ok((mut response, _)) => {
-                let over = response.status().is_success() || response.status() == StatusCode::NOT_FOUND;
+                let ended = response.status().is_success() || response.status() == StatusCode::NOT_FOUND;
                 if outgoing.method == Method::DELETE
-                    && over
+                    && ended
                     && let Err(error) = self.sessions.remove(&session.id, &session.principal).await
                 {
                     tracing::error!(%error, "cannot forget a session that is over");
@@ -288,6 +300,9 @@ impl Inner {
                     && let Ok(id) = HeaderValue::from_str(&session.id)
                 {
                     *value = id;
+                }
+                if let Some(over) = over {
+                    return response.map(|body| sse::until(body, over));
                 }
                 // Other answers are over soon.
                 if !is_type(response.headers(), "text/event-stream") {
@@ -303,7 +318,15 @@ impl Inner {
     fn outgoing(&self, mut parts: Parts, body: Bytes) -> Outgoing {
         let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
         headers::prepare(&mut parts.headers, &parts.uri, client, self.upstream.remote_scheme());
-        Outgoing { method: parts.method, target: parts.uri, place: None, headers: parts.headers, body, to: None }
+        Outgoing {
+            method: parts.method,
+            target: parts.uri,
+            place: None,
+            headers: parts.headers,
+            body,
+            to: None,
+            sent: AtomicBool::new(false),
+        }
     }
 
     /// Sends a session's request to the address that opened the session. Where that has lost it, or is gone, the session is opened anew and
@@ -336,6 +359,14 @@ impl Inner {
             answer = self.upstream.send(outgoing).await;
         }
         answer
+    }
+}
+
+/// Waits until the session is over, where that is known here.
+async fn cancelled(over: Option<&CancellationToken>) {
+    match over {
+        Some(over) => over.cancelled().await,
+        None => pending().await,
     }
 }
 

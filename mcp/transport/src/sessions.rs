@@ -13,7 +13,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, collect, json, text};
 use mcp_middleware::{Identity, RequestContext, client_network, read_message};
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
-use mcp_wire::{ErrorBody, Message, MessageError, OwnedMessage, code};
+use mcp_wire::{ErrorBody, MessageError, OwnedMessage, code};
 use serde_json::Value;
 use tokio::time::{Instant, Sleep};
 
@@ -98,9 +98,9 @@ pub(crate) async fn message(extensions: &Extensions, body: Bytes) -> Result<Owne
     }
 }
 
-/// What a client whose session is unknown is told: it must initialize again (MCP 2025-11-25, Session Management).
-pub(crate) fn not_found(message: Option<&Message<'_>>) -> Response<Body> {
-    let error = ErrorBody::new(code::SESSION_NOT_FOUND, "Session not found").id(message.and_then(Message::id));
+/// What a client whose session is unknown is told about its request `id`, which is JSON text: it must initialize again (MCP 2025-11-25, Session Management).
+pub(crate) fn not_found(id: Option<&str>) -> Response<Body> {
+    let error = ErrorBody::new(code::SESSION_NOT_FOUND, "Session not found").raw_id(id);
     json(StatusCode::NOT_FOUND, error.encode())
 }
 

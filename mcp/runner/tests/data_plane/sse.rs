@@ -1,14 +1,19 @@
 //! Servers of the legacy HTTP+SSE transport behind the proxy (toolhive-runner §1.10, toolhive-0.63 §4.2).
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Response};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use mcp_http::{Body, BoxService, full};
+use mcp_store::{Limits, MemorySessions};
+use mcp_transport::{ClientUrl, Proxy, ProxyConfig, Transport as _};
 use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::support::{INITIALIZE, Issuer, Recorded, Recorder, Runner, SdkClient, Server, Signer, eventually, within};
 
@@ -195,6 +200,84 @@ async fn a_message_needs_the_session_of_an_open_stream() {
     }
     drop(stream);
     eventually("the session to end", || async { (post(&runner, &url).await == 404).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn no_message_waits_longer_than_its_session_is_open() {
+    for (ends, by_client) in [("the client", true), ("the server", false)] {
+        let mut server = Recorder::start().await;
+        let runner = runner(&server.url(), &json!({})).await;
+        let (stream, url, at_server) = open_at(&mut server, &runner).await;
+        // The server has it and never answers: npm's does not when it has lost the session.
+        let (status, _kept) = tokio::join!(post(&runner, &url), async {
+            let request = server.next().await;
+            let other_end = if by_client {
+                drop(stream);
+                Ok(at_server)
+            } else {
+                drop(at_server);
+                Err(stream)
+            };
+            (request, other_end)
+        });
+        assert_eq!(status, 502, "{ends} ends the stream");
+        assert_eq!(post(&runner, &url).await, 404, "{ends} ends the stream");
+    }
+}
+
+/// The proxy without the runner's process.
+fn in_process(server: SocketAddr) -> BoxService {
+    let mut config = ProxyConfig::new(&format!("http://{server}")).unwrap();
+    config.sse = Some(ClientUrl::default());
+    Proxy::new(config, Arc::new(MemorySessions::new(Limits::new(Duration::from_hours(1))))).service()
+}
+
+fn request(method: Method, path: &str, body: &'static str) -> Request<Body> {
+    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    request.body(full(body)).unwrap()
+}
+
+#[tokio::test]
+async fn a_message_that_was_not_sent_when_its_session_ended_gets_404() {
+    // Room for one connection that is not accepted yet.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let server = socket.listen(0).unwrap();
+    let address = server.local_addr().unwrap();
+    let proxy = in_process(address);
+    let (stream, _at_server) = tokio::join!(proxy.call(request(Method::GET, "/sse", "")), async {
+        let (mut connection, _) = server.accept().await.unwrap();
+        let stream =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /message?sessionId=x\n\n";
+        connection.write_all(stream.as_bytes()).await.unwrap();
+        connection
+    });
+    assert_eq!(stream.status(), 200);
+    let _one = TcpStream::connect(address).await.unwrap();
+    let mut call = Box::pin(proxy.call(request(Method::POST, "/message?sessionId=x", INITIALIZE)));
+    assert!(futures::poll!(&mut call).is_pending(), "it waits for a connection");
+    drop(stream);
+    let answer = within("an answer", call).await;
+    assert_eq!(answer.status(), 404);
+    let body = within("the end of the answer", answer.into_body().collect()).await.unwrap().to_bytes();
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["id"], "init");
+}
+
+#[tokio::test]
+async fn no_answer_is_read_longer_than_its_session_is_open() {
+    let mut server = Recorder::start().await;
+    let proxy = in_process(server.address);
+    let (stream, _at_server) = tokio::join!(proxy.call(request(Method::GET, "/sse", "")), serve(&mut server));
+    let call = proxy.call(request(Method::POST, "/message?sessionId=x", INITIALIZE));
+    let (answer, _half) = tokio::join!(call, async {
+        let mut request = server.next().await;
+        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAcce").await;
+        request
+    });
+    assert_eq!(answer.status(), 202);
+    drop(stream);
+    let rest = within("the end of the answer", answer.into_body().collect()).await;
+    assert!(rest.is_err(), "{rest:?}");
 }
 
 #[tokio::test]

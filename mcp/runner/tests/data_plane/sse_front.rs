@@ -258,6 +258,34 @@ async fn a_session_ends_with_its_stream_and_so_do_its_calls_and_subscriptions() 
 }
 
 #[tokio::test]
+async fn a_message_that_waits_for_the_process_ends_with_its_session() {
+    // It reads nothing, and ends with the runner: the handshake is not answered, and there is no room for many long messages.
+    let deaf = ["sh".into(), "-c".into(), "exec tail -f --pid=$PPID /dev/null".into()];
+    let runner = Runner::stdio(&deaf, &sse()).await;
+    let long = json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "x".repeat(7 << 20)}}).to_string();
+    for (before, waits) in [(0, call(&json!(1), "echo", &json!({}))), (2, long.clone())] {
+        let session = EventStream::open(&runner, &[]).await;
+        for _ in 0..before {
+            session.says(&runner, &long).await;
+        }
+        let messages = session.messages.clone();
+        let (answer, ()) = tokio::join!(
+            runner.request(Method::POST, &messages, &[("content-type", "application/json")], &waits),
+            async {
+                // The stream, the message, and the question.
+                eventually("the message to wait", || async {
+                    let metrics = runner.get("/metrics").await.body;
+                    metrics.lines().any(|line| line == "mcp_runner_requests_in_flight 3").then_some(())
+                })
+                .await;
+                drop(session);
+            }
+        );
+        assert_eq!(answer.status, 404, "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn more_calls_than_a_session_may_have_under_way_are_refused_and_none_is_lost() {
     let directory = TempDir::new().unwrap();
     let runner = Runner::stdio(&recorded(directory.path(), &node_stdio()), &sse()).await;

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -194,8 +195,15 @@ async fn open(
     }
     accept_answers(&mut headers);
     let target = carriers::rename(&like.target, None).unwrap_or_else(|| like.target.clone());
-    let post =
-        |headers, body, to| Outgoing { method: Method::POST, target: target.clone(), place: None, headers, body, to };
+    let post = |headers, body, to| Outgoing {
+        method: Method::POST,
+        target: target.clone(),
+        place: None,
+        headers,
+        body,
+        to,
+        sent: AtomicBool::new(false),
+    };
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);

@@ -3,7 +3,8 @@
 mod endpoint;
 mod parts;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -13,19 +14,22 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts as Head;
 use http::{Response, StatusCode};
-use http_body::{Body as HttpBody, Frame};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use mcp_http::{Body, BoxError, is_type, text};
+use mcp_http::{Body, BoxError, is_type, json, text};
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::sse::Event;
+use mcp_wire::{ErrorBody, code};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::endpoint::{Base, Endpoint};
 use self::parts::{Part, Parts};
 use super::upstream::UpstreamError;
 use super::{Inner, name_no_session, refusal};
 use crate::ClientUrl;
-use crate::sessions::{Renewal, Sender, unavailable};
+use crate::carriers::Carried;
+use crate::sessions::{Renewal, Sender, not_found, unavailable};
 
 /// How long a server may take from the request for a stream until it has said where to POST.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -75,13 +79,14 @@ impl Inner {
         record.backend_address = from;
         record.messages = Some(place.as_str().into());
         let record = Arc::new(record);
-        if !self.streams.open(&id) {
+        let Some(over) = self.streams.open(&id) else {
             return no_session("the session belongs to another stream");
-        }
+        };
         let session = Session {
             store: Arc::clone(&self.sessions),
             record: Arc::clone(&record),
             streams: Arc::clone(&self.streams),
+            over,
         };
         match self.sessions.insert(SessionRecord::clone(&record), &sender.client).await {
             Ok(Some(_)) => {}
@@ -96,6 +101,58 @@ impl Inner {
             Stream { body, parts, named, shown, ready: Vec::new(), ended: false, renewal, _session: session };
         stream.show(rest);
         Response::from_parts(head, Body::new(stream))
+    }
+
+    /// When the session that a request names is over. `None` where no stream of it is open here; to be asked before the store is: a session that is
+    /// found after that has its stream elsewhere.
+    pub(super) fn over(&self, parts: &Head) -> Option<CancellationToken> {
+        self.sse.as_ref()?;
+        match Carried::by(parts) {
+            Carried::Id(id) => self.streams.over(&id),
+            Carried::Nothing | Carried::Conflict => None,
+        }
+    }
+}
+
+/// What a client is told about its message `id` when the session has ended before the server's answer. The server may never give one, as some
+/// forget to when they do not know the session any more, and there is no stream for what it would say.
+pub(super) fn over(sent: bool, id: Option<&str>) -> Response<Body> {
+    tracing::debug!(sent, "a session ended before a message of it was answered");
+    if !sent {
+        return not_found(id);
+    }
+    let error = ErrorBody::new(code::INTERNAL, "the session ended before the MCP server answered").raw_id(id);
+    json(StatusCode::BAD_GATEWAY, error.encode())
+}
+
+/// `body`, broken off when its session is `over`.
+pub(super) fn until(body: Body, over: CancellationToken) -> Body {
+    if body.is_end_stream() { body } else { Body::new(Until { body, over: Box::pin(over.cancelled_owned()) }) }
+}
+
+struct Until {
+    body: Body,
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl HttpBody for Until {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() && self.over.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err("the session ended before the whole answer was there".into())));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -130,22 +187,29 @@ async fn first_endpoint(mut body: Body) -> Option<First> {
     }
 }
 
-/// The ids of the sessions whose streams are open here. All callers who have not logged in are one principal, which may own an id again: whose
+/// The sessions whose streams are open here, by their ids, and when each is over. All callers who have not logged in are one principal, which may own an id again: whose
 /// stream the server would answer on, nobody could tell.
 #[derive(Debug, Default)]
-pub(super) struct Streams(Mutex<HashSet<Box<str>>>);
+pub(super) struct Streams(Mutex<HashMap<Box<str>, CancellationToken>>);
 
 impl Streams {
-    /// Whether the session has no other stream.
-    fn open(&self, id: &str) -> bool {
-        self.lock().insert(id.into())
+    /// `None` where the session has a stream already.
+    fn open(&self, id: &str) -> Option<CancellationToken> {
+        match self.lock().entry(id.into()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(free) => Some(free.insert(CancellationToken::new()).clone()),
+        }
+    }
+
+    fn over(&self, id: &str) -> Option<CancellationToken> {
+        self.lock().get(id).cloned()
     }
 
     fn close(&self, id: &str) {
         self.lock().remove(id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,10 +219,12 @@ struct Session {
     store: Arc<dyn SessionStore>,
     record: Arc<SessionRecord>,
     streams: Arc<Streams>,
+    over: CancellationToken,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.over.cancel();
         let (store, record, streams) = (Arc::clone(&self.store), Arc::clone(&self.record), Arc::clone(&self.streams));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {

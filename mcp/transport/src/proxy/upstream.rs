@@ -1,6 +1,7 @@
 //! The hop to the server: pooled connections, redirects on the same host, no more.
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,6 +76,8 @@ pub(super) struct Outgoing {
     pub(super) body: Bytes,
     /// The address that has to answer. `None`: any of the server's.
     pub(super) to: Option<SocketAddr>,
+    /// Whether the server may have got it.
+    pub(super) sent: AtomicBool,
 }
 
 /// The head of an answer with the body to come, and the address of the server to go on with.
@@ -160,8 +163,8 @@ impl Upstream {
         let pauses = if outgoing.to.is_some() { 1 } else { CONNECT_PAUSES.len() };
         let mut pauses = CONNECT_PAUSES.into_iter().take(pauses);
         loop {
-            let Outgoing { method, headers, body, to, .. } = outgoing;
-            match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to).await {
+            let Outgoing { method, headers, body, to, sent, .. } = outgoing;
+            match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to, sent).await {
                 Err(UpstreamError::Unreachable(error)) => match pauses.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(UpstreamError::Unreachable(error)),
@@ -178,13 +181,14 @@ impl Upstream {
         mut headers: HeaderMap,
         body: Bytes,
         to: Option<SocketAddr>,
+        sent: &AtomicBool,
     ) -> Result<Answer, UpstreamError> {
         headers.insert(HOST, self.host.clone());
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = path.into();
         *request.headers_mut() = headers;
-        match self.connections.exchange(request, to).await {
+        match self.connections.exchange_noting(request, to, sent).await {
             // No request asks for it, and whoever stands before this proxy would take what follows for another protocol.
             Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Err(UpstreamError::Broken("it switches to another protocol unasked".into()))
@@ -202,14 +206,14 @@ impl Upstream {
 
     /// Asks for a sign of life and returns the status.
     pub(super) async fn probe(&self, stateless: bool) -> Result<StatusCode, UpstreamError> {
-        let mut headers = HeaderMap::new();
+        let (mut headers, sent) = (HeaderMap::new(), AtomicBool::new(false));
         let answer = if stateless {
             accept_answers(&mut headers);
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
             let target = self.url.target(&Uri::from_static("/mcp")).ok_or(UpstreamError::TooLong)?;
-            self.once(Method::POST, target, headers, ping, None).await
+            self.once(Method::POST, target, headers, ping, None, &sent).await
         } else {
-            self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new(), None).await
+            self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new(), None, &sent).await
         };
         Ok(answer?.0.status())
     }

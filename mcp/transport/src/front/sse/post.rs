@@ -8,13 +8,14 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::BodyDataStream;
 use mcp_http::{Body, json, text};
+use mcp_store::Client;
 use mcp_wire::{
     ErrorBody, Kind, LEGACY_VERSION, MODERN_VERSION, Message, MessageError, OwnedMessage, Revision, classify, code,
     headers as mcp,
 };
 
 use super::Front;
-use super::session::{Answer, Place};
+use super::session::{Answer, Place, Session};
 use crate::carriers::Carried;
 use crate::front::answer::{SILENCE, error, failed, result, timed_out};
 use crate::front::events::{Deadline, Events, TimedOut, frame};
@@ -35,6 +36,7 @@ const NO_RESPONSES: &str =
     "Responses are not accepted: the server's process is shared, and its requests reach no client";
 const MODERN: &str =
     "MCP 2026-07-28 is not served over HTTP with server-sent events; use streamable HTTP or an older revision";
+const OVER: &str = "the session is over";
 const BUSY: &str =
     "too many requests of this session or client wait for their answers; read the stream, then send it again";
 
@@ -61,30 +63,52 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
         Carried::Conflict => None,
     };
     let session = id.zip(sender.principal.as_ref()).and_then(|(id, principal)| front.sessions.find(&id, principal));
-    let Some(session) = session else { return not_found(Some(message)) };
+    let unknown = || not_found(message.id().map(|id| id.raw()));
+    let Some(session) = session else { return unknown() };
+    tokio::select! {
+        biased;
+        // What waits for the server does not go out to it any more then.
+        () = session.over() => unknown(),
+        answer = pass(front, &session, &owned, &params, sender.client) => answer,
+    }
+}
+
+/// Passes a message of `session` on, and has what the server says to it go to the stream.
+async fn pass(
+    front: &Arc<Front>,
+    session: &Session,
+    owned: &OwnedMessage,
+    params: &Params<'_>,
+    client: Client,
+) -> Response<Body> {
+    let message = owned.message();
     match message.kind() {
         Kind::Response => text(StatusCode::BAD_REQUEST, NO_RESPONSES),
         Kind::Notification => {
-            match forward::notification(&front.mux, Some(&session.id), owned.body(), message, &params).await {
+            match forward::notification(&front.mux, Some(&session.id), owned.body(), message, params).await {
                 Sent::Queued => accepted(),
                 Sent::Ended | Sent::TooSlow => json(StatusCode::BAD_GATEWAY, failed(SILENCE, None)),
             }
         }
         Kind::Request => {
-            let Asked { ours, kept } = Asked::of(&owned, &params);
-            let Some(place) = session.place(&front.mux, &sender.client, kept) else {
+            let Asked { ours, kept } = Asked::of(owned, params);
+            let Some(place) = session.place(&front.mux, &client, kept) else {
                 return error(StatusCode::TOO_MANY_REQUESTS, code::INTERNAL, BUSY, message.id());
             };
             let answer = if ours {
                 local(Arc::clone(front), Arc::clone(&session.id), owned.clone(), place)
             } else {
                 front.mux.ensure_greeted(HANDSHAKE.as_bytes()).await;
-                let origin = Origin::new(Some(&session.id), sender.client);
-                let request = Request { body: owned.body(), message, params: &params, origin: Some(origin) };
+                let origin = Origin::new(Some(&session.id), client);
+                let request = Request { body: owned.body(), message, params, origin: Some(origin) };
                 call(front, request, place).await
             };
-            session.answer(answer);
-            accepted()
+            if session.answer(answer) {
+                accepted()
+            } else {
+                // Just now, and the process may have it.
+                error(StatusCode::BAD_GATEWAY, code::INTERNAL, OVER, message.id())
+            }
         }
     }
 }

@@ -93,9 +93,14 @@ impl Session {
         Some(Place { _due: due, _room: mux.room(client, OVERHEAD + bytes)? })
     }
 
-    /// Adds an answer to the stream. Dropped when that has ended: nobody waits for it then.
-    pub(super) fn answer(&self, answer: Answer) {
-        drop(self.answers.send(answer));
+    /// Adds an answer to the stream. Returns whether that is still open: otherwise the answer is dropped.
+    pub(super) fn answer(&self, answer: Answer) -> bool {
+        self.answers.send(answer).is_ok()
+    }
+
+    /// Waits until the stream has ended, and the session with it.
+    pub(super) async fn over(&self) {
+        self.answers.closed().await;
     }
 
     pub(super) fn due_answers(&self) -> DueAnswers {

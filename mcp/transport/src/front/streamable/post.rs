@@ -60,7 +60,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
         match Named::by(&*front.sessions, parts).await {
             Named::Nothing => None,
             Named::Known(session) => Some(session),
-            Named::Unknown => return not_found(Some(message)),
+            Named::Unknown => return not_found(message.id().map(|id| id.raw())),
             Named::Unavailable => return unavailable(),
         }
     };
