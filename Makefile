@@ -57,7 +57,7 @@ tools:
 	@hack/identity-providers/build.sh all
 
 # Targets that `make test` does not run: the tests on the node, and those of a release.
-NAMED_TESTS = --test node --test operator --test second_operator --test release
+NAMED_TESTS = --test node --test operator --test second_operator --test release --test embedding
 
 # Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
 built: tools
