@@ -26,9 +26,10 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const LABEL: &str = "application.example/judged";
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
-    match new.data.iter().flatten().any(|(key, _)| key == "password") {
-        true => Verdict::deny("passwords belong in Secrets").code(422),
-        false => Verdict::allow(),
+    if new.data.iter().flatten().any(|(key, _)| key == "password") {
+        Verdict::deny("passwords belong in Secrets").code(422)
+    } else {
+        Verdict::allow()
     }
 }
 
@@ -65,14 +66,14 @@ async fn an_application_runs_an_operator_behind_its_own_router() {
     let (metrics, readiness) = (embedded.metrics().clone(), embedded.readiness());
     let (routes, passed) = (embedded.routes().clone(), Arc::new(AtomicU32::new(0)));
     let counted = Arc::clone(&passed);
-    let router = move |request: Request<RequestBody>| {
+    let application = move |request: Request<RequestBody>| {
         counted.fetch_add(1, Ordering::Relaxed);
         let routes = routes.clone();
         async move { routes.oneshot(request).await.unwrap_or_else(|never| match never {}) }
     };
     assert!(readiness.waiting_for().is_some(), "it is not ready before it runs");
     let stop = CancellationToken::new();
-    let running = tokio::spawn(embedded.run_with(router, stop.clone()));
+    let running = tokio::spawn(embedded.run_with(application, stop.clone()));
     timeout(PATIENCE, readiness.ready()).await.unwrap();
     cluster.webhooks_in_force().await;
 
@@ -81,7 +82,7 @@ async fn an_application_runs_an_operator_behind_its_own_router() {
     let kube::Error::Api(status) = &refused else { panic!("{refused}") };
     assert!(status.code == 422 && status.message.ends_with("passwords belong in Secrets"), "{refused}");
     maps.create(&PostParams::default(), &map("one", json!({ "colour": "blue" }))).await.unwrap();
-    assert!(passed.load(Ordering::Relaxed) >= 2, "calls pass the application's own router");
+    assert!(passed.load(Ordering::Relaxed) >= 2, "calls pass the application's own application");
     assert!(metrics.encode().contains("no-passwords"), "{}", metrics.encode());
 
     stop.cancel();
