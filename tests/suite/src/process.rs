@@ -43,6 +43,10 @@ pub(crate) fn command(binary: &Binary, threads: usize, under: &[&str]) -> Comman
     };
     command.args(["-Z", "unstable-options", "--report-time"]).arg(format!("--test-threads={threads}"));
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &binary.folder).current_dir(&binary.folder);
+    // Tests that compile something outside of the repository use its toolchain, as they do under `cargo test`.
+    if let Some(toolchain) = option_env!("RUSTUP_TOOLCHAIN") {
+        command.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
     command
 }
 
