@@ -22,8 +22,8 @@ use portcullis_testing::{ControlPlane, Grant, User, wait_until};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::PATIENCE;
 use super::load::admit;
+use crate::PATIENCE;
 
 pub(crate) const DAY: SignedDuration = SignedDuration::from_hours(24);
 const RULES: [&str; 2] = ["one", "two"];
