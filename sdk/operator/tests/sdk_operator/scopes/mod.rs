@@ -18,6 +18,9 @@ use std::time::Duration;
 
 use crate::PATIENCE;
 
+/// Many of these tests take ten to twenty seconds: each fault is a Lease that has to lapse, and a shorter one would lapse
+/// whenever a busy machine stalls.
+///
 /// Duration, deadline, renewal, settling, grace and freshness: a tenth of the real ones or so.
 const TIMING: &str = "2s,1400ms,300ms,2400ms,1s,2s";
 /// After it, others take over.
