@@ -151,10 +151,10 @@
 //! last renewal of a first one that crashed, 6 s in its rolling update, 5 s when it returns, 2 s when its Lease is
 //! deleted, and 20 s at a start beside the Lease of one that is gone. Two write in none of these.
 //!
-//! The same faults with real processes (`sdk/operator/tests/sdk_operator/scopes`: SIGKILL, SIGSTOP, a cut connection, SIGTERM beside
-//! a successor; timings of 3 s, deadline 2 s, renewal 0.4 s, settling 3.6 s, grace 1 s, freshness 3 s): two wrote in
-//! none of them. None wrote for 3.6 s at a start, 3.9 s after a crash or a pause (4 at most), 2.0 s when cut off, 3.8 s
-//! in a rolling update, 3.0 s after a leader's crash or pause. In admission none validated for 0.1 s at a start, and
+//! The same faults with real processes (`sdk/operator/tests/sdk_operator/scopes`: SIGKILL, SIGSTOP, a cut connection,
+//! SIGTERM beside a successor; timings of 2 s, deadline 1.4 s, renewal 0.3 s, settling 2.4 s, grace 1 s, freshness 2 s):
+//! two wrote in none of them. None wrote for 2.4 s at a start, 3.0 s after a crash or a pause, 1.9 s when cut off, 2.6 s
+//! in a rolling update, 2.0 s after a leader's crash or pause. In admission none validated for 0.1 s at a start, and
 //! two did for less than can be measured by asking every 50 ms. After a crash, none validates until the cluster-wide
 //! operator resumes where the configuration says `Ignore`, and every request is refused where it says `Fail`, until
 //! that configuration is removed.

@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use portcullis_lease::{LeaseElection, Scopes, Vouchers};
 use portcullis_testing::{ControlPlane, Grant, wait_until};
 
-use super::{Candidate, DEADLINE, LEASE, hand_over, scope_timing, timing, vouchers};
+use super::{Candidate, DEADLINE, LEASE, hand_over, quick_scope_timing, scope_timing, timing, vouchers};
 
 fn rule(verbs: &[&str], name: Option<&str>) -> PolicyRule {
     on("coordination.k8s.io", &["leases"], verbs, name)
@@ -57,8 +57,8 @@ async fn rights_narrowed_to_the_lease_by_name_are_enough_for_both() {
     let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
     scopes.synced(DEADLINE).await.unwrap();
-    let election =
-        LeaseElection::scope(&namespace, LEASE, "restricted").unwrap().timing(timing()).vouched_by(vouchers());
+    let timing = timing().settle(Duration::from_millis(100));
+    let election = LeaseElection::scope(&namespace, LEASE, "restricted").unwrap().timing(timing).vouched_by(vouchers());
     let holder = Candidate::start(restricted.client.clone(), election, 0);
     holder.holds().await;
     wait_until("the cluster-wide operator to see it", DEADLINE, || async {
@@ -75,14 +75,14 @@ async fn what_one_watch_is_refused_is_said_until_it_is_granted_however_well_the_
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("former").await;
     let wide = cluster.user_with("former", &[cluster_wide()]).await;
-    let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
+    let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), quick_scope_timing()).unwrap();
     let election = LeaseElection::leader_election(&namespace, "former-leader", "me").unwrap();
     let (own, _) = election.with(wide.client.clone());
     let driver = driver.among("example.dev/operator=former", "-leader", &namespace, "former-leader", own);
     let task = tokio::spawn(driver.run(std::future::pending()));
     let refusal = "cannot list leases labelled example.dev/operator=former";
     wait_until("the refusal", DEADLINE, || async { scopes.health().last_error }).await;
-    let refused = scopes.synced(3 * scope_timing().freshness());
+    let refused = scopes.synced(3 * quick_scope_timing().freshness());
     let always = async {
         loop {
             let said = scopes.health().last_error;

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use portcullis_lease::{Change, Changes, LeaseElection, Ownership, Reason, Scopes};
+use portcullis_lease::{Change, Changes, LeaseElection, Ownership, Reason, ScopeTiming, Scopes};
 use portcullis_testing::{ControlPlane, Stopwatch, wait_until};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::clock::TestClock;
-use super::{Candidate, DEADLINE, LEASE, Observer, hand_over, patient, scope_timing, take_back, timing, vouchers};
+use super::{
+    Candidate, DEADLINE, LEASE, Observer, hand_over, patient, quick_scope_timing, scope_timing, take_back, timing,
+    vouchers,
+};
 
 struct ClusterWide {
     scopes: Scopes,
@@ -29,9 +33,13 @@ impl Drop for ClusterWide {
 }
 
 async fn cluster_wide(cluster: &ControlPlane, names: &[&str], skew: i64) -> ClusterWide {
+    cluster_wide_timed(cluster, names, skew, scope_timing()).await
+}
+
+async fn cluster_wide_timed(cluster: &ControlPlane, names: &[&str], skew: i64, timing: ScopeTiming) -> ClusterWide {
     let clock = TestClock::skewed(skew);
     let (client, timed_by) = (cluster.admin(), Arc::new(clock.clone()));
-    let (scopes, driver) = Scopes::with_clock(client, names, vouchers(), scope_timing(), timed_by).unwrap();
+    let (scopes, driver) = Scopes::with_clock(client, names, vouchers(), timing, timed_by).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
     scopes.synced(DEADLINE).await.unwrap();
     ClusterWide { scopes, clock, task }
@@ -61,40 +69,44 @@ fn watch(wide: &ClusterWide, others: &[&Candidate], namespace: &str) -> Observer
 /// Races 1, 4, 5 and 6.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_wide_operator_steps_back_at_once_and_resumes_after_duration_and_grace() {
+    let walls = [(0, 0), (300, -300), (-300, 300)];
+    join_all(walls.map(|(skew, wide_skew)| steps_back_and_resumes(skew, wide_skew))).await;
+}
+
+/// The walls of the restricted and the cluster-wide operator are off by these seconds.
+async fn steps_back_and_resumes(skew: i64, wide_skew: i64) {
     let cluster = ControlPlane::shared().await;
-    for (skew, wide_skew) in [(0, 0), (300, -300), (-300, 300)] {
-        let (team, other) = (cluster.namespace("team").await, cluster.namespace("other").await);
-        hand_over(cluster, &team).await;
-        let wide = cluster_wide(cluster, &[LEASE], wide_skew).await;
-        let ours = || async { wide.scopes.owns(&team).epoch() };
-        let before = wait_until("it to be ours before there is a lease", DEADLINE, ours).await;
-        let mut changes = wide.scopes.changes();
+    let (team, other) = (cluster.namespace("team").await, cluster.namespace("other").await);
+    hand_over(cluster, &team).await;
+    let wide = cluster_wide(cluster, &[LEASE], wide_skew).await;
+    let ours = || async { wide.scopes.owns(&team).epoch() };
+    let before = wait_until("it to be ours before there is a lease", DEADLINE, ours).await;
+    let mut changes = wide.scopes.changes();
 
-        let begun = Stopwatch::start();
-        let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), skew);
-        let observer = watch(&wide, &[&tenant], &team);
-        wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
-        while changes.next().now_or_never().is_some() {}
-        let theirs = wide.scopes.owns(&team);
-        assert!(matches!(&theirs, Ownership::Theirs { epoch, .. } if *epoch > before), "{theirs:?}");
-        let hold = tenant.holds().await;
-        assert!(tenant.handle.owns(&team).may_write() && !tenant.handle.owns(&other).must_check());
-        assert!(wide.scopes.owns(&other).must_check(), "other namespaces stay with it");
+    let begun = Stopwatch::start();
+    let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), skew);
+    let observer = watch(&wide, &[&tenant], &team);
+    wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
+    while changes.next().now_or_never().is_some() {}
+    let theirs = wide.scopes.owns(&team);
+    assert!(matches!(&theirs, Ownership::Theirs { epoch, .. } if *epoch > before), "{theirs:?}");
+    let hold = tenant.holds().await;
+    assert!(tenant.handle.owns(&team).may_write() && !tenant.handle.owns(&other).must_check());
+    assert!(wide.scopes.owns(&other).must_check(), "other namespaces stay with it");
 
-        let crashed = Stopwatch::start();
-        tenant.crash().await;
-        told(&mut changes, &team).await;
-        let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
-        eprintln!("walls {skew:+} s and {wide_skew:+} s, crash of the restricted operator: nobody for {gap:?}");
-        let expected = Duration::from_secs(3 + 1);
-        // The time counts from the last renewal, and from an earlier one where the machine stalls.
-        let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
-        assert!(gap > expected.saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
-        assert!(gap < expected + Duration::from_secs(2) + 2 * lost, "{gap:?}, stalls {lost:?}");
-        let after = wait_until("it to be ours again", DEADLINE, ours).await;
-        assert!(after > hold.epoch, "{after} is not after {}", hold.epoch);
-        assert_eq!(observer.most(), 1);
-    }
+    let crashed = Stopwatch::start();
+    tenant.crash().await;
+    told(&mut changes, &team).await;
+    let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
+    eprintln!("walls {skew:+} s and {wide_skew:+} s, crash of the restricted operator: nobody for {gap:?}");
+    let expected = Duration::from_secs(3 + 1);
+    // The time counts from the last renewal, and from an earlier one where the machine stalls.
+    let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
+    assert!(gap > expected.saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
+    assert!(gap < expected + Duration::from_secs(2) + 2 * lost, "{gap:?}, stalls {lost:?}");
+    let after = wait_until("it to be ours again", DEADLINE, ours).await;
+    assert!(after > hold.epoch, "{after} is not after {}", hold.epoch);
+    assert_eq!(observer.most(), 1);
 }
 
 /// Race 7.
@@ -165,7 +177,8 @@ async fn a_strangers_lease_takes_nothing_until_an_administrator_hands_the_namesp
     let said = wait_until("what is missing", DEADLINE, || async { honest.handle.health().last_error }).await;
     assert!(said.contains(&format!("there is no ValidatingAdmissionPolicy scope.{team}")), "{said}");
     honest.end().await.unwrap();
-    let election = LeaseElection::scope(&team, LEASE, "stranger").unwrap().timing(timing());
+    let timing = timing().settle(Duration::from_millis(100));
+    let election = LeaseElection::scope(&team, LEASE, "stranger").unwrap().timing(timing);
     let stranger = Candidate::start(cluster.admin(), election, 0);
     stranger.holds().await;
     assert!(wide.scopes.owns(&team).must_check() && wide.scopes.owns(&team).may_write());
@@ -236,8 +249,9 @@ async fn when_its_voucher_is_taken_away_or_another_is_made_a_hold_ends_and_two_n
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("voucher").await;
     hand_over(cluster, &team).await;
-    let wide = cluster_wide(cluster, &[LEASE], 0).await;
-    let tenant = Candidate::start(cluster.admin(), restricted(&team, "tenant"), 0);
+    let wide = cluster_wide_timed(cluster, &[LEASE], 0, quick_scope_timing()).await;
+    let election = restricted(&team, "tenant").timing(timing().settle(Duration::from_millis(1200)));
+    let tenant = Candidate::start(cluster.admin(), election, 0);
     let observer = watch(&wide, &[&tenant], &team);
     let first = tenant.holds().await;
     take_back(cluster, &team).await;

@@ -42,9 +42,9 @@ async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
     let writes = place.cluster.audit().writes(mark).await;
     assert!(writes.iter().all(|write| write.namespace != place.name), "{writes:?}");
 
-    let missing = place.fails(&["publish", "--timeout", "10"]).await;
+    let missing = place.fails(&["publish", "--timeout", "3"]).await;
     let wanted = format!(
-        "error: timed out after 10 s waiting for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
+        "error: timed out after 3 s waiting for the CA to be published in ValidatingWebhookConfiguration {}-validating: it is not \
          installed; see 'generate webhooks'",
         place.name
     );
@@ -98,8 +98,8 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
     let said = place.says(&["rotate"]).await;
     assert!(said.starts_with(&format!("{}: a rotation is under way already: publishing", place.name)), "{said}");
     assert_eq!(place.secret("-ca").await["next.crt"], next);
-    let tired = place.fails(&["rotate", "--wait", "--timeout", "10"]).await;
-    assert!(tired.contains("error: waited 10 s; the rotation goes on while replicas run, now publishing"), "{tired}");
+    let tired = place.fails(&["rotate", "--wait", "--timeout", "3"]).await;
+    assert!(tired.contains("error: waited 3 s; the rotation goes on while replicas run, now publishing"), "{tired}");
     let roles = place.shown(&[]).await["certificates"]
         .as_array()
         .unwrap()

@@ -39,7 +39,7 @@ async fn external_certificates_are_checked_with_their_cure_and_waited_for() {
     let stranger = Ca::generate("stranger", now - year, now + year).unwrap();
     let (wrong, right) = (file("wrong.pem", stranger.cert_pem()), file("right.pem", ca.cert_pem()));
     place.install(&["webhooks", "--certificates", "external", "--ca-bundle", &wrong]).await;
-    let said = place.fails(&[&external("publish")[..], &["--timeout", "10"]].concat()).await;
+    let said = place.fails(&[&external("publish")[..], &["--timeout", "3"]].concat()).await;
     for part in [
         "username.entities.demo.example: the CA bundle does not hold the issuer of the certificate, 'CN=owner' (it holds: \
          'CN=stranger')",

@@ -72,7 +72,7 @@ async fn people_are_told_what_is_served_where_until_when_and_how_it_ends() {
 #[tokio::test]
 async fn a_session_ends_by_itself_when_its_time_is_over() {
     let cluster = cluster().await;
-    let mut dev = start(cluster, ENTITIES, "timed", &["--ttl", "8s", "--only-namespace", "nobody-s"]);
+    let mut dev = start(cluster, ENTITIES, "timed", &["--ttl", "3s", "--only-namespace", "nobody-s"]);
     assert_eq!(dev.ended().await.code(), Some(0), "{}", dev.said());
     assert!(dev.said().contains("The time is over"), "{}", dev.said());
     assert_eq!(configurations(cluster, "timed").await, [""; 0]);
@@ -135,7 +135,7 @@ async fn an_installed_operator_stands_aside_while_its_conversion_is_borrowed() {
     }
     let kubeconfig = cluster.kubeconfig_path();
     let place = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", &home];
-    let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
+    let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--drain-delay", "0s"];
     let run = [&["run"], &place[..], &listen].concat();
     let mut installed = Dev::spawn(VERSIONS, &run);
     installed.says("ready: the CA is published, and our own listener answers under it").await;

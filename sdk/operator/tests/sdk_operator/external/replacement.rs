@@ -82,14 +82,14 @@ async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
 async fn a_new_pair_that_nobody_trusts_waits_no_longer_than_the_old_one_lives() {
     let (old, new) = (ca("old"), ca("new"));
     let place = Place::new(ProvidedBy::User).await;
-    let lives = jiff::SignedDuration::from_secs(10);
+    let lives = jiff::SignedDuration::from_secs(5);
     let ends = jiff::Timestamp::now() + lives;
     let short = leaf(&old, &place.server_name(), -DAY, lives);
     place.put_pair(&short, old.cert_pem()).await;
     let serving = place.serve().await;
     place.publish(serving.address.port(), old.cert_pem()).await;
     // Before that nobody trusts the old one either, and the new one need not wait.
-    place.in_force().await;
+    tokio::time::timeout(PATIENCE, serving.bundle.until_published(&place.configurations(), |_| {})).await.unwrap();
     place.put_pair(&place.pair(&new), new.cert_pem()).await;
     served(&place, &serving, &new).await;
     // A certificate's times are in whole seconds.

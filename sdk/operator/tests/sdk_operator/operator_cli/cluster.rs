@@ -2,7 +2,7 @@
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use portcullis_testing::{ControlPlane, User};
+use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
 
 use super::process::output;
@@ -21,12 +21,6 @@ pub(crate) async fn cluster() -> &'static ControlPlane {
         generate(&["crds"]).await.into_iter().map(|crd| serde_json::from_value(crd).unwrap()).collect::<Vec<_>>();
     cluster.install_crds(&crds).await;
     cluster
-}
-
-/// A user with exactly the rights of `generate rbac`, for an operator that lives in `namespace`.
-pub(crate) async fn user(cluster: &ControlPlane, namespace: &str) -> User {
-    let manifests = generate(&["rbac", "--namespace", namespace]).await;
-    cluster.user_of(&manifests).await
 }
 
 pub(crate) fn entities(client: Client, namespace: &str) -> Api<DynamicObject> {

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use portcullis_testing::ControlPlane;
 
-use super::cluster::user;
+use super::cluster::{cluster, generate};
 use super::process::{Running, command, fails, output};
 
 #[tokio::test]
@@ -109,20 +109,24 @@ async fn a_port_in_use_is_one_line_that_names_the_flag() {
     }
 }
 
-// The CRD is not installed here: the controller's first list is refused.
+// The controller's first list is refused.
 #[tokio::test]
 async fn a_controller_that_fails_ends_the_process_with_its_error() {
-    let cluster = ControlPlane::start().await.unwrap();
+    let cluster = cluster().await;
     let namespace = cluster.namespace("op").await;
-    let user = user(&cluster, &namespace).await;
+    let mut rights = generate(&["rbac", "--namespace", &namespace, "--release", &namespace]).await;
+    for rules in rights.iter_mut().filter_map(|role| role.get_mut("rules")?.as_array_mut()) {
+        rules.retain(|rule| !rule.to_string().contains("entities"));
+    }
+    let user = cluster.user_of(&rights).await;
     let kubeconfig = user.kubeconfig.to_str().unwrap().to_owned();
-    let mut running = Running::start(&["--kubeconfig", &kubeconfig, "--namespace", &namespace]);
+    let place = ["--namespace", &namespace, "--release", &namespace];
+    let mut running = Running::start(&[&["--kubeconfig", &*kubeconfig], &place[..]].concat());
     assert_eq!(running.ended().await.code(), Some(1), "{}", running.log());
     is_one_line(
         &running.last_line().await,
         "error: controller greeter failed: cannot list entities; is the CRD installed?: ",
     );
-    cluster.stop().await;
 }
 
 #[tokio::test]

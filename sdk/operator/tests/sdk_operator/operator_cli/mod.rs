@@ -6,6 +6,7 @@ mod caches;
 mod client_ca;
 mod cluster;
 mod failures;
+mod gate;
 mod generate;
 mod generate_helm;
 mod generate_operator;

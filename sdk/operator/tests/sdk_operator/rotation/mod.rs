@@ -18,7 +18,8 @@ use crate::scopes::proxy;
 use fixture::{Installation, Seen, Times};
 use load::{FULL, QUARTER};
 
-/// What takes hours, in seconds.
+/// What takes hours, in seconds. It cannot be much less, and so a rotation takes seven: an API server takes up a new bundle
+/// within a second or two, later on a busy machine, and replicas the new pair.
 const QUICK: Times = Times { settle: Duration::from_secs(4), drain: Duration::from_secs(2) };
 
 async fn a_whole_rotation(what: &str, skews: [i64; 2], every: Duration) {

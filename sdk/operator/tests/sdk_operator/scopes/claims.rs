@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::faults::{at_most, row};
 use super::installation::{Installation, checked_by, try_widget};
 use super::turn::Turn;
-use super::{DURATION, GRACE, PATIENCE, SETTLE};
+use super::{DURATION, FRESHNESS, GRACE, PATIENCE, SETTLE};
 
 const LEASE: &str = "scopes-namespace-scope";
 
@@ -69,26 +69,27 @@ fn renewal() -> Patch<Value> {
 async fn where_no_restricted_installation_exists_no_editor_takes_the_operator_off_a_namespace() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
-    let team = cluster.namespace("team").await;
-    let platform = Installation::new(cluster, "platform", None, &["--acts-in", &team, "--max-size", "5"]).await;
+    let teams = [cluster.namespace("team").await, cluster.namespace("team").await];
+    let acts = ["--acts-in", &*teams.join(","), "--max-size", "5"];
+    let platform = Installation::new(cluster, "platform", None, &acts).await;
     let wide = platform.start(&[]);
     platform.install(&wide).await;
-    wide.acts(&team).await;
     let admin = cluster.admin();
-    checked_by(&admin, &team, &["platform"]).await;
-    for role in ["edit", "admin"] {
-        let (user, client) = bound(cluster, &team, role).await;
-        let leases: Api<Lease> = Api::namespaced(client, &team);
+    let tries = async |role: &str, team: &str| {
+        wide.acts(team).await;
+        checked_by(&admin, team, &["platform"]).await;
+        let (user, client) = bound(cluster, team, role).await;
+        let leases: Api<Lease> = Api::namespaced(client, team);
         // For longer than it takes to notice, whatever is done: made, renewed, taken over, deleted, made again.
         let guarded = async |what: &str| {
             let begun = Instant::now();
-            while begun.elapsed() < DURATION {
+            while begun.elapsed() < FRESHNESS {
                 leases.patch(LEASE, &PatchParams::default(), &renewal()).await.ok();
-                let answer = try_widget(&admin, &team, 20).await;
+                let answer = try_widget(&admin, team, 20).await;
                 assert_eq!((answer.status, &*answer.checked), (422, &[][..]), "{what} by {user}: {}", answer.body);
                 assert!(answer.body.to_string().contains("platform allows 5 at most"), "{what}: {}", answer.body);
             }
-            wide.acts(&team).await;
+            wide.acts(team).await;
         };
         leases.create(&PostParams::default(), &claim(&user, 1)).await.unwrap();
         guarded("created").await;
@@ -101,7 +102,8 @@ async fn where_no_restricted_installation_exists_no_editor_takes_the_operator_of
         guarded("updated").await;
         leases.delete(LEASE, &DeleteParams::default()).await.unwrap();
         guarded("deleted").await;
-    }
+    };
+    tokio::join!(tries("edit", &teams[0]), tries("admin", &teams[1]));
     assert!(wide.said("skipping validation").is_empty());
     let (_, metrics) = wide.health("/metrics").await;
     assert!(metrics.contains("portcullis_scope_excluded_namespaces 0"), "{metrics}");
@@ -121,7 +123,7 @@ async fn an_operator_at_rest_reads_no_scope_lease_and_lists_the_leases_of_leader
     let led = || async { replicas.iter().any(|one| one.acted("default").iter().any(|at| *at > begun)).then_some(()) };
     wait_until("one to lead", PATIENCE, led).await;
     let (mark, begun) = (cluster.audit().mark(), Instant::now());
-    wait_until("some time of rest", PATIENCE, || async { (begun.elapsed() > 4 * DURATION).then_some(()) }).await;
+    wait_until("some time of rest", PATIENCE, || async { (begun.elapsed() > 2 * DURATION).then_some(()) }).await;
     let reads = cluster.audit().reads_by(&account, mark).await;
     let count =
         |resource: &str, verb: &str| reads.iter().filter(|read| read.resource == resource && read.verb == verb).count();
@@ -148,7 +150,7 @@ async fn nobody_who_may_only_edit_a_namespace_writes_the_lease_by_which_a_restri
     let wide = platform.start(&[]);
     platform.install(&wide).await;
     let admin = cluster.admin();
-    for (webhooks, same) in [("on", true), ("on", false), ("off", true), ("off", false)] {
+    let tries = async |webhooks: &str, same: bool| {
         let told = format!("webhooks {webhooks}, in the same namespace: {same}");
         let team = cluster.namespace("team").await;
         let home = if same { team.clone() } else { cluster.namespace("home").await };
@@ -233,7 +235,8 @@ async fn nobody_who_may_only_edit_a_namespace_writes_the_lease_by_which_a_restri
         let outcome = disguised.patch(LEASE, &PatchParams::default(), &renewal()).await;
         assert_eq!(outcome.is_ok(), same, "{told}: {outcome:?}");
         tenant.uninstall().await;
-    }
+    };
+    tokio::join!(tries("on", true), tries("on", false), tries("off", true), tries("off", false));
     platform.uninstall().await;
 }
 
@@ -268,8 +271,7 @@ async fn a_namespace_whose_policy_or_binding_is_deleted_is_checked_at_once_and_w
     });
     wide.acts(&team).await;
     kept.abort();
-    // Three, one and three.
-    row("the binding is deleted", &[wide.acted(&team), own.acted(&team)], &begun, DURATION + GRACE + DURATION, None);
+    row("the binding is deleted", &[wide.acted(&team), own.acted(&team)], &begun, DURATION + GRACE + FRESHNESS, None);
     let said = || async { own.said("is not handed over").into_iter().next() };
     wait_until("it to say why it stopped", PATIENCE, said).await;
 

@@ -18,17 +18,22 @@ use std::time::Duration;
 
 use crate::PATIENCE;
 
-/// Duration, deadline, renewal, settling, grace and freshness: a sixth of the real ones or so.
-const TIMING: &str = "3s,2s,400ms,3600ms,1s,3s";
+/// Many of these tests take ten to twenty seconds: each fault is a Lease that has to lapse, and a shorter one would lapse
+/// whenever a busy machine stalls.
+///
+/// Duration, deadline, renewal, settling, grace and freshness: a tenth of the real ones or so.
+const TIMING: &str = "2s,1400ms,300ms,2400ms,1s,2s";
 /// After it, others take over.
-const DURATION: Duration = Duration::from_secs(3);
+const DURATION: Duration = Duration::from_secs(2);
 /// The cluster-wide operator waits for so much longer.
 const GRACE: Duration = Duration::from_secs(1);
+/// For so long what it knows counts.
+const FRESHNESS: Duration = Duration::from_secs(2);
 /// A new restricted operator begins after it.
-const SETTLE: Duration = Duration::from_millis(3600);
+const SETTLE: Duration = Duration::from_millis(2400);
 /// An installation that was there first and comes back begins after it.
-const TURN: Duration = Duration::from_millis(1250);
+const TURN: Duration = Duration::from_millis(850);
 /// What a busy machine and this measurement add; for how long the machine stalls is known, and added as well.
 const SLACK: Duration = Duration::from_millis(1500);
 /// A machine that stalls for so long may have let a Lease lapse, which gives another one its turn.
-const LAPSE: Duration = Duration::from_secs(1);
+const LAPSE: Duration = Duration::from_millis(600);
