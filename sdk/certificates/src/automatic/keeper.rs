@@ -21,8 +21,7 @@ use portcullis_client::{Pauses, own_sentence};
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
 /// How much longer than a CA settles callers may take to learn of it before that is a failure.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// First and longest pause between rounds that failed or repaired something.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between rounds that failed or repaired something.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// One replica's view of the stored certificates.
@@ -59,7 +58,7 @@ impl<'a> Keeper<'a> {
         let (pair, ca) = (follow(source.secrets(), &source.secret), follow(source.secrets(), &source.ca_secret()));
         let mut secrets = std::pin::pin!(stream::select(pair, ca));
         let mut published = self.bundle.changes();
-        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = Pauses::new(source.first_pause, LONGEST_PAUSE);
         let (mut due, mut not_before) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {

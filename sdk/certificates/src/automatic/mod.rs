@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::bundle::{Beside, Bundle, Origin, manager};
+use super::bundle::{Beside, Bundle, FIRST_PAUSE, Origin, manager};
 use super::metrics::CertificateMetrics;
 use super::provided::CERTIFICATE_NAME;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay};
@@ -59,6 +59,8 @@ pub struct Automatic {
     pub timing: RotationTiming,
     /// The wall clock.
     pub time_of_day: TimeOfDay,
+    /// The pause after the first round that failed or repaired something; the next ones are longer.
+    pub(super) first_pause: Duration,
     /// Whose certificates callers are asked for.
     pub(super) client_ca: Option<Arc<ClientCa>>,
     pub(crate) metrics: CertificateMetrics,
@@ -90,6 +92,7 @@ impl Automatic {
             configurations: Configurations::default(),
             timing: RotationTiming::default(),
             time_of_day: TimeOfDay::system(),
+            first_pause: FIRST_PAUSE,
             client_ca: None,
             metrics: CertificateMetrics::default(),
         }
@@ -99,6 +102,14 @@ impl Automatic {
     #[must_use]
     pub fn published_in(mut self, configurations: Configurations) -> Self {
         self.configurations = configurations;
+        self
+    }
+
+    /// Begins with this pause where a round failed or repaired something, and where a write of the CA did. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn pausing(mut self, first: Duration) -> Self {
+        self.first_pause = first;
         self
     }
 
@@ -115,6 +126,7 @@ impl Automatic {
         Bundle::new(operator, &certificate.ca_pem)
             .of_services(self.dns_names.iter().cloned())
             .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
+            .pausing(self.first_pause)
             .counted_in(self.metrics.clone())
     }
 

@@ -13,6 +13,7 @@ mod state;
 mod target;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -27,6 +28,7 @@ use super::{Configurations, ServingCertificate, TimeOfDay};
 pub(super) use beside::Beside;
 pub use missing::Changes;
 pub use published::{OwnEntry, PublishedEntry, PublishedObject, published};
+pub(super) use publisher::FIRST_PAUSE;
 use publisher::Publisher;
 use state::{States, Wanted};
 use target::{CONVERSION, object};
@@ -67,6 +69,8 @@ pub struct Bundle {
     services: Vec<String>,
     /// Where all replicas read what is to be published; nowhere when there is but one.
     origin: Option<Origin>,
+    /// The pause after the first write that failed or was undone; the next ones are longer.
+    first_pause: Duration,
     metrics: CertificateMetrics,
     time_of_day: TimeOfDay,
 }
@@ -100,6 +104,7 @@ impl Bundle {
             published_later: false,
             services: Vec::new(),
             origin: None,
+            first_pause: FIRST_PAUSE,
             metrics: CertificateMetrics::default(),
             time_of_day: TimeOfDay::system(),
         }
@@ -126,6 +131,14 @@ impl Bundle {
     #[must_use]
     pub(super) fn published_later(mut self) -> Self {
         self.published_later = true;
+        self
+    }
+
+    /// Begins with this pause where a write failed or was undone. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn pausing(mut self, first: Duration) -> Self {
+        self.first_pause = first;
         self
     }
 

@@ -20,7 +20,7 @@ use portcullis_client::{Pauses, own_sentence};
 use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the Secret is waited for, and believed more than what was read from it before.
 const DOUBT: Duration = Duration::from_secs(20);
@@ -65,7 +65,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             others: None,
             reminded: None,
             not_before: Instant::now(),
-            pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
+            pauses: Pauses::new(bundle.first_pause, LONGEST_PAUSE),
             doubted: None,
             last_written: None,
         }

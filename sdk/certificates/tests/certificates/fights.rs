@@ -9,30 +9,30 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use portcullis::certificates::Bundle;
-use portcullis_testing::{Mark, Stopwatch, wait_until};
+use portcullis_testing::{Mark, wait_until};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::fixture::{PATIENCE, Place};
+use crate::fixture::{PATIENCE, Place, Publisher};
 use crate::refusals::store_pair;
 
-/// How long each fight goes on.
-const FIGHT: Duration = Duration::from_secs(4);
+/// The first pause of these fights: a fifth of what it is elsewhere.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Writes that each fight goes on for.
+const FIGHT: usize = 5;
 
-/// Holds the writes since `mark` against what fits into the time since then: at pauses of 0.5 s, 1 s, 2 s and so on, five
-/// writes into four seconds.
-async fn wrote_ever_more_slowly(place: &Place, mark: Mark, begun: &Stopwatch) {
-    let writes = place.writes(mark).await;
-    let took = begun.started().elapsed();
-    // On a machine that stalls it may not have had the time.
-    assert!(writes >= 2 || begun.lost() > Duration::from_millis(500), "{writes} writes within {took:?}");
-    // One before the first pause, and one after the last.
-    let (mut fit, mut pause, mut paused) = (2, Duration::from_millis(500), Duration::ZERO);
-    while paused + pause <= took {
-        (fit, paused, pause) = (fit + 1, paused + pause, pause * 2);
+/// Holds the times of the writes since `mark` against the pauses: 0.1 s, 0.2 s, 0.4 s and so on. None needs to be between
+/// the first two.
+async fn wrote_ever_more_slowly(place: &Place, mark: Mark) {
+    let writes = place.cluster.audit().writes_by(&place.user.name, mark).await;
+    assert!(writes.len() >= FIGHT, "{writes:?}");
+    let mut pause = PAUSE;
+    for (before, after) in writes[1..].iter().zip(&writes[2..]) {
+        let paused = after.at.duration_since(before.at).unsigned_abs();
+        assert!(paused >= pause, "{paused:?} and not {pause:?} before {}: {writes:?}", after.at);
+        pause *= 2;
     }
-    assert!(writes <= fit, "{writes} writes within {took:?}");
 }
 
 #[tokio::test]
@@ -40,19 +40,16 @@ async fn a_bundle_that_is_taken_out_again_and_again_is_put_back_ever_more_slowly
     let place = Place::new().await;
     place.install(&["a"]).await;
     let pem = place.source().ensure().await.unwrap().ca_pem;
-    let publisher = place.publish(&pem, &["a"]);
+    let bundle = Bundle::new(&place.name, &pem).of_services([place.server_name()]).pausing(PAUSE);
+    let publisher = Publisher::start(&place.user, bundle, place.configurations(&["a"]));
     publisher.published().await;
     let mark = place.cluster.audit().mark();
-    let begun = Stopwatch::start();
-    let end = Instant::now() + FIGHT;
-    while Instant::now() < end {
+    while place.writes(mark).await < FIGHT {
         let removed = Patch::Merge(json!({ "webhooks": place.manifest(&["a"])["webhooks"] }));
         place.configuration_api().patch(&place.configuration(), &PatchParams::default(), &removed).await.unwrap();
-        let back =
-            async { wait_until("it to be put back", PATIENCE, || async { place.bundles().await[0].1.clone() }).await };
-        let _ = tokio::time::timeout_at(end, back).await;
+        wait_until("it to be put back", PATIENCE, || async { place.bundles().await[0].1.clone() }).await;
     }
-    wrote_ever_more_slowly(&place, mark, &begun).await;
+    wrote_ever_more_slowly(&place, mark).await;
     // And in the end it is there.
     place.wait_for_bundles("the last repair", &[("a", Some(&pem))]).await;
     publisher.stop().await;
@@ -94,23 +91,19 @@ async fn a_refused_write_is_repeated_ever_more_slowly_until_it_is_granted() {
 async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly() {
     let place = Place::new().await;
     place.install(&["a"]).await;
-    let source = place.source();
+    let source = place.source().pausing(PAUSE);
     let made = source.ensure().await.unwrap();
     let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
     let mark = place.cluster.audit().mark();
     let fight = async {
-        let begun = Stopwatch::start();
-        let end = Instant::now() + FIGHT;
-        while Instant::now() < end {
+        while place.writes(mark).await < FIGHT {
             place.overwrite(&place.secret(), &[("tls.key", "")]).await;
             let sound = || async { place.stored().await.filter(|stored| !stored.key_pem.is_empty()) };
-            let _ = tokio::time::timeout_at(end, wait_until("a repair", PATIENCE, sound)).await;
+            let repaired = wait_until("a repair", PATIENCE, sound).await;
+            assert_eq!(repaired.ca_pem, made.ca_pem);
         }
-        wrote_ever_more_slowly(&place, mark, &begun).await;
-        let sound = || async { place.stored().await.filter(|stored| !stored.key_pem.is_empty()) };
-        let last = wait_until("the last repair", PATIENCE, sound).await;
-        assert_eq!(last.ca_pem, made.ca_pem);
+        wrote_ever_more_slowly(&place, mark).await;
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
@@ -121,7 +114,7 @@ async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly()
 async fn what_is_undone_as_it_is_written_is_written_ever_more_slowly() {
     let place = Place::new().await;
     place.install(&["a"]).await;
-    let source = place.source();
+    let source = place.source().pausing(PAUSE);
     let made = source.ensure().await.unwrap();
     let tls = ArcSwap::from_pointee(made.tls_config(&source.provider).unwrap());
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
@@ -152,9 +145,9 @@ async fn what_is_undone_as_it_is_written_is_written_ever_more_slowly() {
 
     let mark = place.cluster.audit().mark();
     let fight = async {
-        let begun = Stopwatch::start();
-        tokio::time::sleep(FIGHT).await;
-        wrote_ever_more_slowly(&place, mark, &begun).await;
+        let fought = || async { (place.writes(mark).await >= FIGHT).then_some(()) };
+        wait_until("it to be written again and again", PATIENCE, fought).await;
+        wrote_ever_more_slowly(&place, mark).await;
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
@@ -167,7 +160,7 @@ async fn what_is_undone_as_it_is_written_is_written_ever_more_slowly() {
 async fn a_step_that_is_undone_again_and_again_is_taken_ever_more_slowly() {
     let place = Place::new().await;
     place.install(&["a"]).await;
-    let source = place.source();
+    let source = place.source().pausing(PAUSE);
     let made = source.ensure().await.unwrap();
     store_pair(&place, 20).await;
     let old = place.stored().await.unwrap();
@@ -175,16 +168,13 @@ async fn a_step_that_is_undone_again_and_again_is_taken_ever_more_slowly() {
     let (bundle, stop) = (Bundle::new(&place.name, &made.ca_pem), CancellationToken::new());
     let mark = place.cluster.audit().mark();
     let fight = async {
-        let begun = Stopwatch::start();
-        let end = Instant::now() + FIGHT;
-        while Instant::now() < end {
+        while place.writes(mark).await < FIGHT {
             let renewed = || async { place.stored().await.filter(|stored| stored.cert_pem != old.cert_pem) };
-            if tokio::time::timeout_at(end, wait_until("a renewal", PATIENCE, renewed)).await.is_ok() {
-                let copy = [("tls.crt", &*old.cert_pem), ("tls.key", &*old.key_pem)];
-                place.overwrite(&place.secret(), &copy).await;
-            }
+            wait_until("a renewal", PATIENCE, renewed).await;
+            let copy = [("tls.crt", &*old.cert_pem), ("tls.key", &*old.key_pem)];
+            place.overwrite(&place.secret(), &copy).await;
         }
-        wrote_ever_more_slowly(&place, mark, &begun).await;
+        wrote_ever_more_slowly(&place, mark).await;
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);

@@ -25,6 +25,7 @@ struct Shares {
     worst_shed: Duration,
 }
 
+// It takes some ten seconds: thousands of handshakes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overload_is_shed_memory_stays_bounded_and_the_api_server_is_answered() {
     let cluster = ControlPlane::shared().await;

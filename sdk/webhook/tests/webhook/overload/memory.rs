@@ -79,7 +79,7 @@ async fn flood(peers: &Peers, limit: usize) -> Vec<u16> {
 // The generated Deployment limits memory to 512 Mi, which conversions alone were allowed to take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_never_take_more_memory_than_the_process_is_limited_to() {
-    // What one flood leaves behind shows in the next; a flood of the largest takes a debug build long enough.
+    // A debug build takes ten seconds for these. What one flood leaves behind shows in the next.
     for (limit, floods) in [(128, 3), (256, 2), (512, 1)] {
         let bytes = (limit * MIB).to_string();
         let process = Process::start_with(&["webhook.test.svc".to_owned()], &["--memory-limit", &bytes]).await;
