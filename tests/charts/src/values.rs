@@ -1,6 +1,6 @@
 //! What each value of a chart does, and how it is described.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -46,19 +46,20 @@ impl Case {
         Self { with: Some((path, value)), ..self }
     }
 
-    fn holds(&self, helm: &Helm, name: &str, release: [&str; 2]) {
+    /// `without` has what was rendered without a value: most cases begin with the same.
+    fn holds(&self, helm: &Helm, name: &str, release: [&str; 2], without: &mut BTreeMap<String, Vec<Value>>) {
         let Self { path, value, beside, with, place, expected } = self;
         let rendered = |values: &Value| {
             helm.template(&chart(name), release, values).unwrap_or_else(|said| panic!("{path}: {said}"))
         };
         let mut values = beside.clone();
-        let without = rendered(&values);
+        let without = without.entry(values.to_string()).or_insert_with(|| rendered(&values));
         put(&mut values, path, value);
         if let Some((path, value)) = with {
             put(&mut values, path, value);
         }
         let with = rendered(&values);
-        let (before, after) = (at(&without, place), at(&with, place));
+        let (before, after) = (at(without, place), at(&with, place));
         if place.1.ends_with("/args") {
             let said = |arguments: Option<&Value>| {
                 arguments.and_then(Value::as_array).is_some_and(|arguments| arguments.contains(expected))
@@ -95,8 +96,9 @@ pub fn every_value_has_a_case(name: &str, release: [&str; 2], cases: &[Case], el
     let helm = Helm::new();
     let mut covered = BTreeSet::from(["global".to_owned()]);
     covered.extend(elsewhere.iter().map(|path| (*path).to_owned()));
+    let mut without = BTreeMap::new();
     for case in cases {
-        case.holds(&helm, name, release);
+        case.holds(&helm, name, release, &mut without);
         covered.insert(case.path.to_owned());
     }
     let mut known = BTreeSet::new();

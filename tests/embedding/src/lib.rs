@@ -12,21 +12,32 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// It compiles what of the SDK was not compiled for it yet, and waits for the builds of other tests.
 const BUILD: Duration = Duration::from_mins(15);
 
-/// Builds the crate of this name in `examples/` into the target folder of the workspace, with the versions and the
-/// profile of the workspace, so that what both depend on is compiled once. Returns the folder of its binaries.
+/// A file or folder of this repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap().join(path)
+}
+
+/// Builds the crate of this name in `examples/`. Returns the folder of its binaries.
+///
+/// # Panics
+/// As [`cargo`] does.
+pub async fn built(example: &str) -> PathBuf {
+    cargo(&repository("examples").join(example), &["build", "--bins"]).await
+}
+
+/// Runs cargo on the crate in a folder, into the target folder of the workspace, with the versions and the profile of the
+/// workspace, so that what both depend on is compiled once. Returns the folder of binaries.
 ///
 /// # Panics
 /// When it does not compile, or takes more than fifteen minutes.
-pub async fn built(example: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let folder = root.join("examples").join(example);
-    std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+pub async fn cargo(folder: &Path, words: &[&str]) -> PathBuf {
+    std::fs::copy(repository("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     // The folder of the test's own binary is `<target>/debug/deps`.
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap();
-    let build = |more: &'static [&str]| {
+    let build = |more: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--bins"]).args(more).arg("--target-dir").arg(target);
+        cargo.args(words).arg("--quiet").args(more).arg("--target-dir").arg(target);
         // What a runner of tests sets for its own builds would have all be compiled a second time.
         for variable in ["RUSTC_BOOTSTRAP", "RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS"] {
             cargo.env_remove(variable);
@@ -34,7 +45,7 @@ pub async fn built(example: &str) -> PathBuf {
         for setting in ["profile.dev.debug='line-tables-only'", "profile.dev.package.'*'.debug=false"] {
             cargo.args(["--config", setting]);
         }
-        let output = cargo.current_dir(&folder).kill_on_drop(true).output();
+        let output = cargo.current_dir(folder).kill_on_drop(true).output();
         async { tokio::time::timeout(BUILD, output).await.expect("it is built in time").unwrap() }
     };
     let mut output = build(&["--offline"]).await;
@@ -42,7 +53,7 @@ pub async fn built(example: &str) -> PathBuf {
         // What the workspace does without, such as axum, was never fetched on this machine.
         output = build(&[]).await;
     }
-    assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));
     target.join("debug")
 }
 

@@ -23,7 +23,7 @@ use tower::ServiceExt as _;
 /// Nothing in this test takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Other tests make ConfigMaps without it.
-const LABEL: &str = "application.example/judged";
+const LABEL: &str = "application.example/checked";
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
     if new.data.iter().flatten().any(|(key, _)| key == "password") {
@@ -34,9 +34,10 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 }
 
 fn webhooks() -> Webhooks {
-    let judged = LabelSelector { match_labels: Some([(LABEL.to_owned(), String::new())].into()), ..Default::default() };
+    let checked =
+        LabelSelector { match_labels: Some([(LABEL.to_owned(), String::new())].into()), ..Default::default() };
     Webhooks::new()
-        .validate(Validate::<ConfigMap>::named("no-passwords").object_selector(judged).on_create(no_passwords))
+        .validate(Validate::<ConfigMap>::named("no-passwords").object_selector(checked).on_create(no_passwords))
 }
 
 fn map(name: &str, data: Value) -> ConfigMap {

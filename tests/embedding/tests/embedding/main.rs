@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 
 mod application;
+mod new_operator;
 mod plain_controller;
 mod webhook_server;

@@ -177,9 +177,8 @@ fn a_job_does_not_go_on_for_long_when_helm_has_given_up() {
 
 #[test]
 fn certificates_of_others_need_no_hooks() {
-    let helm = Helm::new();
-    for mode in modes::all() {
-        let hooks = mode.rendered(&helm).iter().filter(|object| annotation(object, "hook").is_some()).count();
+    for (mode, objects) in modes::all_rendered() {
+        let hooks = objects.iter().filter(|object| annotation(object, "hook").is_some()).count();
         let made_by_hooks = mode.words().contains(&"--certificates=hooks") && !mode.words().contains(&"--webhooks=off");
         assert_eq!(hooks > 0, made_by_hooks, "{}", mode.values);
     }

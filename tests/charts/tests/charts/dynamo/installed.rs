@@ -102,6 +102,8 @@ impl Process {
         let mut command = Command::new(binary("dynamo-webhooks"));
         command.args(args(&rendered.meanwhile, "Deployment"));
         command.args(["--namespace", RELEASE[1], "--bind", &bind, "--health-bind", &health_bind]);
+        // Callers learn at once where the Service leads.
+        command.args(["--drain-delay", "1s"]);
         command.arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null());
         command.stdout(log.reopen().unwrap()).stderr(log.reopen().unwrap()).kill_on_drop(true);
         Self { child: command.spawn().unwrap(), webhooks, health, log }

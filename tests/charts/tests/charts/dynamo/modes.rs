@@ -1,5 +1,7 @@
 //! All that the chart may be: who makes the certificates, which namespaces are served, and whether there are webhooks.
 
+use std::sync::LazyLock;
+
 use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
 
@@ -23,6 +25,19 @@ impl Mode {
     pub(crate) fn rendered(&self, helm: &Helm) -> Vec<Value> {
         helm.template(&chart(DYNAMO), RELEASE, &self.values).unwrap_or_else(|said| panic!("{}: {said}", self.values))
     }
+}
+
+/// Every combination with its objects, rendered once for all tests.
+pub(crate) fn all_rendered() -> &'static [(Mode, Vec<Value>)] {
+    static RENDERED: LazyLock<Vec<(Mode, Vec<Value>)>> = LazyLock::new(|| {
+        let helm = Helm::new();
+        let rendered = |mode: Mode| {
+            let objects = mode.rendered(&helm);
+            (mode, objects)
+        };
+        all().into_iter().map(rendered).collect()
+    });
+    &RENDERED
 }
 
 /// Every combination.
