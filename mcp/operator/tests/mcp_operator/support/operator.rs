@@ -12,7 +12,7 @@ use tokio::{
     sync::watch,
 };
 
-use super::DEADLINE;
+use super::{CRDS, DEADLINE};
 
 /// Until what was written has reached those who watch.
 const DELIVERED: Duration = Duration::from_millis(250);
@@ -107,7 +107,7 @@ impl Operator {
 
     /// Waits until the controller of every kind reconciles: every watch has delivered its first list.
     pub(crate) async fn reconciles(&self) {
-        self.logged_times("every store holds its first list", mcp_api::crds().len()).await;
+        self.logged_times("every store holds its first list", CRDS.len()).await;
     }
 
     async fn logged_times(&self, text: &str, times: usize) {
@@ -217,5 +217,5 @@ async fn pending(health: SocketAddr) -> Option<usize> {
     stream.read_to_string(&mut metrics).await.ok()?;
     let gauges = metrics.lines().filter(|line| line.starts_with(PENDING));
     let objects: Vec<usize> = gauges.map(|line| line.rsplit_once(' ')?.1.parse().ok()).collect::<Option<_>>()?;
-    (objects.len() == mcp_api::crds().len()).then(|| objects.iter().sum())
+    (objects.len() == CRDS.len()).then(|| objects.iter().sum())
 }
