@@ -278,6 +278,7 @@ async fn referrers(objects: &Objects) -> Vec<Value> {
     named
 }
 
+/// Takes some hundred edits, which is more than ten seconds of a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
     const ROUNDS: usize = 100;
