@@ -496,7 +496,7 @@ mod tests {
 
     /// One that has not begun is not idle.
     #[tokio::test(start_paused = true)]
-    async fn a_controller_is_pending_until_what_its_first_list_brings_is_reconciled() {
+    async fn a_controller_is_pending_until_its_first_list_is_reconciled() {
         let (listed, lists) = tokio::sync::watch::channel(false);
         let server = tower::service_fn(move |request: Request<Body>| {
             let mut lists = lists.clone();

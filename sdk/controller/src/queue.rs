@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_pending_from_ten_seconds_before_it_is_due_to_the_end_of_its_reconcile() {
+    async fn a_key_is_pending_from_ten_seconds_before_it_is_due() {
         let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
         let asked = Arc::downgrade(&queue);
         let families = metrics.families::<ReconcileFamilies>();

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{
     Place,
     support::{
-        children_of, children_of_remote, every_override, minimal, oidc_config, ready_pods, ready_pods_of, remote_proxy,
-        tool_config, virtual_server, writes,
+        CRDS, children_of, children_of_remote, every_override, minimal, oidc_config, ready_pods, ready_pods_of,
+        remote_proxy, tool_config, virtual_server, writes,
     },
 };
 
@@ -35,10 +35,10 @@ async fn one_of_every_kind_is_made_and_then_nothing_is_written() {
     let guards = json!({"oidcConfigRef": {"name": "idp", "audience": "far"}, "toolConfigRef": {"name": "tools"}});
     objects.create(remote_proxy("far", guards)).await;
     objects.create(virtual_server("all", "idp", "tools")).await;
-    for crd in mcp_api::crds() {
-        let stored = crd.spec.versions.iter().find(|version| version.storage).unwrap();
-        let (version, kind) = (format!("{}/{}", crd.spec.group, stored.name), crd.spec.names.kind);
-        let found = objects.dynamic(&version, &kind).list(&ListParams::default()).await.unwrap();
+    for spec in CRDS.iter().map(|crd| &crd.spec) {
+        let stored = spec.versions.iter().find(|version| version.storage).unwrap();
+        let (version, kind) = (format!("{}/{}", spec.group, stored.name), &spec.names.kind);
+        let found = objects.dynamic(&version, kind).list(&ListParams::default()).await.unwrap();
         assert!(!found.items.is_empty(), "there is no {kind}: it is to rest like all others");
     }
     let mut children = children_of("full");

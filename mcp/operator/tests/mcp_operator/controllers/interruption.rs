@@ -23,7 +23,7 @@ fn made(child: &Value) -> Value {
     ])
 }
 
-/// After the n-th write, for every n that there is.
+/// After the n-th write, for every n that there is: an operator after the other, which takes its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_any_write_the_next_start_finishes_and_then_rests() {
     let place = Place::new("killed").await;
@@ -51,7 +51,8 @@ async fn killed_after_any_write_the_next_start_finishes_and_then_rests() {
     drop(operator);
 }
 
-/// Stopped exactly before each kind of child (the right to make it is withheld), then killed.
+/// Stopped exactly before each kind of child (the right to make it is withheld), then killed: an operator after the other,
+/// each with rights of its own, which takes its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_before_each_kind_of_child_the_next_start_makes_the_same_as_an_undisturbed_one() {
     let place = Place::new("withheld").await;

@@ -278,9 +278,10 @@ async fn referrers(objects: &Objects) -> Vec<Value> {
     named
 }
 
+/// Takes some hundred edits, which is more than ten seconds of a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
-    const ROUNDS: usize = 300;
+    const ROUNDS: usize = 100;
     let place = Place::new("own-race").await;
     let operator = place.operator();
     let objects = &place.objects;
@@ -311,22 +312,29 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
         for round in 0..ROUNDS {
             let name = ["a", "b", "c"][round % 3];
             let refers = round % 2 == 0;
-            let mut spec = json!({"endpointPrefix": format!("/{round}")});
+            let mut server = json!({"endpointPrefix": format!("/{round}")});
             for (_, _, field, reference) in kinds() {
-                spec[field] = if refers { reference } else { Value::Null };
+                server[field] = if refers { reference } else { Value::Null };
             }
-            objects.edit(name, spec.clone()).await;
-            spec.as_object_mut().unwrap().remove("webhookConfigRef");
-            objects.merge(BETA, "MCPRemoteProxy", &format!("far-{name}"), json!({"spec": spec})).await;
+            let mut remote = server.clone();
+            remote.as_object_mut().unwrap().remove("webhookConfigRef");
             let callers = if refers { "oidc" } else { "anonymous" };
-            let incoming = json!({"type": callers, "oidcConfigRef": spec["oidcConfigRef"]});
-            let spec = json!({"spec": {"incomingAuth": incoming}});
-            objects.merge(BETA, "VirtualMCPServer", &format!("all-{name}"), spec).await;
-            if round % 5 == 0 {
-                let issuer = ["https://idp.example.com", "not a URL"][round % 2];
-                let edit = json!({"spec": {"inline": {"issuer": issuer}}});
-                objects.merge(BETA, "MCPOIDCConfig", "config", edit).await;
-            }
+            let incoming = json!({"type": callers, "oidcConfigRef": server["oidcConfigRef"]});
+            let (far, all) = (format!("far-{name}"), format!("all-{name}"));
+            let issuer = async {
+                if round % 5 == 0 {
+                    let issuer = ["https://idp.example.com", "not a URL"][round % 2];
+                    let edit = json!({"spec": {"inline": {"issuer": issuer}}});
+                    objects.merge(BETA, "MCPOIDCConfig", "config", edit).await;
+                }
+            };
+            // All at once, so that their controllers race.
+            tokio::join!(
+                objects.edit(name, server),
+                objects.merge(BETA, "MCPRemoteProxy", &far, json!({"spec": remote})),
+                objects.merge(BETA, "VirtualMCPServer", &all, json!({"spec": {"incomingAuth": incoming}})),
+                issuer,
+            );
         }
         operator.idle(place.cluster).await;
     };

@@ -12,18 +12,22 @@ pub(crate) use objects::{
 pub(crate) use operator::{Operator, generated, requests, shipped_user, user_with_less, writes};
 pub(crate) use ownership::{IMPOSTOR, SoleOwnership, oversteps, owned};
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_testing::ControlPlane;
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything that happens on its own; a busy machine needs much of it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
+/// The kinds of the API, made once: that takes a while.
+pub(crate) static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(mcp_api::crds);
+
 /// The control plane of these tests, with kube-controller-manager and the kinds of the API.
 pub(crate) async fn cluster() -> &'static ControlPlane {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let cluster = ControlPlane::shared_with_controllers().await;
-    INSTALLED.get_or_init(|| async { cluster.install_crds(&mcp_api::crds()).await }).await;
+    INSTALLED.get_or_init(|| async { cluster.install_crds(&CRDS).await }).await;
     cluster
 }

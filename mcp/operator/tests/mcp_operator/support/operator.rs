@@ -9,10 +9,10 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
     process::{Child, Command},
-    sync::watch,
+    sync::{OnceCell, watch},
 };
 
-use super::DEADLINE;
+use super::{CRDS, DEADLINE};
 
 /// Until what was written has reached those who watch.
 const DELIVERED: Duration = Duration::from_millis(250);
@@ -32,7 +32,7 @@ pub(crate) struct Operator {
 /// The operator's ServiceAccount, with the rights that `generate rbac` writes for an operator that lives in `namespace` and
 /// no others; those of its controllers beside it. The same is committed as deploy/rbac.yaml, for its default namespace.
 pub(crate) async fn shipped_user(cluster: &ControlPlane, namespace: &str) -> User {
-    cluster.user_of(&generated("rbac", &["--namespace", namespace]).await).await
+    cluster.user_of(&shipped(namespace).await).await
 }
 
 /// The same, for which every rule of every role became those that `change` makes of it.
@@ -41,12 +41,20 @@ pub(crate) async fn user_with_less(
     namespace: &str,
     change: impl Fn(PolicyRule) -> Vec<PolicyRule>,
 ) -> User {
-    let mut manifests = generated("rbac", &["--namespace", namespace]).await;
+    let mut manifests = shipped(namespace).await;
     for rules in manifests.iter_mut().filter_map(|manifest| manifest.get_mut("rules")) {
         let shipped: Vec<PolicyRule> = serde_json::from_value(rules.take()).unwrap();
         *rules = serde_json::to_value(shipped.into_iter().flat_map(&change).collect::<Vec<_>>()).unwrap();
     }
     cluster.user_of(&manifests).await
+}
+
+/// What `generate rbac` writes for an operator that lives in `namespace`, generated once: it differs by that name alone.
+async fn shipped(namespace: &str) -> Vec<Value> {
+    const HOME: &str = "home-of-the-operator";
+    static MANIFESTS: OnceCell<String> = OnceCell::const_new();
+    let generated = async || serde_json::to_string(&generated("rbac", &["--namespace", HOME]).await).unwrap();
+    serde_json::from_str(&MANIFESTS.get_or_init(generated).await.replace(HOME, namespace)).unwrap()
 }
 
 /// What the binary generates with these flags.
@@ -107,7 +115,7 @@ impl Operator {
 
     /// Waits until the controller of every kind reconciles: every watch has delivered its first list.
     pub(crate) async fn reconciles(&self) {
-        self.logged_times("every store holds its first list", mcp_api::crds().len()).await;
+        self.logged_times("every store holds its first list", CRDS.len()).await;
     }
 
     async fn logged_times(&self, text: &str, times: usize) {
@@ -217,5 +225,5 @@ async fn pending(health: SocketAddr) -> Option<usize> {
     stream.read_to_string(&mut metrics).await.ok()?;
     let gauges = metrics.lines().filter(|line| line.starts_with(PENDING));
     let objects: Vec<usize> = gauges.map(|line| line.rsplit_once(' ')?.1.parse().ok()).collect::<Option<_>>()?;
-    (objects.len() == mcp_api::crds().len()).then(|| objects.iter().sum())
+    (objects.len() == CRDS.len()).then(|| objects.iter().sum())
 }

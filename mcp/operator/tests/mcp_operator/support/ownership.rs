@@ -8,6 +8,8 @@ use std::{
 use portcullis_testing::{AuditEvent, ControlPlane, Mark};
 use tokio::{runtime::Handle, task::block_in_place};
 
+use super::CRDS;
+
 /// Field manager of a test that plays a controller which oversteps, to see it refused.
 pub(crate) const IMPOSTOR: &str = "impostor";
 
@@ -53,13 +55,11 @@ pub(crate) fn owned(events: &[AuditEvent]) {
 /// The writes about a kind of ours, its status or its finalizers by an account that is not its controller's. Other users
 /// than ServiceAccounts play people.
 pub(crate) fn oversteps(events: &[AuditEvent]) -> impl Iterator<Item = &AuditEvent> {
-    let owners: BTreeMap<String, String> = mcp_api::crds()
-        .into_iter()
-        .map(|crd| crd.spec.names)
-        .map(|names| (names.plural, format!("-{}", names.kind.to_lowercase())))
-        .collect();
+    let names = CRDS.iter().map(|crd| &crd.spec.names);
+    let owners: BTreeMap<&str, String> =
+        names.map(|names| (&*names.plural, format!("-{}", names.kind.to_lowercase()))).collect();
     events.iter().filter(move |event| {
-        let owner = owners.get(&event.resource).filter(|_| event.api_group == mcp_api::names::GROUP);
+        let owner = owners.get(&*event.resource).filter(|_| event.api_group == mcp_api::names::GROUP);
         owner.is_some_and(|owner| event.user.starts_with("system:serviceaccount:") && !event.user.ends_with(owner))
     })
 }
