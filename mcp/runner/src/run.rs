@@ -242,3 +242,16 @@ impl Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_has_as_long_as_the_whole_request_and_ten_seconds_at_most() {
+        for (read_timeout, head) in [(1, 1), (30, 10)] {
+            let limits = limits(Duration::from_secs(read_timeout), Duration::ZERO);
+            assert_eq!(limits.head, Duration::from_secs(head), "{read_timeout}");
+        }
+    }
+}
