@@ -242,6 +242,7 @@ async fn what_is_no_http_ends_its_connection_and_nothing_else() {
 async fn a_client_that_sent_more_than_a_request_and_went_leaves_nothing_behind() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
+    let mut at_server = Vec::new();
     for head in [None, Some("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")]
     {
         let mut client = TcpStream::connect(runner.address).await.unwrap();
@@ -252,6 +253,9 @@ async fn a_client_that_sent_more_than_a_request_and_went_leaves_nothing_behind()
             within("the head", client.read_exact(&mut [0; 12])).await.unwrap();
         }
         drop(client);
+        at_server.push(request);
+    }
+    for request in at_server {
         request.left().await;
     }
 }
