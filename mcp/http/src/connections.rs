@@ -42,15 +42,6 @@ use crate::body::{Body, BoxError, empty};
 const IDLE: Duration = Duration::from_mins(1);
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 256;
-/// When a server that is silent is asked whether it is still there, how often again, and how many times: it is given up after 45 s without an answer
-/// of its kernel, which does not depend on what the server does. Most MCP clients give a call up after a minute.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
-const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const TCP_KEEPALIVE_RETRIES: u32 = 3;
-/// How long a server may take none of what was sent to it. There is no keepalive meanwhile, and Linux would try for 15 minutes. A server that is
-/// there, and reads nothing while its kernel has no room left, is given up as well.
-#[cfg(target_os = "linux")]
-const TCP_UNTAKEN: Duration = Duration::from_secs(45);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -61,6 +52,27 @@ pub enum Failure {
     Forbidden(ForbiddenAddress),
     /// The connection ended before the head of an answer; the request may have been acted on.
     Broken(BoxError),
+}
+
+/// How a server is found to be gone that did not close its connections: its kernel does not answer, which does not depend on what the server does.
+#[derive(Clone, Copy, Debug)]
+pub struct Silence {
+    /// How long a connection is silent before the server is asked whether it is still there. Default: 15 s.
+    pub asked_after: Duration,
+    /// How long each question waits for its answer. Default: 10 s.
+    pub asked_every: Duration,
+    /// How many questions there are. Default: 3, so that the server is given up after 45 s. Most MCP clients give a call up after a minute.
+    pub questions: u32,
+    /// How long a server may take none of what was sent to it. There are no questions meanwhile, and Linux would try for 15 minutes. A server that is
+    /// there, and reads nothing while its kernel has no room left, is given up as well. Default: 45 s; on Linux alone.
+    pub untaken: Duration,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        let (asked_after, asked_every) = (Duration::from_secs(15), Duration::from_secs(10));
+        Self { asked_after, asked_every, questions: 3, untaken: Duration::from_secs(45) }
+    }
 }
 
 /// How connections are made.
@@ -74,6 +86,8 @@ pub struct Connecting {
     pub title_case: bool,
     /// To which addresses there may be one, decided each time for the address itself. `None`: to any.
     pub policy: Option<Arc<EndpointPolicy>>,
+    /// When a silent server is given up.
+    pub silence: Silence,
 }
 
 /// The server's URL and the connections to it that nobody uses at the moment. Clones share them.
@@ -187,11 +201,12 @@ impl Connections {
         connector.set_nodelay(true);
         connector.set_connect_timeout(how.timeout);
         // Streams may be silent for hours; this is how a dead server is noticed.
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
-        connector.set_keepalive_interval(Some(TCP_KEEPALIVE_INTERVAL));
-        connector.set_keepalive_retries(Some(TCP_KEEPALIVE_RETRIES));
+        let silence = how.silence;
+        connector.set_keepalive(Some(silence.asked_after));
+        connector.set_keepalive_interval(Some(silence.asked_every));
+        connector.set_keepalive_retries(Some(silence.questions));
         #[cfg(target_os = "linux")]
-        connector.set_tcp_user_timeout(Some(TCP_UNTAKEN));
+        connector.set_tcp_user_timeout(Some(silence.untaken));
         let connector = match how.tls {
             Some(config) => {
                 let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
@@ -523,6 +538,13 @@ mod tests {
         let both = timeout(Duration::from_secs(30), async { tokio::join!(call(&connections), accept()) });
         let (answer, _) = both.await.expect("the request must not wait for an answer on the closed connection");
         assert_eq!(answer, "hi");
+    }
+
+    #[test]
+    fn a_server_that_vanished_is_given_up_after_45_seconds() {
+        let Silence { asked_after, asked_every, questions, untaken } = Silence::default();
+        let limit = Duration::from_secs(45);
+        assert_eq!((asked_after + asked_every * questions, untaken), (limit, limit));
     }
 
     #[tokio::test]

@@ -23,6 +23,6 @@ mod service;
 pub use answer::{answer, is_type, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
 pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
-pub use connections::{Connecting, Connections, Failure, ForbiddenAddress};
+pub use connections::{Connecting, Connections, Failure, ForbiddenAddress, Silence};
 pub use read::{ReadError, TooSlow, read};
 pub use service::BoxService;

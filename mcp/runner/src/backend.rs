@@ -45,7 +45,10 @@ enum Front {
 impl Front {
     fn of(config: &RunConfig, environment: &Environment) -> Self {
         let mux = MuxConfig::default();
-        let mux = MuxConfig { answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout) };
+        let mux = MuxConfig {
+            answer_timeout: environment.answer_timeout.unwrap_or(mux.answer_timeout),
+            notice: environment.health_check_interval.map_or(mux.notice, |interval| interval.min(mux.notice)),
+        };
         match config.proxy_mode {
             ProxyMode::StreamableHttp => {
                 let strict_versions = flag(config, "strict_protocol_validation");

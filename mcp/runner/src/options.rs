@@ -155,6 +155,9 @@ pub(crate) struct RunOptions {
     /// How long to go on serving after SIGTERM while clients learn of it; 15s at most.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = drain_delay)]
     pub(crate) drain_delay: Duration,
+    /// How many connections are served at once: fewer in tests.
+    #[arg(long, value_name = "COUNT", default_value_t = 4096, hide = true)]
+    pub(crate) connections: usize,
     /// Accepted because operators pass it; the workload belongs to the operator, so it has no effect.
     #[arg(long, value_name = "JSON", hide = true)]
     pub(crate) k8s_pod_patch: Option<String>,
@@ -316,7 +319,7 @@ mod tests {
             ("run img -- server --gone --debug", false, Some("img"), &[]),
         ] {
             let (run, left_out) = parse(line);
-            assert_eq!((run.debug, run.image.as_deref()), (debug, image), "{line}");
+            assert_eq!((run.debug, run.image.as_deref(), run.connections), (debug, image, 4096), "{line}");
             assert_eq!(left_out, ignored, "{line}");
         }
         let (run, _) = parse("run --gone img -- server --gone");

@@ -52,7 +52,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
     let drain_delay = options.drain_delay;
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
-    let limits = limits(read_timeout, drain_delay);
+    let limits = limits(read_timeout, drain_delay, options.connections);
     let health = Health::new(config.transport.as_str(), &environment);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -179,9 +179,9 @@ fn workers(forwards: bool) -> std::io::Result<Workers> {
 }
 
 /// What clients are granted on the proxy's port.
-fn limits(read_timeout: Duration, drain_delay: Duration) -> Limits {
+fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> Limits {
     Limits {
-        connections: 4096,
+        connections,
         first_request: Duration::from_mins(2),
         idle: Duration::from_mins(2),
         head: Duration::from_secs(10).min(read_timeout),
@@ -239,6 +239,19 @@ impl Ending {
             _ = terminate.recv() => delay,
             _ = interrupt.recv() => Duration::ZERO,
             _ = quit.recv() => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_has_as_long_as_the_whole_request_and_ten_seconds_at_most() {
+        for (read_timeout, head) in [(1, 1), (30, 10)] {
+            let limits = limits(Duration::from_secs(read_timeout), Duration::ZERO, 1);
+            assert_eq!(limits.head, Duration::from_secs(head), "{read_timeout}");
         }
     }
 }

@@ -46,11 +46,13 @@ pub(crate) use self::running::Running;
 pub struct MuxConfig {
     /// How long an answer may take. Default: 60 s.
     pub answer_timeout: Duration,
+    /// How long a server may be asked and silent before that is told. Default: 10 s, no longer than between two checks of a server that speaks HTTP.
+    pub notice: Duration,
 }
 
 impl Default for MuxConfig {
     fn default() -> Self {
-        Self { answer_timeout: Duration::from_mins(1) }
+        Self { answer_timeout: Duration::from_mins(1), notice: Duration::from_secs(10) }
     }
 }
 
@@ -60,6 +62,7 @@ pub(crate) struct Mux {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) listeners: Listeners,
     pub(crate) answer_timeout: Duration,
+    notice: Duration,
     calls: Calls,
     handshake: Handshake,
     ids: Ids,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use mcp_http::{Body, BoxService, Connecting, is_type, json};
+use mcp_http::{Body, BoxService, Connecting, Silence, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
@@ -58,6 +58,8 @@ pub struct ProxyConfig {
     pub login: bool,
     /// The server speaks HTTP+SSE (MCP 2024-11-05), and its clients reach it like this. Default: it speaks streamable HTTP.
     pub sse: Option<ClientUrl>,
+    /// When a silent server is given up.
+    pub silence: Silence,
 }
 
 impl ProxyConfig {
@@ -70,7 +72,7 @@ impl ProxyConfig {
             (Some("http") | None, _) => return Err(BackendError::NotAUrl(backend.to_owned())),
             (Some(_), _) => return Err(BackendError::Scheme(backend.to_owned())),
         }
-        Ok(Self { backend: uri, remote: None, stateless: false, checked: true, login: false, sse: None })
+        Ok(Self { checked: true, ..Self::of(uri, None) })
     }
 
     /// Defaults for the remote server at `url`, with or without TLS as its scheme says. Connections are made as `how` says, and its `tls` is
@@ -86,7 +88,12 @@ impl ProxyConfig {
             _ => return Err(BackendError::Scheme(url.to_owned())),
         };
         let remote = Some(Connecting { tls, ..how });
-        Ok(Self { backend: uri, remote, stateless: false, checked: false, login: false, sse: None })
+        Ok(Self::of(uri, remote))
+    }
+
+    fn of(backend: Uri, remote: Option<Connecting>) -> Self {
+        let silence = Silence::default();
+        Self { backend, remote, stateless: false, checked: false, login: false, sse: None, silence }
     }
 }
 
@@ -120,7 +127,7 @@ impl Proxy {
             checked: config.checked,
             sse: config.sse,
             streams: Arc::default(),
-            upstream: Upstream::new(&config.backend, config.remote, config.login),
+            upstream: Upstream::new(&config.backend, config.remote, config.silence, config.login),
         }))
     }
 }

@@ -1,10 +1,12 @@
 //! What webhooks are told, in which order they are asked, and what of it reaches the backend.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::{spawn_blocking, yield_now};
 
 use crate::endpoint::{Endpoint, Reply};
 use crate::support::{CALL, Files, Log, Proxy, authority, chain, entry, local_server, post, webhook};
@@ -253,5 +255,17 @@ async fn a_timeout_above_ten_seconds_is_honoured() {
     let hooks = Hooks::new();
     let slow = hooks.endpoint(Reply::After(Duration::from_millis(10_500))).await;
     let hook = webhook(&slow.url, "fail", json!({"timeout": "30s"}));
-    assert_eq!(hooks.proxy(vec![entry("validating-webhook", vec![hook])]).post(CALL).await.status, 200);
+    let proxy = hooks.proxy(vec![entry("validating-webhook", vec![hook])]);
+    // The clock stands, and does not jump ahead while the test waits for a socket: not while a thread is at work.
+    let (running, stopped) = mpsc::channel::<()>();
+    drop(spawn_blocking(move || stopped.recv()));
+    tokio::time::pause();
+    let (answer, ()) = tokio::join!(proxy.post(CALL), async {
+        while slow.calls().is_empty() {
+            yield_now().await;
+        }
+        tokio::time::advance(Duration::from_secs(11)).await;
+    });
+    drop(running);
+    assert_eq!(answer.status, 200);
 }

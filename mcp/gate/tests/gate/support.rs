@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -247,6 +247,10 @@ impl Write for Sink {
 
 impl Log {
     pub(crate) fn capture() -> Self {
+        // Whether anybody listens is settled for each line of the source when it logs for the first time, and a listener that another thread adds
+        // just then is missed. So there is always one, who hears everything and writes nothing.
+        static LISTENER: Once = Once::new();
+        LISTENER.call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
         let text = Arc::new(Mutex::new(Vec::new()));
         let sink = Sink(Arc::clone(&text));
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || sink.clone()).finish();

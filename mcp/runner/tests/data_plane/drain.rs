@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{Recorder, Runner, SdkClient, eventually, go, node_server, within};
 
 /// How long after a pod says that it is not ready a Service still sends clients to it.
-const LAG: Duration = Duration::from_secs(2);
+const LAG: Duration = Duration::from_millis(1500);
 
 /// Sends one call, on a connection of its own or on the one that is kept, and says what went wrong.
 async fn call(request: Request<Full<Bytes>>, kept: &mut Option<http1::SendRequest<Full<Bytes>>>) -> Result<(), String> {

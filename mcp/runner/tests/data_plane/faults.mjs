@@ -24,6 +24,7 @@ const tools = {
         for (let i = 1; i <= 20000; i++) say(note(id, i));
         result(id, 'after the flood');
     },
+    long: (id) => result(id, 'x'.repeat(4 << 20)),
     deaf: () => {},
     // Closes its output, and would go on for ever.
     mute: () => { closeSync(1); setInterval(() => {}, 1000); process.stdin.removeAllListeners('end'); },

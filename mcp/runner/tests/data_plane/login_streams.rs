@@ -13,7 +13,7 @@ const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntran
 /// What a token is taken for beyond its `exp`.
 const LEEWAY: u64 = 30;
 /// Seconds in which all is set up that is to end with a token.
-const ENOUGH: u64 = 20;
+const ENOUGH: u64 = 8;
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()

@@ -8,7 +8,8 @@ use crate::support::{Recorder, Runner, Server, free_address};
 #[tokio::test]
 async fn health_says_how_the_server_does_and_stays_200_while_the_proxy_serves() {
     let mut server = Server::go().await;
-    let runner = Runner::http(&server.url(), &json!({})).await;
+    let often = [("TOOLHIVE_HEALTH_CHECK_INTERVAL", "100ms")];
+    let runner = Runner::http_with(&server.url(), &json!({}), &often).await;
     let report = crate::support::eventually("the first check", || async {
         let report = runner.get("/health").await;
         assert_eq!(report.status, 200);

@@ -4,20 +4,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use portcullis_testing::Stopwatch;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::support::{Recorder, Runner, eventually, within};
 
-/// What the runner serves at once.
+/// What the runner serves at once: all of that takes seconds, so that one test does it.
 const PLACES: usize = 4096;
+/// What it serves in the other tests.
+const FEW: usize = 64;
 /// The shortest `timeoutSeconds` of the probes that the operator writes.
 const PROBE: Duration = Duration::from_secs(3);
-/// Whoever takes every place holds it: both ends of so many streams, thrice, are more files than one process may open.
-static TURN: Mutex<()> = Mutex::const_new(());
 
 /// A server each answer of which is a stream that says nothing.
 async fn silent_streams() -> String {
@@ -46,6 +45,13 @@ async fn begin(address: SocketAddr, sent: &[u8]) -> Option<(TcpStream, String)> 
     let mut status = [0; 12];
     stream.read_exact(&mut status).await.ok()?;
     Some((stream, String::from_utf8_lossy(&status[9..]).into_owned()))
+}
+
+/// A runner of few places, with `members` over the usual document.
+async fn small(members: &Value) -> Runner {
+    let backend = silent_streams().await;
+    let arguments = ["--connections", &FEW.to_string(), "--backend", &backend].map(Into::into);
+    Runner::start("streamable-http", members, &arguments, &[]).await
 }
 
 /// So many streams, each of which has begun.
@@ -79,7 +85,6 @@ async fn probe(runner: &Runner, path: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
-    let _turn = TURN.lock().await;
     let runner = Runner::http(&silent_streams().await, &json!({})).await;
     let mut held = streams(&runner, PLACES).await;
     for path in ["/health", "/readyz", "/metrics"] {
@@ -109,9 +114,8 @@ async fn silent(runner: &Runner, count: usize) -> Vec<TcpStream> {
 
 #[tokio::test]
 async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
-    let _turn = TURN.lock().await;
-    for (at_work, silent_ones) in [(PLACES, 100), (PLACES - 1, 100), (0, PLACES + 1500)] {
-        let runner = Runner::http(&silent_streams().await, &json!({})).await;
+    for (at_work, silent_ones) in [(FEW, 100), (FEW - 1, 100), (0, FEW + 100)] {
+        let runner = small(&json!({})).await;
         let _streams = streams(&runner, at_work).await;
         let _silent = silent(&runner, silent_ones).await;
         let began = Stopwatch::start();
@@ -125,9 +129,8 @@ async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
 #[tokio::test]
 async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     const UPLOADS: usize = 20;
-    let _turn = TURN.lock().await;
-    let runner = Runner::http(&silent_streams().await, &json!({"proxy_read_timeout": "5m"})).await;
-    let _streams = streams(&runner, PLACES - UPLOADS).await;
+    let runner = small(&json!({"proxy_read_timeout": "5m"})).await;
+    let _streams = streams(&runner, FEW - UPLOADS).await;
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let mut uploads = Vec::new();
     for _ in 0..UPLOADS {
@@ -139,7 +142,7 @@ async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
         let metrics = probe(&runner, "/metrics").await.1;
         let under_way = metrics.lines().find_map(|line| line.strip_prefix("mcp_runner_requests_in_flight "))?;
         // Some may have given way already.
-        (under_way.parse::<usize>().unwrap() > PLACES - UPLOADS / 2).then_some(())
+        (under_way.parse::<usize>().unwrap() > FEW - UPLOADS / 2).then_some(())
     })
     .await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;

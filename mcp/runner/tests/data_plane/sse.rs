@@ -1,19 +1,11 @@
 //! Servers of the legacy HTTP+SSE transport behind the proxy (toolhive-runner §1.10, toolhive-0.63 §4.2).
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use mcp_http::{Body, BoxService, full};
-use mcp_store::{Limits, MemorySessions};
-use mcp_transport::{ClientUrl, Proxy, ProxyConfig, Transport as _};
-use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::support::{INITIALIZE, Issuer, Recorded, Recorder, Runner, SdkClient, Server, Signer, eventually, within};
 
@@ -47,7 +39,7 @@ async fn open_at(server: &mut Recorder, runner: &Runner) -> (Response<Incoming>,
 }
 
 /// The server's end alone.
-async fn serve(server: &mut Recorder) -> Recorded {
+pub(crate) async fn serve(server: &mut Recorder) -> Recorded {
     let mut request = server.next().await;
     request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
     request.part("event: endpoint\ndata: /message?sessionId=x\n\n").await;
@@ -225,61 +217,6 @@ async fn no_message_waits_longer_than_its_session_is_open() {
     }
 }
 
-/// The proxy without the runner's process.
-fn in_process(server: SocketAddr) -> BoxService {
-    let mut config = ProxyConfig::new(&format!("http://{server}")).unwrap();
-    config.sse = Some(ClientUrl::default());
-    Proxy::new(config, Arc::new(MemorySessions::new(Limits::new(Duration::from_hours(1))))).service()
-}
-
-fn request(method: Method, path: &str, body: &'static str) -> Request<Body> {
-    let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-    request.body(full(body)).unwrap()
-}
-
-#[tokio::test]
-async fn a_message_that_was_not_sent_when_its_session_ended_gets_404() {
-    // Room for one connection that is not accepted yet.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let server = socket.listen(0).unwrap();
-    let address = server.local_addr().unwrap();
-    let proxy = in_process(address);
-    let (stream, _at_server) = tokio::join!(proxy.call(request(Method::GET, "/sse", "")), async {
-        let (mut connection, _) = server.accept().await.unwrap();
-        let stream =
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /message?sessionId=x\n\n";
-        connection.write_all(stream.as_bytes()).await.unwrap();
-        connection
-    });
-    assert_eq!(stream.status(), 200);
-    let _one = TcpStream::connect(address).await.unwrap();
-    let mut call = Box::pin(proxy.call(request(Method::POST, "/message?sessionId=x", INITIALIZE)));
-    assert!(futures::poll!(&mut call).is_pending(), "it waits for a connection");
-    drop(stream);
-    let answer = within("an answer", call).await;
-    assert_eq!(answer.status(), 404);
-    let body = within("the end of the answer", answer.into_body().collect()).await.unwrap().to_bytes();
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["id"], "init");
-}
-
-#[tokio::test]
-async fn no_answer_is_read_longer_than_its_session_is_open() {
-    let mut server = Recorder::start().await;
-    let proxy = in_process(server.address);
-    let (stream, _at_server) = tokio::join!(proxy.call(request(Method::GET, "/sse", "")), serve(&mut server));
-    let call = proxy.call(request(Method::POST, "/message?sessionId=x", INITIALIZE));
-    let (answer, _half) = tokio::join!(call, async {
-        let mut request = server.next().await;
-        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 8\r\n\r\nAcce").await;
-        request
-    });
-    assert_eq!(answer.status(), 202);
-    drop(stream);
-    let rest = within("the end of the answer", answer.into_body().collect()).await;
-    assert!(rest.is_err(), "{rest:?}");
-}
-
 #[tokio::test]
 async fn a_stream_ends_with_its_server_and_another_can_be_opened() {
     let mut server = Server::node_sse().await;
@@ -291,35 +228,6 @@ async fn a_stream_ends_with_its_server_and_another_can_be_opened() {
     server.start().await;
     let mut client = SdkClient::connect(&stream_of(&runner)).await;
     assert_eq!(client.call("echo", json!({"message": "again"})).await, "Echo: again");
-}
-
-#[tokio::test]
-async fn no_caller_waits_for_a_server_that_vanished_without_closing_its_connections() {
-    let mut server = Recorder::start().await;
-    let runner = runner(&server.url(), &json!({})).await;
-    let (stream, url, at_server) = open_at(&mut server, &runner).await;
-    let (accepted, kept) = tokio::join!(post(&runner, &url), async {
-        let mut request = server.next().await;
-        request.part("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
-        request
-    });
-    assert_eq!(accepted, 202, "its answer is to come on the stream");
-    kept.vanishes();
-    at_server.vanishes();
-    // One goes out on the connection that was kept, and the other on one of its own.
-    let at_other = async {
-        let request = server.next().await;
-        request.vanishes();
-        request
-    };
-    let (one, other, _open, ended) = tokio::join!(
-        post(&runner, &url),
-        post(&runner, &url),
-        at_other,
-        within("the end of the stream", stream.into_body().collect()),
-    );
-    assert_eq!((one, other), (502, 502));
-    assert!(ended.is_err(), "{ended:?}");
 }
 
 #[tokio::test]
@@ -335,22 +243,6 @@ async fn a_stream_whose_endpoint_names_no_session_is_never_shown() {
     };
     let (answer, _open) = tokio::join!(answer, serve);
     assert_eq!(answer.status, 502, "{}", answer.body);
-}
-
-#[tokio::test]
-async fn a_server_has_thirty_seconds_for_the_endpoint_however_late_the_head_of_its_stream_is() {
-    const LATE: Duration = Duration::from_secs(25);
-    let mut server = Recorder::start().await;
-    let runner = runner(&server.url(), &json!({})).await;
-    let asked = Stopwatch::start();
-    let (answer, _open) = tokio::join!(runner.request(Method::GET, "/sse", &[], ""), async {
-        let mut request = server.next().await;
-        tokio::time::sleep(LATE).await;
-        request.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
-        request
-    });
-    assert_eq!(answer.status, 502, "{}", answer.body);
-    assert!(asked.elapsed() < LATE + Duration::from_secs(15), "{:?}", asked.elapsed());
 }
 
 #[tokio::test]

@@ -122,9 +122,17 @@ async fn a_call_that_is_not_answered_in_time_fails_on_the_stream_and_is_cancelle
         read(directory.path()).into_iter().find(|line| line["method"] == "notifications/cancelled")
     })
     .await;
-    let call = read(directory.path()).into_iter().find(|line| line["method"] == "tools/call").unwrap();
-    assert_eq!(cancelled["params"]["requestId"], call["id"]);
-    // However many notifications there are and however few fit, the answer comes, and the session is fine.
+    let asked = read(directory.path()).into_iter().find(|line| line["method"] == "tools/call").unwrap();
+    assert_eq!(cancelled["params"]["requestId"], asked["id"]);
+    session.says(&runner, &call(&json!(7), "ok", &json!({}))).await;
+    assert_eq!(session.message().await["result"]["content"][0]["text"], "fine");
+}
+
+#[tokio::test]
+async fn an_answer_comes_however_many_notifications_are_before_it() {
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&faults(&directory.path().join("read")), &sse()).await;
+    let mut session = EventStream::initialized(&runner).await;
     let params = json!({"name": "flood", "_meta": {"progressToken": "mine"}});
     let flood = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string();
     session.says(&runner, &flood).await;
@@ -262,11 +270,15 @@ async fn a_message_that_waits_for_the_process_ends_with_its_session() {
     // It reads nothing, and ends with the runner: the handshake is not answered, and there is no room for many long messages.
     let deaf = ["sh".into(), "-c".into(), "exec tail -f --pid=$PPID /dev/null".into()];
     let runner = Runner::stdio(&deaf, &sse()).await;
-    let long = json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "x".repeat(7 << 20)}}).to_string();
-    for (before, waits) in [(0, call(&json!(1), "echo", &json!({}))), (2, long.clone())] {
+    let long = |length| {
+        json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "x".repeat(length)}}).to_string()
+    };
+    // Together longer than what may wait for a process.
+    let [first, second, third] = [7 << 20, 7 << 20, 3 << 20].map(long);
+    for (before, waits) in [(vec![], call(&json!(1), "echo", &json!({}))), (vec![first, second], third)] {
         let session = EventStream::open(&runner, &[]).await;
-        for _ in 0..before {
-            session.says(&runner, &long).await;
+        for message in before {
+            session.says(&runner, &message).await;
         }
         let messages = session.messages.clone();
         let (answer, ()) = tokio::join!(
@@ -317,11 +329,11 @@ async fn more_calls_than_a_session_may_have_under_way_are_refused_and_none_is_lo
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_told_which_answers_did_not_fit_and_misses_none_silently() {
-    let runner = Runner::stdio(&[go().into()], &sse()).await;
+    let directory = TempDir::new().unwrap();
+    let runner = Runner::stdio(&faults(&directory.path().join("read")), &sse()).await;
     let mut session = EventStream::initialized(&runner).await;
-    let large = "x".repeat(4 << 20);
     for id in 0..10 {
-        session.says(&runner, &call(&json!(id), "greet", &json!({"name": large}))).await;
+        session.says(&runner, &call(&json!(id), "long", &json!({}))).await;
     }
     runner.logged("its client reads too slowly").await;
     let (mut results, mut errors) = (0, 0);
@@ -329,13 +341,13 @@ async fn a_client_that_does_not_read_is_told_which_answers_did_not_fit_and_misse
         let answer = session.message().await;
         match answer["error"]["message"].as_str() {
             Some(error) => errors += i32::from(error.contains("the answer was dropped")),
-            None => results += i32::from(answer["result"]["content"][0]["text"].as_str().unwrap().len() > large.len()),
+            None => results += i32::from(answer["result"]["content"][0]["text"].as_str().unwrap().len() == 4 << 20),
         }
     }
     assert!(results > 0 && errors > 0 && results + errors == 10, "{results} results, {errors} errors");
     // There is room again.
-    session.says(&runner, &call(&json!("small"), "greet", &json!({"name": "Ada"}))).await;
-    assert_eq!(session.message().await["result"]["content"][0]["text"], "Hi Ada");
+    session.says(&runner, &call(&json!("small"), "ok", &json!({}))).await;
+    assert_eq!(session.message().await["result"]["content"][0]["text"], "fine");
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ async fn a_process_that_starts_late_is_told_of_and_asked_for_its_handshake_once_
     let late = r#"until [ -e "$0" ]; do sleep 0.05; done; exec "$@""#;
     let mut command: Vec<OsString> = ["sh".into(), "-c".into(), late.into(), go.clone().into()].into();
     command.extend(faults(&directory.path().join("read")));
-    let environment = [("TOOLHIVE_PROXY_REQUEST_TIMEOUT", "300ms")];
+    let environment = [("TOOLHIVE_PROXY_REQUEST_TIMEOUT", "300ms"), ("TOOLHIVE_HEALTH_CHECK_INTERVAL", "500ms")];
     let runner = Runner::stdio_with(&command, &json!({}), &environment).await;
     for _ in 0..2 {
         let (one, other) = tokio::join!(runner.post(&[], INITIALIZE), runner.post(&[], INITIALIZE));

@@ -38,6 +38,7 @@ impl Running {
             subscriptions: Subscriptions::default(),
             listeners: Listeners::new(Arc::clone(&backlog)),
             answer_timeout: config.answer_timeout,
+            notice: config.notice,
             calls: Calls::new(backlog),
             handshake: Handshake::default(),
             ids: Ids::new(),

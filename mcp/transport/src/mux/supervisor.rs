@@ -29,8 +29,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// and starts from the beginning when its input is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_ELSEWHERE: Duration = Duration::from_mins(3);
-/// How long a server may be asked and silent before that is told: no longer than between two checks of a server that speaks HTTP.
-const NOTICE: Duration = Duration::from_secs(10);
 /// When nothing was asked of a server for so long, it is asked for a sign of life: kubelets close attachments that are idle for hours.
 const KEEP_ALIVE: Duration = Duration::from_mins(5);
 /// Lines that are written with one system call, in bytes.
@@ -167,9 +165,10 @@ async fn silence(
 ) {
     if asked.await.is_ok() {
         *asked_at = Some(Instant::now());
-        sleep(NOTICE.min(patience.unwrap_or(NOTICE))).await;
+        let notice = mux.notice;
+        sleep(notice.min(patience.unwrap_or(notice))).await;
         if !mux.has_answered() {
-            tracing::warn!("the MCP server has answered nothing for {NOTICE:?}; /health reports degraded");
+            tracing::warn!("the MCP server has answered nothing for {notice:?}; /health reports degraded");
             state.send_if_modified(|state| {
                 let ran = *state == State::Running;
                 *state = if ran { State::Silent } else { *state };
@@ -177,7 +176,7 @@ async fn silence(
             });
         }
         if let Some(patience) = patience {
-            sleep(patience.saturating_sub(NOTICE)).await;
+            sleep(patience.saturating_sub(notice)).await;
             if !mux.has_answered() {
                 tracing::warn!("the MCP server answers nothing: it does not start, or its input was closed");
                 return;
@@ -336,7 +335,7 @@ mod tests {
         let (message, params) = (Message::parse(body).unwrap(), Params::default());
         let request = Request { body, message: &message, params: &params, origin: None };
         let (_waiting, answer, _) = running.mux.call(request, false).await;
-        assert!(timeout(NOTICE + Duration::from_secs(1), running.failed()).await.is_err());
+        assert!(timeout(running.mux.notice + Duration::from_secs(1), running.failed()).await.is_err());
         assert!(!running.is_running());
         assert_eq!(timeout(PATIENCE_ELSEWHERE, running.failed()).await, Ok(Closed::Stays));
         assert!(answer.await.is_err(), "the call fails with it");

@@ -9,7 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress};
+use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress, Silence};
 use mcp_runconfig::endpoint::without_secrets;
 
 use super::headers::remove_hop_by_hop;
@@ -97,11 +97,12 @@ pub(super) struct Upstream {
 }
 
 impl Upstream {
-    /// The server at `backend`; to a remote one, connections are made as `remote` says. `login`: callers log in at the proxy.
-    pub(super) fn new(backend: &Uri, remote: Option<Connecting>, login: bool) -> Self {
+    /// The server at `backend`, given up as `silence` says; to a remote one, connections are made as `remote` says. `login`: callers log in at the
+    /// proxy.
+    pub(super) fn new(backend: &Uri, remote: Option<Connecting>, silence: Silence, login: bool) -> Self {
         let url = ServerUrl::of(backend);
         let is_remote = remote.is_some();
-        let how = Connecting { timeout: Some(CONNECT), ..remote.unwrap_or_default() };
+        let how = Connecting { timeout: Some(CONNECT), silence, ..remote.unwrap_or_default() };
         Self {
             // An authority is a header's value always.
             host: HeaderValue::from_str(url.host()).unwrap_or_else(|_| HeaderValue::from_static("localhost")),

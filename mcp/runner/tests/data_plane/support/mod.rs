@@ -6,6 +6,7 @@ mod process;
 mod recorder;
 mod runner;
 mod sdk;
+mod timers;
 mod tls;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub(crate) use self::process::{Server, conformance_server, free_address, go, mod
 pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};
 pub(crate) use self::sdk::SdkClient;
+pub(crate) use self::timers::Timers;
 pub(crate) use self::tls::TlsFront;
 
 /// Nothing in these tests takes longer, on a machine that is busy with other things.

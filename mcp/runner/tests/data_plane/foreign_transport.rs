@@ -1,7 +1,5 @@
 //! A transport and a pipe that are written here, outside of mcp-transport, behind the chain of mcp-gate.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy's own exception ends at functions marked as tests")]
-
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! The mirroring headers: values survive, and follow the body when it changes.
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
