@@ -12,7 +12,10 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 /// It compiles what of the SDK was not compiled for it yet, and waits for the builds of other tests.
 const BUILD: Duration = Duration::from_mins(15);
 
-/// A file or folder of this repository.
+/// Returns the path of a file or folder of this repository.
+///
+/// # Panics
+/// When the repository is gone.
 pub fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap().join(path)
 }

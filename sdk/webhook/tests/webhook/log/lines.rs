@@ -42,6 +42,7 @@ impl<'a> MakeWriter<'a> for Lines {
 static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
 
 /// Runs a test whose subscriber gets what all threads of its runtime log, and nothing that other tests do.
+#[allow(clippy::mem_forget, reason = "the subscriber stays a thread's until that ends")]
 pub(crate) fn heard_by(subscriber: impl Subscriber + Send + Sync + 'static, test: impl Future<Output = ()>) {
     LazyLock::force(&OTHERS);
     let subscriber = Dispatch::new(subscriber);
