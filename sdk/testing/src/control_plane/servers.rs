@@ -109,8 +109,8 @@ impl ControlPlane {
         Self::once(&SHARED, Self::builder()).await
     }
 
-    /// As [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: use one of the two in a
-    /// test binary.
+    /// As [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: a test binary that uses both
+    /// starts two.
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
