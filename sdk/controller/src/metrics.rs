@@ -59,7 +59,7 @@ pub(crate) struct ReconcileMetrics {
     duration: Histogram,
 }
 
-/// What a controller has yet to do.
+/// The work that a controller has yet to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backlog {
     /// Objects that are due and wait for a worker.
@@ -90,7 +90,7 @@ impl Families for ReconcileFamilies {
 }
 
 impl ReconcileFamilies {
-    /// What the queue of a controller counts; `backlog` says what it has yet to do, as long as there is a queue.
+    /// Makes the handles of a controller's metrics; `backlog` tells its pending work, as long as there is a queue.
     pub(crate) fn of(&self, controller: &str, backlog: Asked) -> ReconcileMetrics {
         self.backlogs.0.lock().unwrap_or_else(PoisonError::into_inner).insert(controller.to_owned(), backlog);
         let by_result = Reconciled::ALL.map(|result| {

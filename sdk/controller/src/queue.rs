@@ -18,7 +18,7 @@ use super::Stored;
 use super::kind_scope::full_name;
 use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
 
-/// What is due within this time is pending: who sees nothing pending sees nothing happen for as long.
+/// An object that is due within this time is pending. When none is, nothing happens for as long.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Delays before a failed reconcile is retried.

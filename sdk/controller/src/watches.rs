@@ -175,7 +175,7 @@ impl Watches {
         }
     }
 
-    /// What the stores have and nobody was told of yet.
+    /// Counts the changes that the stores have and whose callbacks have not returned.
     pub(super) fn untold(&self) -> Untold {
         self.untold.clone()
     }

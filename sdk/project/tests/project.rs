@@ -39,7 +39,7 @@ fn a_new_operator_passes_its_own_tests_outside_of_the_workspace() {
     let cargo = |arguments: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(arguments).current_dir(&project).env("CARGO_TARGET_DIR", &target);
-        // What a runner of tests sets for its own builds would have all be compiled a second time.
+        // The variables that a runner of tests sets for its own builds would have all be compiled a second time.
         for variable in ["RUSTC_BOOTSTRAP", "RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS"] {
             cargo.env_remove(variable);
         }

@@ -41,7 +41,7 @@ pub async fn cargo(folder: &Path, words: &[&str]) -> PathBuf {
     let build = |more: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(words).arg("--quiet").args(more).arg("--target-dir").arg(target);
-        // What a runner of tests sets for its own builds would have all be compiled a second time.
+        // The variables that a runner of tests sets for its own builds would have all be compiled a second time.
         for variable in ["RUSTC_BOOTSTRAP", "RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS"] {
             cargo.env_remove(variable);
         }

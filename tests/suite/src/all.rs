@@ -1,6 +1,7 @@
 //! Every test binary, several at a time.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +15,8 @@ use crate::process::{self, Run};
 use crate::report::Report;
 
 /// The binaries that take longest, longest first: begun last, they would run alone at the end.
-const LONGEST: &[&str] = &["data_plane", "controllers"];
+const LONGEST: &[&str] =
+    &["sdk_operator", "e2e", "data_plane", "mcp_operator", "charts", "webhook", "project", "dynamo"];
 /// A test that takes longer is listed: it costs everybody on every change.
 const SLOW: Duration = Duration::from_secs(10);
 
@@ -23,8 +25,14 @@ pub(crate) fn run(jobs: usize, threads: usize) -> anyhow::Result<bool> {
     let binaries = longest_first(binaries::compile()?, LONGEST)?;
     let folder = crate::folder("suite")?;
     let begun = Instant::now();
-    let commands = binaries.iter().map(|binary| (binary.name.as_str(), process::command(binary, threads, &[])));
-    let queue: VecDeque<(&str, Command)> = commands.chain([("doc tests", process::doc_tests())]).collect();
+    let job = |binary: Binary| {
+        let command = process::command(&binary, threads, &[]);
+        // Other than a target's name, that of its executable has no second.
+        let log = folder.join(binary.executable.file_name().unwrap_or_default()).with_extension("log");
+        (binary.name, command, log)
+    };
+    let doc_tests = ("doc tests".to_owned(), process::doc_tests(), folder.join("doc-tests.log"));
+    let queue: VecDeque<(String, Command, PathBuf)> = binaries.into_iter().map(job).chain([doc_tests]).collect();
     let total = queue.len();
     println!("{total} test binaries, {jobs} at a time; their output is in {}", folder.display());
     let queue = Mutex::new(queue);
@@ -32,12 +40,10 @@ pub(crate) fn run(jobs: usize, threads: usize) -> anyhow::Result<bool> {
     let (sender, results) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..jobs {
-            let sender = sender.clone();
-            let (next, folder) = (&next, &folder);
+            let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
-                while let Some((name, command)) = next() {
-                    let log = folder.join(name).with_extension("log");
-                    if sender.send(process::run(name, command, &log)).is_err() {
+                while let Some((name, command, log)) = next() {
+                    if sender.send(process::run(&name, command, &log)).is_err() {
                         return;
                     }
                 }

@@ -186,7 +186,7 @@ async fn when_a_restricted_operator_is_killed_the_cluster_wide_one_refuses_in_it
             decided(wide, &name)?.starts_with(SKIPPED).then_some(())
         };
         wait_until("the cluster-wide operator to leave the namespace", PATIENCE, left).await;
-        // Of the first event: sdk/lease/tests/lease/simulated shows it without a clock.
+        // sdk/lease/tests/lease/simulated shows it for the first event, without a clock.
         eprintln!("given back {:?} after the Lease was seen taken; it is renewed each second", taken.elapsed());
     };
     let (own, ()) = tokio::join!(binary.install(cluster), given_back);

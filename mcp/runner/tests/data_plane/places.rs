@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::support::{Recorder, Runner, eventually, within};
 
-/// What the runner serves at once: all of that takes seconds, so that one test does it.
+/// The runner serves this many connections at once. Filling it takes seconds, so that one test does it.
 const PLACES: usize = 4096;
-/// What it serves in the other tests.
+/// The other tests have the runner serve this many.
 const FEW: usize = 64;
 /// The shortest `timeoutSeconds` of the probes that the operator writes.
 const PROBE: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! What is said when somebody else keeps rewriting what callers trust.
+//! The log names somebody else who keeps rewriting the bundles that callers trust.
 
 use k8s_openapi::ByteString;
 use kube::api::{Patch, PatchParams};

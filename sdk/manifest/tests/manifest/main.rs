@@ -1,4 +1,4 @@
-//! What is generated, and what is refused or mended before it is.
+//! Manifests are generated, and settings are refused or mended before.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

@@ -1,4 +1,4 @@
-//! What `portcullis generate project` writes. Its own tests run with the features of the workspace (`sdk/project/tests`).
+//! The project that `portcullis generate project` writes. Its own tests run with the features of the workspace (`sdk/project/tests`).
 
 use portcullis_embedding::{cargo, repository};
 use portcullis_project::Project;

@@ -6,7 +6,7 @@ use portcullis_tidy::repository_root;
 use serde_json::Value;
 
 /// The most integration test binaries that `make test` runs. A new module of an existing one costs less.
-const CEILING: usize = 45;
+const CEILING: usize = 36;
 
 #[test]
 fn integration_tests_of_a_crate_share_a_binary() {
@@ -19,7 +19,7 @@ fn integration_tests_of_a_crate_share_a_binary() {
     let targets = metadata["packages"].as_array().unwrap().iter().flat_map(|p| p["targets"].as_array().unwrap());
     let tests = targets.filter(|target| target["kind"][0] == "test" && target["test"] == true);
     let names: Vec<&str> = tests.map(|target| target["name"].as_str().unwrap()).collect();
-    assert!(names.len() > 20, "{names:?}");
+    assert!(names.len() > 30, "{names:?}");
     let said = "make the new one a module of its crate's binary, or say here why the ceiling rises";
     assert!(names.len() <= CEILING, "{} test binaries, {CEILING} are allowed: {said}\n{names:#?}", names.len());
 }

@@ -6,6 +6,7 @@ use kube::{
 };
 use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::contract::{document::Contract, examples};
 
@@ -23,8 +24,9 @@ pub(crate) type Verdict = Result<Value, Vec<String>>;
 
 impl Judge {
     pub(crate) async fn in_namespace(prefix: &str) -> Self {
+        static INSTALLED: OnceCell<()> = OnceCell::const_new();
         let control_plane = ControlPlane::shared().await;
-        control_plane.install_crds(&mcp_api::crds()).await;
+        INSTALLED.get_or_init(async || control_plane.install_crds(&mcp_api::crds()).await).await;
         Self { client: control_plane.admin(), namespace: control_plane.namespace(prefix).await }
     }
 

@@ -49,7 +49,7 @@ pub(crate) async fn user_with_less(
     cluster.user_of(&manifests).await
 }
 
-/// What `generate rbac` writes for an operator that lives in `namespace`, generated once: it differs by that name alone.
+/// Returns the rights that `generate rbac` writes for an operator in `namespace`. They are generated once, and differ by that name alone.
 async fn shipped(namespace: &str) -> Vec<Value> {
     const HOME: &str = "home-of-the-operator";
     static MANIFESTS: OnceCell<String> = OnceCell::const_new();
@@ -57,7 +57,7 @@ async fn shipped(namespace: &str) -> Vec<Value> {
     serde_json::from_str(&MANIFESTS.get_or_init(generated).await.replace(HOME, namespace)).unwrap()
 }
 
-/// What the binary generates with these flags.
+/// Returns the documents that the binary generates with these flags.
 pub(crate) async fn generated(what: &str, flags: &[&str]) -> Vec<Value> {
     let binary = env!("CARGO_BIN_EXE_mcp-operator");
     let output = Command::new(binary).args(["generate", what]).args(flags).output().await.unwrap();
@@ -131,7 +131,7 @@ impl Operator {
         let health = self.address_of("serving /healthz and /readyz").await;
         wait_until("the operator to be idle", DEADLINE, || async {
             let mark = cluster.audit().mark();
-            // What was written last is on its way to the operator: by somebody else before the first look, by the operator
+            // The last write is on its way to the operator: by somebody else before the first look, by the operator
             // itself between the two.
             for _ in 0..2 {
                 tokio::time::sleep(DELIVERED).await;

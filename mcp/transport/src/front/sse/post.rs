@@ -67,7 +67,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
     let Some(session) = session else { return unknown() };
     tokio::select! {
         biased;
-        // What waits for the server does not go out to it any more then.
+        // A message that still waits for the server is not sent any more then.
         () = session.over() => unknown(),
         answer = pass(front, &session, &owned, &params, sender.client) => answer,
     }

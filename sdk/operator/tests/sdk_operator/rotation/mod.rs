@@ -18,7 +18,7 @@ use crate::scopes::proxy;
 use fixture::{Installation, Seen, Times};
 use load::{FULL, QUARTER};
 
-/// What takes hours, in seconds. It cannot be much less, and so a rotation takes seven: an API server takes up a new bundle
+/// Times that are hours in production, in seconds. They cannot be much less, and so a rotation takes seven: an API server takes up a new bundle
 /// within a second or two, later on a busy machine, and replicas the new pair.
 const QUICK: Times = Times { settle: Duration::from_secs(4), drain: Duration::from_secs(2) };
 

@@ -1,4 +1,4 @@
-//! What is logged of bad objects: enough to find them, and nothing of what is in them.
+//! The log of bad objects has enough to find them, and nothing of their content.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};

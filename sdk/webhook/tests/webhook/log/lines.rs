@@ -1,4 +1,4 @@
-//! What is logged, for tests that read it.
+//! Log lines, for tests that read them.
 
 use std::future::Future;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is logged: enough to find what went wrong, and nothing of what is in an object.
+//! The log has enough to find what went wrong, and nothing of an object's content.
 
 mod conversions;
 mod decisions;
