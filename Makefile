@@ -84,7 +84,7 @@ clippy:
 # With what the tests are compiled with, and without running any code.
 rustdoc:
 	@hack/prerequisites.sh lint
-	RUSTDOC="$(CURDIR)/hack/rustdoc/check.sh" cargo test --workspace --doc --quiet
+	RUSTDOC="$(CURDIR)/hack/rustdoc/check.sh" cargo test --workspace --doc --no-fail-fast --quiet
 
 deny: ## Licences, banned crates and sources of what is depended on (deny.toml); builds cargo-deny once per machine
 	@hack/prerequisites.sh deny

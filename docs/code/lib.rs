@@ -1,6 +1,6 @@
 //! Generates the reference pages of the book, and compiles its code.
 //!
-//! [`reference`] writes the reference of the command line, from its definitions, and [`values()`] that of the charts' values,
+//! [`reference()`] writes the reference of the command line, from its definitions, and [`values()`] that of the charts' values,
 //! from their schemas. The pages with Rust code are included here as documentation of empty types: `cargo test --doc`
 //! compiles each block, and runs those that are not marked `no_run`. The tutorial's files are compared with two crates
 //! that are built and tested (`tests/docs/chapters.rs`).
