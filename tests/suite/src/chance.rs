@@ -45,10 +45,13 @@ pub(crate) fn run(names: &[String], runs: usize, threads: usize) -> anyhow::Resu
     let folder = crate::folder("chance")?;
     let mut passed = true;
     for binary in chosen(binaries::compile()?, names)? {
-        let figures = folder.join(&binary.name).with_extension("tsv");
+        // Packages may have test binaries of the same name.
+        let package = binary.folder.file_name().unwrap_or_default().to_string_lossy();
+        let label = format!("{package}-{}", binary.name);
+        let figures = folder.join(&label).with_extension("tsv");
         for condition in Condition::ALL {
             for number in done(&read(&figures)?, condition)..runs {
-                let log = folder.join(format!("{}-{}-{number}.log", binary.name, condition.name()));
+                let log = folder.join(format!("{label}-{}-{number}.log", condition.name()));
                 let run = condition.run(&binary, threads, &log)?;
                 append(&figures, &row(condition, &run))?;
                 println!("{} {}/{runs}: {}", condition.name(), number + 1, run.line());

@@ -21,22 +21,24 @@ pub(crate) struct Test {
 }
 
 impl Report {
-    /// Reads the output of a test binary, or of several one after the other. A process that fails counts as one failed
-    /// test where its output names none, and one that prints no result as one test.
+    /// Reads the output of a test binary, or of several one after the other. A process that fails, or ends before it
+    /// has printed its result, counts as one failed test where its output names none; one without libtest as one test.
     pub(crate) fn read(output: &str, succeeded: bool) -> Self {
         let mut report = Self::default();
-        let mut results = 0;
+        let (mut begun, mut results) = (0, 0);
         for line in output.lines() {
             if let Some(counts) = line.strip_prefix("test result: ") {
                 results += 1;
                 report.passed += count(counts, "passed");
                 report.failed += count(counts, "failed");
                 report.skipped += count(counts, "ignored");
+            } else if begins(line) {
+                begun += 1;
             } else if let Some(test) = test(line) {
                 report.tests.push(test);
             }
         }
-        if !succeeded && report.failed == 0 {
+        if (!succeeded || results < begun) && report.failed == 0 {
             report.failed = 1;
         } else if succeeded && results == 0 {
             report.passed = 1;
@@ -62,6 +64,12 @@ impl Report {
     pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().filter(|test| !test.passed).map(|test| test.name.as_str())
     }
+}
+
+/// Whether libtest says that it begins: `running 3 tests`.
+fn begins(line: &str) -> bool {
+    let words = line.strip_prefix("running ").and_then(|rest| rest.split_once(' '));
+    words.is_some_and(|(count, tests)| count.parse::<usize>().is_ok() && ["test", "tests"].contains(&tests))
 }
 
 /// Reads the number before a word: `ok. 3 passed; 0 failed; …`.
@@ -108,6 +116,7 @@ mod tests {
         let table = [
             ("hello", true, "1 passed, 0 failed"),
             ("hello", false, "0 passed, 1 failed"),
+            ("running 2 tests\ntest a ... ok <1.0s>", true, "0 passed, 1 failed"),
             ("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out", true, "0 passed, 0 failed"),
             ("test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out", false, "2 passed, 1 failed"),
         ];

@@ -123,7 +123,7 @@ async fn an_operator_at_rest_reads_no_scope_lease_and_lists_the_leases_of_leader
     let led = || async { replicas.iter().any(|one| one.acted("default").iter().any(|at| *at > begun)).then_some(()) };
     wait_until("one to lead", PATIENCE, led).await;
     let (mark, begun) = (cluster.audit().mark(), Instant::now());
-    wait_until("some time of rest", PATIENCE, || async { (begun.elapsed() > 2 * DURATION).then_some(()) }).await;
+    wait_until("some time of rest", PATIENCE, || async { (begun.elapsed() > 4 * DURATION).then_some(()) }).await;
     let reads = cluster.audit().reads_by(&account, mark).await;
     let count =
         |resource: &str, verb: &str| reads.iter().filter(|read| read.resource == resource && read.verb == verb).count();
