@@ -98,7 +98,7 @@ pub(crate) async fn message(extensions: &Extensions, body: Bytes) -> Result<Owne
     }
 }
 
-/// What a client whose session is unknown is told about its request `id`, which is JSON text: it must initialize again (MCP 2025-11-25, Session Management).
+/// Answers a client whose session is unknown about its request `id`, which is JSON text: it must initialize again (MCP 2025-11-25, Session Management).
 pub(crate) fn not_found(id: Option<&str>) -> Response<Body> {
     let error = ErrorBody::new(code::SESSION_NOT_FOUND, "Session not found").raw_id(id);
     json(StatusCode::NOT_FOUND, error.encode())

@@ -114,7 +114,7 @@ impl Inner {
     }
 }
 
-/// What a client is told about its message `id` when the session has ended before the server's answer. The server may never give one, as some
+/// Answers a client about its message `id` when the session has ended before the server's answer. The server may never give one, as some
 /// forget to when they do not know the session any more, and there is no stream for what it would say.
 pub(super) fn over(sent: bool, id: Option<&str>) -> Response<Body> {
     tracing::debug!(sent, "a session ended before a message of it was answered");

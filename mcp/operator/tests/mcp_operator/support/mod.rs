@@ -1,4 +1,4 @@
-//! What the tests against a control plane share: the operator as its real binary, under the rights it ships with.
+//! The tests against a control plane share the operator as its real binary, under the rights it ships with.
 
 mod objects;
 mod operator;
