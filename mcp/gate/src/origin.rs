@@ -1,33 +1,58 @@
 //! `origin`: which web pages a request may come from (toolhive-runner §2.5), and on a loopback address, to which host.
 //!
-//! A page of anybody's can have a browser on this machine call a server here. `Origin` says which page it is. A page whose name resolves to a
-//! loopback address (DNS rebinding) is of the server's own origin to the browser, and then `Host` bears that page's name.
+//! A page of anybody's can have a browser call a server that the browser's network reaches. `Origin` says which page it is. A page whose
+//! name resolves to a loopback address (DNS rebinding) is of the server's own origin to the browser, and then `Host` bears that page's name.
+//! Browsers ask by OPTIONS before they send a page's message: the proxy answers that itself, before any login, since no browser logs in there.
 
 use std::net::{IpAddr, SocketAddr};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::header::{HOST, HeaderMap, ORIGIN};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, HOST, HeaderMap,
+    HeaderName, HeaderValue, ORIGIN, VARY,
+};
 use http::uri::Authority;
-use http::{Request, Response, StatusCode};
-use mcp_http::{Body, json_error};
+use http::{Method, Request, Response, StatusCode};
+use mcp_http::{Body, empty, json_error};
 use mcp_middleware::{BuildContext, Middleware, Next};
 use mcp_runconfig::{OriginParameters, chain};
 use mcp_wire::{ErrorBody, code};
 
-/// Refuses foreign origins and, on a loopback address, foreign hosts.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+const EXPOSED: HeaderValue = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate");
+/// How long a browser may remember what it was told, in seconds.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+/// Begins the names of all headers by which a server speaks to browsers about origins.
+const CORS: &str = "access-control-";
+
+/// Refuses foreign origins and, on a loopback address, foreign hosts. Tells browsers what pages of the others may do.
 pub(crate) struct Origin {
-    /// Empty where every origin is let in.
-    allowed: Vec<String>,
+    allowed: Allowed,
     /// Whether the proxy listens on a loopback address.
     loopback: bool,
+}
+
+/// The pages that may call.
+#[derive(Debug)]
+enum Allowed {
+    /// Those of these origins.
+    Listed(Vec<String>),
+    /// All: callers prove who they are, and browsers add no such proof to what a page sends.
+    All,
 }
 
 impl Origin {
     pub(crate) fn new(OriginParameters { allowed_origins }: OriginParameters, context: &BuildContext<'_>) -> Self {
         let address = context.settings.address;
         let loopback = address.ip().to_canonical().is_loopback();
-        let allowed = if allowed_origins.is_empty() && loopback { own(address) } else { allowed_origins };
+        let allowed = match (allowed_origins.is_empty(), loopback) {
+            (false, _) => Allowed::Listed(allowed_origins),
+            (true, true) => Allowed::Listed(own(address)),
+            (true, false) if context.settings.login => Allowed::All,
+            (true, false) => Allowed::Listed(Vec::new()),
+        };
         Self { allowed, loopback }
     }
 
@@ -41,13 +66,52 @@ impl Origin {
             }
         }
         let mut origins = headers.get_all(ORIGIN).iter();
-        let origin = origins.next().filter(|_| !self.allowed.is_empty())?;
-        let is_listed = || {
-            let origin = origin.to_str().unwrap_or_default();
-            self.allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+        let origin = origins.next()?;
+        let is_allowed = match &self.allowed {
+            Allowed::All => true,
+            Allowed::Listed(list) => {
+                let origin = origin.to_str().unwrap_or_default();
+                list.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+            }
         };
         // Which of several the browser meant, nobody can say.
-        (origins.next().is_some() || !is_listed()).then_some("Origin not allowed")
+        let refused = origins.next().is_some() || !is_allowed;
+        refused.then_some(
+            "Origin not allowed: list it in the workload's annotation portcullis.dev/allowed-origins, or for all workloads by \
+             --allowed-origins of the operator",
+        )
+    }
+
+    /// Puts what the browser is told in place of what the server says of it. `origin` is that of the request, and allowed.
+    fn tell(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
+        let Some(origin) = origin else { return };
+        let told: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(CORS)).cloned().collect();
+        for name in told {
+            headers.remove(name);
+        }
+        let origin = if let Allowed::All = self.allowed { HeaderValue::from_static("*") } else { origin };
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+    }
+
+    /// The answer to OPTIONS.
+    fn options(&self, origin: Option<HeaderValue>, asked: &HeaderMap) -> Response<Body> {
+        let mut response = Response::new(empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+        let is_page = origin.is_some();
+        self.tell(origin, headers);
+        if is_page {
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+            headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+            // Clients mirror arguments in headers of any name (`Mcp-Param-*`).
+            for names in asked.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+                headers.append(ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+            }
+        }
+        response
     }
 }
 
@@ -75,12 +139,24 @@ fn is_loopback(authority: &Authority) -> bool {
 
 impl Middleware for Origin {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let Some(message) = self.refusal(request.uri().authority(), request.headers()) else {
+        if let Some(message) = self.refusal(request.uri().authority(), request.headers()) {
+            next.context().deny(chain::ORIGIN, message);
+            let error = ErrorBody::new(code::INVALID_REQUEST, message);
+            return std::future::ready(json_error(StatusCode::FORBIDDEN, &error)).boxed();
+        }
+        let origin = request.headers().get(ORIGIN).cloned();
+        if request.method() == Method::OPTIONS {
+            return std::future::ready(self.options(origin, request.headers())).boxed();
+        }
+        if origin.is_none() {
             return next.call(request);
-        };
-        next.context().deny(chain::ORIGIN, message);
-        let error = ErrorBody::new(code::INVALID_REQUEST, message);
-        std::future::ready(json_error(StatusCode::FORBIDDEN, &error)).boxed()
+        }
+        async move {
+            let mut response = next.call(request).await;
+            self.tell(origin, response.headers_mut());
+            response
+        }
+        .boxed()
     }
 }
 
@@ -98,10 +174,13 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_listed_does_not_call_the_server() {
-        let listed = Origin { allowed: vec!["https://app.example".to_owned()], loopback: false };
-        let off = Origin { allowed: vec![], loopback: false };
-        let [own, own_80] =
-            [8080, 80].map(|port| Origin { allowed: own(SocketAddr::from(([127, 0, 0, 1], port))), loopback: true });
+        let listed = Origin { allowed: Allowed::Listed(vec!["https://app.example".to_owned()]), loopback: false };
+        let none = Origin { allowed: Allowed::Listed(vec![]), loopback: false };
+        let login = Origin { allowed: Allowed::All, loopback: false };
+        let [own, own_80] = [8080, 80].map(|port| Origin {
+            allowed: Allowed::Listed(own(SocketAddr::from(([127, 0, 0, 1], port)))),
+            loopback: true,
+        });
         for (origin, headers, refused) in [
             (&listed, vec![], false),
             (&listed, vec![("origin", "https://app.example")], false),
@@ -111,7 +190,12 @@ mod tests {
             (&listed, vec![("origin", "null")], true),
             (&listed, vec![("origin", "")], true),
             (&listed, vec![("origin", "https://app.example"), ("origin", "https://app.example")], true),
-            (&off, vec![("origin", "https://evil.example")], false),
+            (&none, vec![], false),
+            (&none, vec![("origin", "https://evil.example")], true),
+            (&none, vec![("host", "evil.example"), ("origin", "http://evil.example")], true),
+            (&login, vec![("origin", "https://evil.example")], false),
+            (&login, vec![("origin", "null")], false),
+            (&login, vec![("origin", "https://a"), ("origin", "https://b")], true),
             (&own, vec![("host", "localhost:8080"), ("origin", "http://localhost:8080")], false),
             (&own, vec![("host", "localhost:8080"), ("origin", "http://[::1]:8080")], false),
             (&own, vec![("host", "localhost:8080"), ("origin", "http://localhost:8081")], true),
@@ -120,14 +204,17 @@ mod tests {
             (&own_80, vec![("host", "localhost"), ("origin", "http://localhost")], false),
             (&own_80, vec![("host", "localhost"), ("origin", "http://localhost:8080")], true),
         ] {
-            let expected = refused.then_some("Origin not allowed");
-            assert_eq!(refusal(origin, &headers), expected, "{:?} {headers:?}", origin.allowed);
+            let found = refusal(origin, &headers);
+            let is_told =
+                |told: &str| told.contains("portcullis.dev/allowed-origins") && told.contains("--allowed-origins");
+            assert_eq!(found.map(is_told), refused.then_some(true), "{:?} {headers:?}", origin.allowed);
         }
     }
 
     #[test]
     fn a_name_that_was_made_to_resolve_to_this_machine_is_not_served_on_a_loopback_address() {
-        let local = Origin { allowed: own(SocketAddr::from(([127, 0, 0, 1], 80))), loopback: true };
+        let allowed = Allowed::Listed(own(SocketAddr::from(([127, 0, 0, 1], 80))));
+        let local = Origin { allowed, loopback: true };
         for (host, refused) in [
             ("localhost", false),
             ("LOCALHOST:8080", false),
@@ -152,7 +239,7 @@ mod tests {
         let authority = Authority::from_static("evil.example");
         assert!(local.refusal(Some(&authority), &HeaderMap::new()).is_some());
         // Elsewhere the name is the cluster's or the user's.
-        let open = Origin { allowed: vec![], loopback: false };
+        let open = Origin { allowed: Allowed::All, loopback: false };
         assert_eq!(refusal(&open, &[("host", "evil.example.com")]), None);
     }
 }

@@ -198,6 +198,10 @@ impl Middleware for Validating {
         self.0.announce();
     }
 
+    fn judges_messages(&self) -> bool {
+        true
+    }
+
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         self.0.call(request, next, move |review, request| async move { self.judge(&review).await.map(|()| request) })
     }
@@ -208,6 +212,10 @@ impl Middleware for Validating {
 impl Middleware for Mutating {
     fn announce(&self) {
         self.0.announce();
+    }
+
+    fn judges_messages(&self) -> bool {
+        true
     }
 
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {

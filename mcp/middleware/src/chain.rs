@@ -26,6 +26,12 @@ pub trait Middleware: Send + Sync {
         false
     }
 
+    /// Whether it judges messages, or filters the answers to them. Requests to paths that are open pass it by, and a proxy with such a
+    /// middleware serves no other paths beside its MCP endpoints.
+    fn judges_messages(&self) -> bool {
+        false
+    }
+
     /// The longest request body that it lets pass, in bytes; `None` when it does not mind.
     fn body_limit(&self) -> Option<usize> {
         None
@@ -74,9 +80,19 @@ impl Chain {
         self.middleware.iter().for_each(|middleware| middleware.announce());
     }
 
+    /// Whether a middleware judges messages: the proxy has to serve MCP endpoints alone.
+    pub fn judges_messages(&self) -> bool {
+        self.middleware.iter().any(|middleware| middleware.judges_messages())
+    }
+
     /// The context of a request that came from `peer`.
     pub fn context(&self, peer: SocketAddr) -> Arc<RequestContext> {
-        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies)))
+        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies), false))
+    }
+
+    /// The context of a request to an open path: middleware that read or judge messages are left out for it, and JSON-RPC is refused.
+    pub fn open_context(&self, peer: SocketAddr) -> Arc<RequestContext> {
+        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies), true))
     }
 
     /// Answers a request: the middleware in their order, and `transport` innermost, which finds the context by
@@ -89,6 +105,7 @@ impl Chain {
     ) -> Response<Body> {
         // In front of all middleware: what is refused here no middleware has seen, so there is none to read a denial in the context.
         if self.reads_messages
+            && !context.is_open()
             && let Some(refusal) = door::refuse(&request)
         {
             return refusal;
@@ -118,6 +135,9 @@ impl<'a> Next<'a> {
     pub fn call(self, request: Request<Body>) -> BoxFuture<'a, Response<Body>> {
         let Self { middleware, context, transport } = self;
         match middleware.split_first() {
+            Some((first, middleware)) if context.is_open() && (first.reads_messages() || first.judges_messages()) => {
+                Next { middleware, context, transport }.call(request)
+            }
             Some((first, middleware)) => first.call(request, Next { middleware, context, transport }),
             None if context.is_unread(&request) => Box::pin(async move {
                 match context.read_for_transport(request).await {

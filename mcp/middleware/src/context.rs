@@ -17,6 +17,7 @@ use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, read_message};
+use crate::door;
 
 /// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
@@ -24,6 +25,8 @@ use crate::bodies::{Bodies, read_message};
 pub struct RequestContext {
     peer: SocketAddr,
     bodies: Arc<Bodies>,
+    /// Whether its path is open.
+    open: bool,
     /// Whether the body has been read.
     read: AtomicBool,
     found: Mutex<Found>,
@@ -69,8 +72,8 @@ pub struct Denial {
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>) -> Self {
-        Self { peer, bodies, read: AtomicBool::new(false), found: Mutex::default() }
+    pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>, open: bool) -> Self {
+        Self { peer, bodies, open, read: AtomicBool::new(false), found: Mutex::default() }
     }
 
     /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
@@ -81,6 +84,11 @@ impl RequestContext {
     /// The TCP peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Whether the request is to a path that is open: no middleware has judged it, and it is not for MCP.
+    pub fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Who called, once a middleware found out.
@@ -149,11 +157,20 @@ impl RequestContext {
     /// Reads the body of a request that no middleware has read, for the transport.
     pub(crate) async fn read_for_transport(&self, request: Request<Body>) -> Result<Request<Body>, Response<Body>> {
         let (head, body) = request.into_parts();
+        if self.open && !door::is_plain(&head.headers) {
+            let message = "a body to an open path must be in UTF-8 and without a Content-Encoding";
+            return Err(text(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
         let (body, share) = self.read_whole(body).await.map_err(|error| match error {
             // toolhive-0.63 §4.1: without a parser it is no JSON-RPC error.
             ReadError::Broken(_) => text(StatusCode::BAD_REQUEST, "Invalid request body"),
             error => error.answer(),
         })?;
+        if self.open && door::mentions_json_rpc(&body) {
+            let message =
+                "JSON-RPC is refused on a path that portcullis.dev/open-paths opens; send it to an MCP endpoint";
+            return Err(text(StatusCode::FORBIDDEN, message));
+        }
         self.found().share = Some(share);
         Ok(Request::from_parts(head, full(body)))
     }

@@ -25,10 +25,40 @@ pub(crate) fn refuse(request: &Request<Body>) -> Option<Response<Body>> {
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(value), None) = (types.next(), types.next()) else { return false };
-    let mut parts = value.to_str().unwrap_or_default().split(';').map(str::trim);
-    parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"))
-        && parts.all(is_harmless)
+    let essence = value.to_str().unwrap_or_default().split(';').next().map(str::trim);
+    essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) && is_plain(headers)
+}
+
+/// UTF-8, or no character set, and no content coding.
+pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
+    let types = headers.get_all(CONTENT_TYPE).iter();
+    let mut parameters = types.flat_map(|value| value.to_str().unwrap_or(";charset").split(';').skip(1).map(str::trim));
+    parameters.all(is_harmless)
         && headers.get_all(CONTENT_ENCODING).iter().all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Whether a body that no middleware parses may be JSON-RPC to some server: it has the name of the member that every message has,
+/// in whatever encoding and with whatever escapes.
+pub(crate) fn mentions_json_rpc(body: &[u8]) -> bool {
+    const NAME: &[u8] = b"jsonrpc";
+    let mut plain = Vec::with_capacity(body.len());
+    let mut rest = body;
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match (first, after) {
+            // In UTF-16 and UTF-32, a letter of ASCII is that byte among zeros.
+            (0, _) => {}
+            (b'\\', [b'u', b'0', b'0', digits @ ..]) if digits.len() >= 2 => {
+                let code =
+                    std::str::from_utf8(&digits[..2]).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                plain.extend(code);
+                rest = &digits[2..];
+            }
+            _ => plain.push(first.to_ascii_lowercase()),
+        }
+    }
+    plain.make_ascii_lowercase();
+    plain.windows(NAME.len()).any(|window| window == NAME)
 }
 
 /// Whether a parameter leaves the body the UTF-8 that JSON is (RFC 8259 §8.1).
@@ -39,4 +69,29 @@ fn is_harmless(parameter: &str) -> bool {
     let parameter = parameter.to_ascii_lowercase();
     matches!(parameter.as_str(), "charset=utf-8" | "charset=\"utf-8\"")
         || !(parameter.contains("charset") || parameter.contains(['"', '\\']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_rpc_does_not_hide_in_the_body_to_an_open_path() {
+        let utf16: Vec<u8> = r#"{"jsonrpc":"2.0"}"#.bytes().flat_map(|byte| [0, byte]).collect();
+        for (body, found) in [
+            (&br#"{"jsonrpc":"2.0","method":"tools/call"}"#[..], true),
+            (br#"[{"JSONRPC":"2.0"}]"#, true),
+            (br#"{"json\u0072pc":"2.0"}"#, true),
+            (br#"{"\u006A\u0053onrpc":"2.0"}"#, true),
+            (&utf16, true),
+            (b"\xef\xbb\xbf{\"jsonrpc\":1}", true),
+            (br#"{"jsonrp":"c"}"#, false),
+            (br#"{"a":"\u00"}"#, false),
+            (br#"{"a":"\u0g72"}"#, false),
+            (b"a=b&json=rpc", false),
+            (b"", false),
+        ] {
+            assert_eq!(mentions_json_rpc(body), found, "{}", String::from_utf8_lossy(body));
+        }
+    }
 }

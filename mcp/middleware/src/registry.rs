@@ -35,6 +35,8 @@ pub struct ProxySettings {
     pub answers_on_stream: bool,
     /// Where the proxy listens.
     pub address: SocketAddr,
+    /// Whether callers have to log in.
+    pub login: bool,
     /// How long the body of a request may take to arrive.
     pub read_timeout: Duration,
     /// Put before the absolute paths of the document, for running it outside the container it was written for.
@@ -98,7 +100,7 @@ pub struct BuildError {
 // === impl ProxySettings ===
 
 impl ProxySettings {
-    /// The settings of a proxy that listens at `address`: with answers in responses, without names and without a root for files, with the user
+    /// The settings of a proxy that listens at `address`: with answers in responses, without names, without a login and without a root for files, with the user
     /// `local`, half a minute for a body, no exempt networks and no secrets.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         Self {
@@ -106,6 +108,7 @@ impl ProxySettings {
             transport: String::new(),
             answers_on_stream: false,
             address,
+            login: false,
             read_timeout: Duration::from_secs(30),
             files_root: None,
             local_user: "local".to_owned(),

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError, PermissionProfile,
+    Additions, AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError, PermissionProfile,
     auth::AUTH,
     duration,
     members::{Members, wrong_type},
@@ -22,7 +22,6 @@ pub const SCHEMA_VERSION: &str = "v0.1.0";
 /// Keys that this version does not act on (`authz_config`, `telemetry_config` and the rest) are kept in
 /// [`extra`](Self::extra) as they were read, and written back after the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "its members are the document's")]
 pub struct RunConfig {
     /// Version of the document, [`SCHEMA_VERSION`].
     pub schema_version: String,
@@ -34,9 +33,6 @@ pub struct RunConfig {
     /// URL of a remote MCP server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remote_url: String,
-    /// Whether the remote MCP server may be in a private network. No member of ToolHive's, which does not look at addresses here.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub allow_private_endpoint: bool,
     /// Arguments of the MCP server's container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cmd_args: Vec<String>,
@@ -134,6 +130,9 @@ pub struct RunConfig {
     /// Replicas of the backend and their shared session store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_config: Option<ScalingConfig>,
+    /// What ToolHive's document does not have.
+    #[serde(skip_serializing_if = "Additions::is_empty")]
+    pub portcullis: Additions,
     /// Members this version does not act on.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -250,12 +249,12 @@ impl RunConfig {
         let oidc = members.value("oidc_config");
         let oidc_path = members.path("oidc_config");
         let scaling = members.value("scaling_config");
+        let additions = members.value("portcullis");
         let mut config = Self {
             schema_version: schema_version(&mut members)?,
             mcpserver_generation: members.integer("mcpserver_generation", 0, i64::MAX)?.unwrap_or(0),
             image: members.string("image")?.unwrap_or_default(),
             remote_url: members.string("remote_url")?.unwrap_or_default(),
-            allow_private_endpoint: members.boolean("allow_private_endpoint")?,
             cmd_args: members.strings("cmd_args")?,
             name: members.required_string("name")?,
             container_name: members.string("container_name")?.unwrap_or_default(),
@@ -296,6 +295,7 @@ impl RunConfig {
             endpoint_prefix: members.string("endpoint_prefix")?.unwrap_or_default(),
             header_forward: headers.map(HeaderForward::from_value).transpose()?,
             scaling_config: scaling.map(ScalingConfig::from_value).transpose()?,
+            portcullis: additions.map(Additions::from_value).transpose()?.unwrap_or_default(),
             extra: members.rest(),
         };
         config.repeat_login()?;

@@ -17,6 +17,7 @@
 //! # Ok::<(), mcp_runconfig::ParseError>(())
 //! ```
 
+mod additions;
 mod auth;
 pub mod chain;
 mod document;
@@ -32,6 +33,7 @@ mod profile;
 mod tool_filter;
 pub mod webhook;
 
+pub use additions::{Additions, MCP_ENDPOINTS};
 pub use auth::{AuthParameters, OidcConfig};
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
-use mcp_transport::{DueAnswers, Transport, names_hop_by_hop_only, refuse_method};
+use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::opens_stream;
 use portcullis_listener::{Handler, RequestBody, discard};
 use prometheus_client::metrics::gauge::Gauge;
@@ -36,6 +36,8 @@ pub(crate) struct App {
     pub(crate) backend: Box<dyn Transport>,
     /// Whether requests go on to the server with the headers of the client.
     pub(crate) forwards: bool,
+    /// The paths that are served, where that is not every path.
+    pub(crate) endpoints: Option<Endpoints>,
     pub(crate) stateless: bool,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
@@ -116,12 +118,24 @@ impl App {
         if self.forwards && !names_hop_by_hop_only(request.headers()) {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }
-        if let Some(refusal) = refuse_method(self.stateless, request.method(), request.headers()) {
+        let (head, body) = request.into_parts();
+        let route = match self.endpoints.as_ref().map(|endpoints| endpoints.route(&head)).transpose() {
+            Ok(route) => route.unwrap_or(Route::Mcp),
+            Err(misrouted) => {
+                self.metrics.misrouted(misrouted.reason());
+                return misrouted.answer();
+            }
+        };
+        let context = match route {
+            Route::Mcp => self.chain.context(body.peer()),
+            Route::Open => self.chain.open_context(body.peer()),
+        };
+        if route == Route::Mcp
+            && let Some(refusal) = refuse_method(self.stateless, &head.method, &head.headers)
+        {
             return refusal;
         }
-        let peer = request.body().peer();
-        let request = request.map(|body| Upload::new(body).boxed_unsync());
-        let context = self.chain.context(peer);
+        let request = Request::from_parts(head, Upload::new(body).boxed_unsync());
         self.chain.serve(&context, request, &self.transport).await
     }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use mcp_http::Connecting;
 use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::{ProxyMode, RunConfig, Transport, fold};
+use mcp_runconfig::{Additions, ProxyMode, RunConfig, Transport, fold};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{
-    Attach, ClientUrl, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable,
+    Attach, ClientUrl, Endpoints, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable,
     StreamableConfig, Transport as Backend,
 };
 
@@ -124,7 +124,7 @@ pub(crate) fn plan(
         None if !config.remote_url.is_empty() => {
             let policy = EndpointPolicy {
                 kubernetes_api: environment.kubernetes_api,
-                ..EndpointPolicy::new(config.allow_private_endpoint, options.exempt_endpoints.clone())
+                ..EndpointPolicy::new(config.portcullis.allow_private_endpoint, options.exempt_endpoints.clone())
             };
             let proxy = remote(&config.remote_url, policy, provider);
             let mut proxy = proxy.map_err(|problem| refusal("remote_url", problem))?;
@@ -186,6 +186,25 @@ impl Plan {
                 front.start(pipe, sessions).await?
             }
         })
+    }
+
+    /// The endpoints of a proxy whose guards judge messages. `None` where nothing but MCP can reach the server, which is behind a pipe.
+    pub(crate) fn endpoints(&self, path: &Path, config: &RunConfig) -> Result<Option<Endpoints>, RunError> {
+        let Additions { mcp_paths, open_paths, .. } = &config.portcullis;
+        let refuse = |problem: &str| {
+            let list = if mcp_paths.is_empty() { "open_paths" } else { "mcp_paths" };
+            let (field, problem) = (format!("portcullis.{list}"), format!("has no effect, as {problem}; remove it"));
+            Err(RunError::Unserved { path: path.to_owned(), field, problem })
+        };
+        let asked = !(mcp_paths.is_empty() && open_paths.is_empty());
+        match &self.server {
+            Server::Stdio(..) if asked => refuse("a server behind a pipe serves MCP alone"),
+            Server::Http(proxy) if asked && proxy.replaces_paths() => {
+                refuse("the path of the server's URL replaces every other")
+            }
+            Server::Stdio(..) => Ok(None),
+            Server::Http(proxy) => Ok(Some(proxy.endpoints(mcp_paths, open_paths))),
+        }
     }
 
     /// Whether requests go on to the server as the client's, with its headers.

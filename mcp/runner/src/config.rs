@@ -80,11 +80,11 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The middleware that the document asks for, the first outermost. What other members than the chain ask for stands outside of it, and so
-/// does the check of `Origin` and `Host`, which a proxy that listens on a loopback address makes unasked.
+/// does the check of `Origin`, which every proxy makes unasked.
 ///
 /// # Errors
 /// The member that asks for a guard that is not built.
-pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry>, String> {
+pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<Entry>, String> {
     let mut chain = Entry::list("middleware_configs", &config.middleware_configs);
     if chain.is_empty() {
         // Whatever Go's decoder takes for one is one.
@@ -95,7 +95,7 @@ pub(crate) fn middleware(config: &RunConfig, loopback: bool) -> Result<Vec<Entry
         chain = default_chain(config);
     }
     let mut entries = Vec::new();
-    if !config.allowed_origins.is_empty() || loopback && chain.iter().all(|entry| entry.config.kind != chain::ORIGIN) {
+    if !config.allowed_origins.is_empty() || chain.iter().all(|entry| entry.config.kind != chain::ORIGIN) {
         entries.push(Entry {
             config: MiddlewareConfig::new(chain::ORIGIN, json!({"allowed_origins": config.allowed_origins})),
             place: Place::Members(&[("parameters.allowed_origins", "allowed_origins")]),
@@ -202,12 +202,12 @@ mod tests {
         RunConfig::parse(document.as_bytes()).unwrap()
     }
 
-    fn entries(members: &str, loopback: bool) -> Vec<MiddlewareConfig> {
-        middleware(&parse(members), loopback).unwrap().into_iter().map(|entry| entry.config).collect()
+    fn entries(members: &str) -> Vec<MiddlewareConfig> {
+        middleware(&parse(members)).unwrap().into_iter().map(|entry| entry.config).collect()
     }
 
     fn kinds(members: &str) -> Vec<String> {
-        entries(members, false).into_iter().map(|entry| entry.kind).collect()
+        entries(members).into_iter().map(|entry| entry.kind).filter(|kind| kind != chain::ORIGIN).collect()
     }
 
     #[test]
@@ -254,23 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_checked_where_they_are_listed_and_on_a_loopback_address_unasked() {
-        let origins = |members: &str, loopback: bool| -> Vec<(usize, Value)> {
-            let entries = entries(members, loopback).into_iter().enumerate();
+    fn every_proxy_checks_origins() {
+        let origins = |members: &str| -> Vec<(usize, Value)> {
+            let entries = entries(members).into_iter().enumerate();
             entries.filter(|(_, entry)| entry.kind == "origin").map(|(at, entry)| (at, entry.parameters)).collect()
         };
         let own = r#","middleware_configs":[{"type":"auth"},{"type":"origin","parameters":{"allowed_origins":["http://b"]}}]"#;
         let [a, b, none] =
             [json!(["http://a"]), json!(["http://b"]), json!([])].map(|list| json!({"allowed_origins": list}));
-        for (members, loopback, expected) in [
-            ("", false, vec![]),
-            ("", true, vec![(0, none)]),
-            (r#","allowed_origins":["http://a"],"max_request_body_size":7"#, false, vec![(0, a.clone())]),
-            (r#","allowed_origins":["http://a"]"#, true, vec![(0, a.clone())]),
-            (own, true, vec![(1, b.clone())]),
-            (&format!(r#"{own},"allowed_origins":["http://a"]"#), false, vec![(0, a), (2, b)]),
+        for (members, expected) in [
+            ("", vec![(0, none)]),
+            (r#","allowed_origins":["http://a"],"max_request_body_size":7"#, vec![(0, a.clone())]),
+            (own, vec![(1, b.clone())]),
+            (&format!(r#"{own},"allowed_origins":["http://a"]"#), vec![(0, a), (2, b)]),
         ] {
-            assert_eq!(origins(members, loopback), expected, "{members} {loopback}");
+            assert_eq!(origins(members), expected, "{members}");
         }
     }
 
@@ -283,21 +281,18 @@ mod tests {
             (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
             (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         ] {
-            assert_eq!(middleware(&parse(members), false).unwrap_err(), field);
+            assert_eq!(middleware(&parse(members)).unwrap_err(), field);
         }
         assert!(
-            middleware(
-                &parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#),
-                false
-            )
-            .is_ok()
+            middleware(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#))
+                .is_ok()
         );
     }
 
     #[test]
     fn the_documents_own_login_guards_whether_there_is_a_chain_or_not() {
         for members in ["", r#","middleware_configs":[{"type":"auth","parameters":{}}]"#] {
-            let entries = entries(&format!(r#","OIDC_config":{{"issuer":"https://i"}}{members}"#), false);
+            let entries = entries(&format!(r#","OIDC_config":{{"issuer":"https://i"}}{members}"#));
             let auth = entries.iter().find(|entry| entry.kind == chain::AUTH).unwrap();
             assert_eq!(auth.parameters["oidc_config"]["Issuer"], "https://i", "{members}");
         }
@@ -306,8 +301,11 @@ mod tests {
     #[test]
     fn the_documents_own_body_limit_replaces_those_of_the_chain() {
         let limits = |members: &str| {
-            let entries = entries(members, false);
-            let limits = entries.iter().map(|entry| (entry.kind.clone(), entry.parameters["max_bytes"].clone()));
+            let entries = entries(members);
+            let limits = entries
+                .iter()
+                .filter(|entry| entry.kind != chain::ORIGIN)
+                .map(|entry| (entry.kind.clone(), entry.parameters["max_bytes"].clone()));
             limits.collect::<Vec<_>>()
         };
         let configs = r#","middleware_configs":[{"type":"auth"},{"type":"bodylimit","parameters":{"max_bytes":5}}]"#;
@@ -371,7 +369,7 @@ mod tests {
                 "middleware_configs[2].parameters.webhooks[0].url",
             ),
         ] {
-            let entries = middleware(&parse(&members), false).unwrap();
+            let entries = middleware(&parse(&members)).unwrap();
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
             let error = crate::registry::registry().build_entries(&entries, &settings).unwrap_err();

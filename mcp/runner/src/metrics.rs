@@ -17,6 +17,11 @@ struct Code {
     code: String,
 }
 
+#[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
 /// What one process counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -27,6 +32,7 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Checks of the server that failed.
     pub(crate) failed_checks: Counter,
+    misrouted: Family<Reason, Counter>,
     backend_up: Gauge,
     connections: Gauge,
     sessions: Gauge,
@@ -52,7 +58,10 @@ impl Metrics {
         let backend_up = gauge("backend_up", "1 while the MCP server answered its last check");
         let failed_checks = Counter::default();
         registry.register("backend_failed_checks", "Checks that the MCP server failed", failed_checks.clone());
-        Self { registry, classes, in_flight, failed_checks, backend_up, connections, sessions, open }
+        let misrouted = Family::<Reason, Counter>::default();
+        let help = "Requests that were refused since guards judge messages and no MCP is served at their path or by their method";
+        registry.register("requests_misrouted", help, misrouted.clone());
+        Self { registry, classes, in_flight, failed_checks, misrouted, backend_up, connections, sessions, open }
     }
 
     pub(crate) fn count(&self, status: StatusCode) {
@@ -60,6 +69,11 @@ impl Metrics {
         if let Some(counter) = self.classes.get(class) {
             counter.inc();
         }
+    }
+
+    /// Counts a request that is for no endpoint.
+    pub(crate) fn misrouted(&self, reason: &'static str) {
+        self.misrouted.get_or_create(&Reason { reason }).inc();
     }
 
     /// The report; `up` says whether the server answered its last check.

@@ -64,12 +64,14 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let server = Server::bind(&address, limits).await;
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let entries = middleware(&config, local.ip().to_canonical().is_loopback()).map_err(|field| {
+        let entries = middleware(&config).map_err(|field| {
             let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
             RunError::Unserved { path: path.clone(), field, problem }
         })?;
+        let login = entries.iter().find_map(|entry| login(&entry.config));
         let settings = ProxySettings {
             address: local,
+            login: login.is_some(),
             read_timeout,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
@@ -81,12 +83,13 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
         };
-        let login = entries.iter().find_map(|entry| login(&entry.config));
         let chain = registry()
             .build_entries(&entries, &settings)
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, &settings.provider, login.is_some())?;
         let forwards = plan.forwards();
+        // Of a server behind a pipe, there are no other paths.
+        let endpoints = plan.endpoints(&path, &config)?.filter(|_| chain.judges_messages());
         let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
         let backend = plan.start().await?;
         let diagnostics = Diagnostics::of(&config);
@@ -100,6 +103,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             transport: backend.service(),
             backend,
             forwards,
+            endpoints,
             stateless: config.stateless,
             health,
             metrics: Metrics::new(server.connections()),

@@ -20,6 +20,7 @@
 
 mod carriers;
 mod client_url;
+mod endpoints;
 mod front;
 mod modern;
 mod mux;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use mcp_http::BoxService;
 
 pub use client_url::ClientUrl;
+pub use endpoints::{Endpoints, Misrouted, Route};
 pub use front::{DueAnswers, Sse, SseConfig, Streamable, StreamableConfig};
 pub use modern::refuse_method;
 pub use mux::MuxConfig;

@@ -31,7 +31,7 @@ use self::recovery::Reopening;
 use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
-use crate::{BoxFuture, ClientUrl, FailedCheck, Transport, carriers};
+use crate::{BoxFuture, ClientUrl, Endpoints, FailedCheck, Transport, carriers};
 
 /// Why a backend's URL cannot be served. Fix the URL.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +89,19 @@ impl ProxyConfig {
         };
         let remote = Some(Connecting { tls, ..how });
         Ok(Self::of(uri, remote))
+    }
+
+    /// The paths of the proxy where guards judge messages: those of its transport and `more`, where a path in the server's URL does not
+    /// replace them all, and those that are `open`.
+    pub fn endpoints(&self, more: &[String], open: &[String]) -> Endpoints {
+        let own = if self.sse.is_some() { "/sse" } else { "/mcp" };
+        let mcp = [own.to_owned()].into_iter().chain(more.iter().cloned()).collect();
+        Endpoints::new((!self.replaces_paths()).then_some(mcp), open.to_vec(), self.sse.is_some())
+    }
+
+    /// Whether the server's URL has a path, which every request gets.
+    pub fn replaces_paths(&self) -> bool {
+        !matches!(self.backend.path(), "" | "/")
     }
 
     fn of(backend: Uri, remote: Option<Connecting>) -> Self {
@@ -173,6 +186,9 @@ impl Inner {
             Ok(body) => body,
             Err(refusal) => return refusal,
         };
+        if RequestContext::of(&parts.extensions).is_some_and(|context| context.is_open()) {
+            return self.forward(parts, body, None, None, None).await;
+        }
         if parts.method == Method::POST {
             return self.post(parts, body).await;
         }

@@ -82,6 +82,10 @@ impl Middleware for ToolCallFilter {
     fn reads_messages(&self) -> bool {
         true
     }
+
+    fn judges_messages(&self) -> bool {
+        true
+    }
 }
 
 impl ToolNames {

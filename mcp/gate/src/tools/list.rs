@@ -55,6 +55,10 @@ impl Middleware for ToolFilter {
     fn reads_messages(&self) -> bool {
         true
     }
+
+    fn judges_messages(&self) -> bool {
+        true
+    }
 }
 
 impl ResponseFilter for ToolNames {

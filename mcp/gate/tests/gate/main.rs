@@ -6,6 +6,7 @@ mod chain;
 mod denials;
 mod endpoint;
 mod headers;
+mod origins;
 mod outcomes;
 mod reviews;
 mod rotation;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mcp_runconfig::{
-    HeaderForward, MiddlewareConfig, Parameters as _, PermissionProfile, ProxyMode, RunConfig, ScalingConfig,
-    SessionRedis, SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride, Transport,
+    Additions, HeaderForward, MiddlewareConfig, Parameters as _, PermissionProfile, ProxyMode, RunConfig,
+    ScalingConfig, SessionRedis, SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride,
+    Transport,
 };
 use serde_json::{Value, json};
 
@@ -204,7 +205,6 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
     let config = RunConfig {
         schema_version: mcp_runconfig::SCHEMA_VERSION.into(),
         remote_url: "https://far.example".into(),
-        allow_private_endpoint: true,
         name: "x".into(),
         session_ttl: Some(Duration::from_hours(1)),
         max_request_body_size: 1 << 20,
@@ -222,6 +222,11 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             }),
             ..ScalingConfig::default()
         }),
+        portcullis: Additions {
+            allow_private_endpoint: true,
+            mcp_paths: vec!["/api/mcp".into()],
+            open_paths: vec!["/docs/*".into()],
+        },
         ..RunConfig::default()
     };
     let entry = |kind: &str| {
@@ -230,7 +235,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         )
     };
     let document = [
-        r#"{"schema_version":"v0.1.0","image":"","remote_url":"https://far.example","allow_private_endpoint":true,"#,
+        r#"{"schema_version":"v0.1.0","image":"","remote_url":"https://far.example","#,
         r#""name":"x","transport":"stdio","host":"","port":0,"permission_profile":null,"#,
         r#""session_ttl":"1h0m0s","max_request_body_size":1048576,"proxy_read_timeout":"1m0s","proxy_mode":"streamable-http","#,
         r#""tools_filter":["say","add"],"tools_override":{"echo":{"name":"say"}},"#,
@@ -238,7 +243,8 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         r#"{"type":"header-forward","parameters":{"add_headers":{"X-Tenant":"acme"}}}],"#,
         r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
         r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
-        r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}}}"#,
+        r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}},"#,
+        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"]}}"#,
     ]
     .concat();
     assert_eq!(config.to_json().replace([' ', '\n'], ""), document);

@@ -111,9 +111,34 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ("remote, no URL", http(json!({"remote_url": "far.example/mcp"})), &[], &["remote_url: is not a URL"]),
         (
             "remote on this machine",
-            http(json!({"remote_url": "https://localhost:1/", "allow_private_endpoint": true})),
+            http(json!({"remote_url": "https://localhost:1/", "portcullis": {"allow_private_endpoint": true}})),
             &[],
             &["remote_url: host \"localhost\"", "name another server"],
+        ),
+        (
+            "open paths of a server behind a pipe",
+            document("stdio", &json!({"portcullis": {"open_paths": ["/docs"]}})),
+            &["--", "true"],
+            &["portcullis.open_paths", "a server behind a pipe serves MCP alone"],
+        ),
+        (
+            "paths that the server's URL replaces",
+            http(json!({"portcullis": {"mcp_paths": ["/a"]}})),
+            &["--backend", "http://127.0.0.1:1/p"],
+            &["portcullis.mcp_paths", "replaces every other"],
+        ),
+        ("no path", http(json!({"portcullis": {"mcp_paths": ["/a b"]}})), &[], &["portcullis.mcp_paths", "\"/a b\""]),
+        (
+            "an open path of MCP",
+            http(json!({"portcullis": {"open_paths": ["/mcp/*"]}})),
+            &[],
+            &["portcullis.open_paths", "covers /mcp"],
+        ),
+        (
+            "an addition of another version",
+            http(json!({"portcullis": {"newer": true}})),
+            &[],
+            &["portcullis.newer", "not known to this proxy"],
         ),
         (
             "remote in a private network",
@@ -237,7 +262,7 @@ fn a_flag_that_asks_for_a_guard_stops_the_start_and_says_where_guards_are_asked_
 fn the_kubernetes_api_is_no_remote_server_at_its_address_either() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("runconfig.json");
-    let members = json!({"remote_url": "https://10.96.0.1/api", "allow_private_endpoint": true});
+    let members = json!({"remote_url": "https://10.96.0.1/api", "portcullis": {"allow_private_endpoint": true}});
     std::fs::write(&path, document("streamable-http", &members)).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
         .args(["run", "--listen", "127.0.0.1:0", "--config", path.to_str().unwrap()])

@@ -13,6 +13,7 @@ mod carriers;
 mod conformance;
 mod diagnostics;
 mod drain;
+mod endpoints;
 mod foreign_transport;
 mod identity_providers;
 mod limits;

@@ -219,7 +219,9 @@ async fn an_address_that_a_name_leads_to_is_judged_when_it_is_called() {
     let front = TlsFront::before(backend.address).await;
     // The name may be called where it leads to ::1; the server is at 127.0.0.1.
     let url = format!("https://localhost:{}/mcp", front.address.port());
-    let runner = Runner::remote_at(&url, &front.ca(), "::1/128", &json!({"allow_private_endpoint": true}), &[]).await;
+    let runner =
+        Runner::remote_at(&url, &front.ca(), "::1/128", &json!({"portcullis": {"allow_private_endpoint": true}}), &[])
+            .await;
     let answer = runner.post(&[], PING).await;
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(front.names().is_empty() && backend.is_quiet(), "{}", runner.log());

@@ -2,7 +2,7 @@
 
 use mcp_api::v1beta1::{MCPRemoteProxySpec, RemoteTransport};
 use mcp_plan::{settings::Settings, workload::workload_labels};
-use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, Transport};
+use mcp_runconfig::{Additions, PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, Transport};
 
 use super::headers;
 
@@ -29,7 +29,7 @@ pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Setti
         proxy_mode,
         endpoint_prefix: spec.endpoint_prefix.clone().unwrap_or_default(),
         header_forward: headers::document(name, spec),
-        allow_private_endpoint: spec.allow_private_endpoint,
+        portcullis: Additions { allow_private_endpoint: spec.allow_private_endpoint, ..Additions::default() },
         ..RunConfig::default()
     }
 }

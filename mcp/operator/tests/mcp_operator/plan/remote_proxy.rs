@@ -109,16 +109,13 @@ fn every_field_of_a_proxy_reaches_its_place() {
         ("transport", json!("streamable-http")),
         ("endpoint_prefix", json!("/p")),
         ("trust_proxy_headers", json!(true)),
-        ("allow_private_endpoint", json!(true)),
+        ("portcullis", json!({"allow_private_endpoint": true})),
     ] {
         assert_eq!(document[member], value, "{member}");
     }
     let labels = &child(&plan, ChildKind::ConfigMap, "fetch-runconfig").unwrap()["metadata"]["labels"];
     assert_eq!(labels["toolhive.stacklok.io/mcp-remote-proxy"], "fetch");
-    assert!(
-        World::with(json!({})).plan().document().get("allow_private_endpoint").is_none(),
-        "left out where it is false"
-    );
+    assert!(World::with(json!({})).plan().document().get("portcullis").is_none(), "left out where it is false");
 }
 
 #[test]
