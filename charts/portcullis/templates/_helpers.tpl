@@ -17,4 +17,10 @@ Arguments that are the MCP operator's own. Those of every operator are in the ge
 {{- with .Values.runner.allowedEndpointCidrs }}
 - --allow-endpoint-cidr={{ join "," . }}
 {{- end }}
+{{- with .Values.runner.middleware }}
+- --runner-middleware={{ join "," . }}
+{{- end }}
+{{- with .Values.runner.allowedOrigins }}
+- --allowed-origins={{ join "," . }}
+{{- end }}
 {{- end }}

@@ -71,6 +71,12 @@ pub mod annotation {
     pub const RESTARTED_AT: &str = "mcpserver.toolhive.stacklok.dev/restarted-at";
     /// On an MCPServer, by its user: how to restart, `rolling` (the default) or `immediate`.
     pub const RESTART_STRATEGY: &str = "mcpserver.toolhive.stacklok.dev/restart-strategy";
+    /// On a workload, by its user: paths with commas that serve MCP beside the transport's own. Guards judge requests to them.
+    pub const MCP_PATHS: &str = "portcullis.dev/mcp-paths";
+    /// On a workload, by its user: paths, and prefixes as in `/docs/*`, with commas, that requests reach unjudged.
+    pub const OPEN_PATHS: &str = "portcullis.dev/open-paths";
+    /// On a workload, by its user: the origins of the web pages that may call, with commas.
+    pub const ALLOWED_ORIGINS: &str = "portcullis.dev/allowed-origins";
 }
 
 /// Condition types. For most, `True` is good; the exceptions say so.

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use clap::ValueEnum;
 use kube::ResourceExt as _;
 use mcp_plan::{
+    additions::Additions,
     problem::Problem,
     reference::{self, Exists, Referrer},
     settings::Settings,
@@ -79,9 +80,15 @@ impl<K: Subject> Rules<K> {
         new.warnings(settings).into_iter().chain(missing).chain(shared).fold(verdict, Verdict::warn)
     }
 
-    /// What does not touch the spec is not judged: labels, finalizers and restarts go through whatever is stored.
+    /// An update that touches neither the spec nor an annotation of ours is not judged: labels, finalizers and restarts go through whatever
+    /// is stored.
     async fn update(&self, old: Arc<K>, new: Arc<K>, context: Context) -> Verdict {
-        if old.spec() == new.spec() { Verdict::allow() } else { self.create(new, context).await }
+        let additions = |object: &K| Additions::of(object.meta().annotations.as_ref());
+        if old.spec() == new.spec() && additions(&old) == additions(&new) {
+            Verdict::allow()
+        } else {
+            self.create(new, context).await
+        }
     }
 }
 

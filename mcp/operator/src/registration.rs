@@ -1,7 +1,7 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
 use mcp_plan::settings::Settings;
-use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST};
+use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST, origin_problem};
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
 use portcullis::operator::{Components, Operator};
@@ -30,6 +30,14 @@ pub struct Args {
     /// the flag as well
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     exempt_endpoints: Vec<IpNet>,
+    /// What the proxies' image can do, with commas, where that is not the runner of this version: the types of middleware that it has, and
+    /// `mcp-endpoints`. A workload that asks for a guard it does not have gets no proxy
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    runner_middleware: Option<Vec<String>>,
+    /// Origins of the web pages that may call every proxy, with commas; the annotation portcullis.dev/allowed-origins adds those of one
+    /// workload. Proxies with a login and no list let pages of every origin call
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
+    allowed_origins: Vec<String>,
     // Kubernetes sets it in every pod.
     /// Address or name of the Kubernetes API, where no remote server may be
     #[arg(long, env = KUBERNETES_SERVICE_HOST, hide = true)]
@@ -52,6 +60,8 @@ pub fn operator() -> Operator<Args> {
             proxy_host,
             default_image_pull_secrets,
             exempt_endpoints,
+            runner_middleware,
+            allowed_origins,
             kubernetes_api,
             watch_namespace,
         } = args.clone();
@@ -59,7 +69,8 @@ pub fn operator() -> Operator<Args> {
             runner_image,
             proxy_host,
             default_image_pull_secrets: words(&default_image_pull_secrets),
-            runner_middleware: mcp_runconfig::chain::BUILT,
+            runner_middleware: runner_middleware.unwrap_or_else(mcp_runconfig::chain::abilities),
+            allowed_origins,
             exempt_endpoints,
             kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
         };
@@ -84,6 +95,10 @@ pub fn operator() -> Operator<Args> {
 /// What the operator's own account does: it fills the stores, in every replica, and keeps the key of digests.
 fn own() -> Access {
     Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    origin_problem(text).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 fn words(list: &str) -> Vec<String> {

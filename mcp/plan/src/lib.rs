@@ -11,6 +11,7 @@
 //! The traits that a kind implements are the operator's, beside the kinds: Rust lets nobody implement a trait of one
 //! crate for a type of another.
 
+pub mod additions;
 pub mod config;
 pub mod digest;
 pub mod guards;

@@ -11,8 +11,11 @@ pub struct Settings {
     pub proxy_host: String,
     /// Image pull secrets added behind each workload's own.
     pub default_image_pull_secrets: Vec<String>,
-    /// Types of middleware that the proxy's image has. A guard that needs another one cannot be enforced.
-    pub runner_middleware: &'static [&'static str],
+    /// What the proxy's image can do, by the names of [`abilities`](mcp_runconfig::chain::abilities). A guard that needs something else
+    /// cannot be enforced.
+    pub runner_middleware: Vec<String>,
+    /// Origins of web pages that may call every proxy.
+    pub allowed_origins: Vec<String>,
     /// Networks whose addresses count as public where a proxy may call public addresses only.
     pub exempt_endpoints: Vec<IpNet>,
     /// Address or name of the Kubernetes API, where it is known: no remote server may be there.
@@ -22,6 +25,6 @@ pub struct Settings {
 impl Settings {
     /// Whether the proxy's image has all these types of middleware.
     pub fn can_run(&self, middleware: &[&str]) -> bool {
-        middleware.iter().all(|kind| self.runner_middleware.contains(kind))
+        middleware.iter().all(|kind| self.runner_middleware.iter().any(|known| known == kind))
     }
 }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 pub use crate::auth::AUTH;
 use crate::{
-    AuthParameters, HeaderForward, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, webhook,
+    AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
+    ToolFilterParameters, webhook,
 };
 
 /// `type` of the check for which web pages a request may come.
@@ -85,6 +86,17 @@ const fn count() -> usize {
         row += 1;
     }
     count
+}
+
+/// What the proxies of this version can do, by name: the types of middleware that they have, and what documents may ask for under
+/// `portcullis` that guards.
+pub fn abilities() -> Vec<String> {
+    BUILT.iter().chain(&[MCP_ENDPOINTS]).map(|&name| name.to_owned()).collect()
+}
+
+/// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.
+pub fn judges_messages(kind: &str) -> bool {
+    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING].contains(&kind)
 }
 
 /// Puts a chain into the order of the contract. Types that it does not know keep their order, inside of all that it does.

@@ -41,6 +41,6 @@ pub use document::{
 pub use error::ParseError;
 pub use header_forward::{HeaderForward, HeaderForwardParameters, is_reserved_header};
 pub use members::fold;
-pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters};
+pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

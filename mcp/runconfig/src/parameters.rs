@@ -71,6 +71,18 @@ impl Parameters for OriginParameters {
     }
 }
 
+/// What is wrong with an origin that a list of allowed ones has: nobody's page has it. A clause that quotes it.
+pub fn origin_problem(origin: &str) -> Option<String> {
+    let good = origin.split_once("://").is_some_and(|(scheme, host)| {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        let is_host = |byte: u8| is_word(byte) || b"_:[]".contains(&byte);
+        !scheme.is_empty() && scheme.bytes().all(is_word) && !host.is_empty() && host.bytes().all(is_host)
+    });
+    (!good).then(|| {
+        format!("{origin:?} is no origin; write a scheme, a host and perhaps a port, as in https://app.example")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -100,6 +112,27 @@ mod tests {
         ] {
             let error = Own::read(value, "p").unwrap_err();
             assert_eq!(error.field, field, "{error}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_origin_is_one_that_a_page_can_have() {
+        for (origin, good) in [
+            ("https://app.example", true),
+            ("http://localhost:6274", true),
+            ("http://[::1]:80", true),
+            ("vscode-webview://0abc", true),
+            ("*", false),
+            ("null", false),
+            ("", false),
+            ("app.example", false),
+            ("https://", false),
+            ("https://app.example/", false),
+            ("https://app.example, https://b", false),
+            ("https://*.example", false),
+            ("https://me@app.example", false),
+        ] {
+            assert_eq!(origin_problem(origin).is_none(), good, "{origin:?}");
         }
     }
 

@@ -2,10 +2,10 @@
 //! and at `kubectl apply`.
 
 use mcp_api::{
-    names::{condition, reason},
+    names::{annotation, condition, reason},
     v1beta1::{SessionStorage, SessionStorageProvider},
 };
-use mcp_plan::{guards::RequestedGuards, settings::Settings, workload::pod_template};
+use mcp_plan::{settings::Settings, workload::pod_template};
 use portcullis::controller::ConditionStatus;
 use serde_json::Value;
 
@@ -78,8 +78,14 @@ pub fn unsupported(fields: &[&'static str], findings: &mut Findings<'_>) {
 
 /// The same as warnings at `kubectl apply`, and the guards that this version cannot enforce.
 pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], settings: &Settings) -> Vec<String> {
-    let RequestedGuards { configs, unbuilt } = workload.guards();
-    let unbuilt = configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field).chain(unbuilt);
+    let guards = workload.guards();
+    let unbuilt = guards.unbuilt(settings).into_iter();
     let unbuilt = unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"));
-    unbuilt.chain(unsupported.iter().map(|field| format!("{field} has no effect in this version"))).collect()
+    let additions = &guards.additions;
+    let paths = [(annotation::MCP_PATHS, &additions.mcp_paths), (annotation::OPEN_PATHS, &additions.open_paths)];
+    let idle = paths.into_iter().filter(|(_, paths)| !paths.is_empty() && !guards.judge_messages()).map(|(key, _)| {
+        format!("metadata.annotations[{key}] has no effect: no webhooks and no tool filter judge messages, so every path is open")
+    });
+    let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));
+    unbuilt.chain(idle).chain(unsupported).collect()
 }

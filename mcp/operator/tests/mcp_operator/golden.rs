@@ -273,7 +273,8 @@ fn settings() -> Settings {
         runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
         proxy_host: "0.0.0.0".into(),
         default_image_pull_secrets: Vec::new(),
-        runner_middleware: chain::BUILT,
+        runner_middleware: chain::abilities(),
+        allowed_origins: Vec::new(),
         exempt_endpoints: Vec::new(),
         kubernetes_api: None,
     }

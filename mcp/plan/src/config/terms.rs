@@ -3,9 +3,9 @@
 use http::Uri;
 use serde::Serialize;
 
-use crate::{digest::short_digest, problem::Problem};
+use crate::{additions::Additions, digest::short_digest, problem::Problem};
 
-/// What a workload's reference to a configuration says beside the name. A kind of configuration reads what concerns it.
+/// What a workload says of a configuration that it refers to. A kind of configuration reads what concerns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Terms {
     /// The audience that tokens must be issued for.
@@ -14,6 +14,9 @@ pub struct Terms {
     pub scopes: Vec<String>,
     /// The address by which clients know the workload, where it is not the one of its Service.
     pub resource_url: Option<String>,
+    /// What the workload's annotations ask of its proxy.
+    #[serde(skip_serializing_if = "Additions::is_empty")]
+    pub additions: Additions,
 }
 
 /// The workload that a configuration guards.

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use mcp_runconfig::chain;
+
 use crate::{
     config::{BundleWords, Config, Terms, Words},
     problem::sentences,
@@ -84,7 +86,7 @@ struct Need {
 // === impl GuardRef ===
 
 impl GuardRef {
-    /// The same reference, which says `terms` beside the name.
+    /// The same reference, of a workload that says `terms` of it.
     #[must_use]
     pub fn on(self, terms: Terms) -> Self {
         Self { terms, ..self }
@@ -98,6 +100,11 @@ impl GuardRef {
     /// Whether the proxy's image can enforce it.
     pub fn is_built(&self, settings: &Settings) -> bool {
         settings.can_run(self.middleware)
+    }
+
+    /// Whether it judges messages, so that the proxy serves MCP endpoints alone.
+    pub fn judges_messages(&self) -> bool {
+        self.middleware.iter().any(|kind| chain::judges_messages(kind))
     }
 
     pub(super) fn id(&self) -> (String, String) {

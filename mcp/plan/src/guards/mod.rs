@@ -18,6 +18,7 @@ use mcp_api::names::annotation::GUARDS;
 use mcp_runconfig::RunConfig;
 
 use crate::{
+    additions::Additions,
     config::Guarded,
     reference::{Data, MountedFile, SecretVariable},
     settings::Settings,
@@ -42,13 +43,17 @@ pub struct RequestedGuards {
     pub configs: Vec<GuardRef>,
     /// Fields that ask for a guard of a kind that this version does not have.
     pub unbuilt: Vec<&'static str>,
+    /// What the workload's annotations ask of its proxy.
+    pub additions: Additions,
 }
 
 /// The guards of one workload, looked up.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "the guards are what the type is named after")]
 pub struct Guards {
     guards: Vec<Guard>,
     unbuilt: Vec<&'static str>,
+    additions: Additions,
 }
 
 /// What a proxy that exists enforces, compared with what is asked for.
@@ -83,7 +88,28 @@ impl RequestedGuards {
     /// Those of `configs` that are referred to; of `unbuilt`, fields and whether they are set, those that are.
     pub fn of(configs: impl IntoIterator<Item = Option<GuardRef>>, unbuilt: &[(&'static str, bool)]) -> Self {
         let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
-        Self { configs: configs.into_iter().flatten().collect(), unbuilt: unbuilt.collect() }
+        let configs = configs.into_iter().flatten().collect();
+        Self { configs, unbuilt: unbuilt.collect(), additions: Additions::default() }
+    }
+
+    /// The same for a workload whose annotations ask for `additions`. What those say is part of each guard: a proxy that was made before a
+    /// change of them enforces something else.
+    #[must_use]
+    pub fn with_additions(mut self, additions: Additions) -> Self {
+        self.configs.iter_mut().for_each(|guard| guard.terms.additions = additions.clone());
+        Self { additions, ..self }
+    }
+
+    /// The fields and annotations that the proxy's image cannot enforce.
+    pub fn unbuilt(&self, settings: &Settings) -> Vec<&'static str> {
+        let configs = self.configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field);
+        let additions = self.additions.unbuilt(settings).filter(|_| self.judge_messages());
+        self.unbuilt.iter().copied().chain(configs).chain(additions).collect()
+    }
+
+    /// Whether one of them judges messages, so that the proxy serves MCP endpoints alone.
+    pub fn judge_messages(&self) -> bool {
+        self.configs.iter().any(GuardRef::judges_messages)
     }
 }
 
@@ -92,10 +118,10 @@ impl RequestedGuards {
 impl Guards {
     /// Looks up what `asked` names.
     pub fn look_up(asked: RequestedGuards, configs: &Configs, data: &Data, settings: &Settings) -> Self {
-        let RequestedGuards { configs: asked, mut unbuilt } = asked;
-        unbuilt.extend(asked.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field));
+        let unbuilt = asked.unbuilt(settings);
+        let RequestedGuards { configs: asked, additions, .. } = asked;
         let guards = asked.into_iter().map(|asked| asked.look_up(configs, data, settings)).collect();
-        Self { guards, unbuilt }
+        Self { guards, unbuilt, additions }
     }
 
     /// The fields that ask for a guard that this version cannot enforce.
@@ -154,6 +180,7 @@ impl Guards {
 
     /// Puts into the document of the proxy what it is to enforce for the workload at `url`.
     pub fn enforce(&self, url: &str, document: &mut RunConfig) {
+        self.additions.render(document);
         for (asked, usable) in self.usable() {
             usable.config.enforce(&Guarded { url, terms: &asked.terms }, document);
         }
@@ -233,7 +260,7 @@ impl Guards {
         } else if older > 0 {
             (false, OUTDATED, format!("{older} of {of} proxy pods that serve enforce an older policy"))
         } else {
-            (true, "Enforced", format!("every proxy pod that serves enforces {}", self.names()))
+            (true, "Enforced", format!("every proxy pod that serves enforces {}{}", self.names(), self.passed_by()))
         };
         Some(InForce { asked, message, reason, by_hand })
     }
@@ -264,6 +291,15 @@ impl Guards {
     fn names(&self) -> String {
         let names: Vec<_> = self.guards.iter().map(|it| format!("{} {:?}", it.asked.kind, it.asked.name)).collect();
         names.join(", ")
+    }
+
+    /// The paths that are open although a guard judges messages.
+    fn passed_by(&self) -> String {
+        let open = &self.additions.open_paths;
+        if open.is_empty() || !self.guards.iter().any(|guard| guard.asked.judges_messages()) {
+            return String::new();
+        }
+        format!("; requests to {} pass unjudged", open.join(", "))
     }
 
     fn compare(&self, live: &Live) -> Standing {

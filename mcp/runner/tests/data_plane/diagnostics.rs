@@ -50,8 +50,8 @@ async fn metrics_are_served_beside_the_proxys_port_and_there_only_where_the_docu
 #[tokio::test]
 async fn a_taken_diagnostics_port_does_not_stop_the_proxy() {
     let backend = Recorder::start().await;
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let _taken = TcpListener::bind(taken).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = listener.local_addr().unwrap();
     let telemetry = json!({"prometheusPort": taken.port(), "metricsOnTransportPort": false});
     let runner = Runner::http(&backend.url(), &json!({"telemetry_config": telemetry})).await;
     let free = diagnostics(&runner).await;

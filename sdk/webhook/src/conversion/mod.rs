@@ -65,7 +65,7 @@
 //! Small reviews are converted on the thread that reads them. Large ones, and those of slow converters, are converted
 //! on other threads, for all lists together as many as there are cores; the order of objects is kept. Bodies larger
 //! than [`Convert::body_limit`] are refused with 413. All conversions in flight share about 512 MiB, or three eighths
-//! of the process's memory limit ([`Webhooks::memory_limit`]); what exceeds that is answered with 429 and retried. The
+//! of what the process's memory limit leaves beside 24 MiB ([`Webhooks::memory_limit`]); what exceeds that is answered with 429 and retried. The
 //! deadline is the API server's, 30 s.
 //!
 //! Objects stay stored in the version in which they were written last. Run the operator's `migrate-storage` before

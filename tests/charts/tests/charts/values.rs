@@ -61,6 +61,8 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
             json!(["10.0.0.0/8", "fd00::/8"]),
             "--allow-endpoint-cidr=10.0.0.0/8,fd00::/8",
         ),
+        argument("runner.middleware", json!(["auth", "mcp-parser"]), "--runner-middleware=auth,mcp-parser"),
+        argument("runner.allowedOrigins", json!(["https://a.example"]), "--allowed-origins=https://a.example"),
         argument("admission", json!("warn"), "--admission=warn"),
         case("webhooks.enabled", json!(false), VALIDATING, "", Value::Null),
         case("webhooks.failurePolicy", json!("Ignore"), VALIDATING, &hook("failurePolicy"), json!("Ignore")),

@@ -35,6 +35,7 @@ pub(super) fn run_config(name: &str, spec: &MCPServerSpec, settings: &Settings) 
             v1beta1::Transport::StreamableHttp => Transport::StreamableHttp,
         },
         host: settings.proxy_host.clone(),
+        allowed_origins: settings.allowed_origins.clone(),
         port: port(spec.proxy_port),
         target_port: port(environment::mcp_port(spec)),
         permission_profile: Some(profile(&volumes)),

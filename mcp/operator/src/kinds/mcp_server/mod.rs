@@ -15,6 +15,7 @@ use mcp_api::{
     v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
 use mcp_plan::{
+    additions::Additions,
     guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference},
@@ -121,7 +122,7 @@ impl Workload for MCPServer {
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
             ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
-        RequestedGuards::of(configs, &unbuilt)
+        RequestedGuards::of(configs, &unbuilt).with_additions(Additions::of(self.metadata.annotations.as_ref()))
     }
 
     fn previous(&self) -> Previous<'_> {

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use mcp_api::v1beta1::{MCPServer, MCPServerSpec};
+use mcp_api::v1beta1::{MCPServer, MCPServerSpec, Transport};
 use mcp_plan::{
+    additions::Additions,
     problem::Problem,
     reference::incomplete_key,
     workload::{
@@ -23,6 +24,8 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
     if spec.image.is_empty() || spec.image.contains(char::is_whitespace) {
         problems.push(Problem::new("spec.image", "is not the name of an image; write one such as example.com/mcp:1.0"));
     }
+    let no_paths = (spec.transport == Transport::Stdio).then_some("a server behind a pipe serves MCP alone");
+    problems.extend(Additions::of(server.metadata.annotations.as_ref()).problems(no_paths));
     environment_problems(spec, &mut problems);
     volume_problems(spec, &mut problems);
     let login = spec.oidc_config_ref.as_ref().map(ConfigRef::terms);

@@ -114,6 +114,7 @@ impl ConfigRef for OidcConfigRef {
             audience: self.audience.clone(),
             scopes: self.scopes.clone().unwrap_or_default(),
             resource_url: self.resource_url.clone().filter(|url| !url.is_empty()),
+            ..Terms::default()
         }
     }
 }

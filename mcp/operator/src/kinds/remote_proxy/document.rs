@@ -20,6 +20,7 @@ pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Setti
         base_name: name.to_owned(),
         transport,
         host: settings.proxy_host.clone(),
+        allowed_origins: settings.allowed_origins.clone(),
         // The schema bounds ports to 1..=65535.
         port: u16::try_from(spec.proxy_port).unwrap_or_default(),
         permission_profile: Some(PermissionProfile::network()),

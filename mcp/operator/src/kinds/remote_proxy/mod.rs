@@ -11,6 +11,7 @@ use mcp_api::{
     v1beta1::{HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
 };
 use mcp_plan::{
+    additions::Additions,
     guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference, SECRET},
@@ -102,7 +103,7 @@ impl Workload for MCPRemoteProxy {
             ("spec.authzConfig", spec.authz_config.is_some()),
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
-        RequestedGuards::of(configs, &unbuilt)
+        RequestedGuards::of(configs, &unbuilt).with_additions(Additions::of(self.metadata.annotations.as_ref()))
     }
 
     fn previous(&self) -> Previous<'_> {

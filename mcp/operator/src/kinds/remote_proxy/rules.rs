@@ -3,6 +3,7 @@
 use http::Uri;
 use mcp_api::v1beta1::MCPRemoteProxy;
 use mcp_plan::{
+    additions::Additions,
     problem::Problem,
     settings::Settings,
     workload::{
@@ -29,6 +30,9 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
         problems.push(Problem::new("metadata.name", message));
     }
     let spec = &proxy.spec;
+    let url = spec.remote_url.parse::<Uri>().ok().filter(|url| !matches!(url.path(), "" | "/"));
+    let no_paths = url.map(|_| "the path of spec.remoteUrl replaces every other");
+    problems.extend(Additions::of(proxy.metadata.annotations.as_ref()).problems(no_paths));
     let login = spec.oidc_config_ref.as_ref().map(ConfigRef::terms);
     problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(headers::problems(spec));

@@ -63,7 +63,7 @@ impl Workload for VirtualMCPServer {
         let login = references::login(&self.spec).filter(|_| self.spec.incoming_auth.kind == IncomingAuthType::Oidc);
         RequestedGuards {
             configs: login.into_iter().chain(references::tools(&self.spec)).collect(),
-            unbuilt: Vec::new(),
+            ..RequestedGuards::default()
         }
     }
 

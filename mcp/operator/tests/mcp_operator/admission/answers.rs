@@ -19,7 +19,25 @@ fn never_works() -> Vec<(Value, &'static str, &'static str)> {
     mutating["spec"]["mutating"] = json!([{"name": "m", "url": "http://plain.example"}]);
     let mut v1alpha1 = labelled("s-v1alpha1", json!({"image": "a b"}));
     v1alpha1["apiVersion"] = json!("toolhive.stacklok.dev/v1alpha1");
+    let annotated = |name: &str, key: &str, value: &str, spec: Value| {
+        let mut server = labelled(name, spec);
+        server["metadata"]["annotations"] = json!({format!("portcullis.dev/{key}"): value});
+        server
+    };
+    let (paths, origins) = ("metadata.annotations[portcullis.dev/open-paths]", "allowed-origins");
     vec![
+        (annotated("s-open", "open-paths", "/docs,/mcp/*", json!({})), paths, "covers /mcp"),
+        (annotated("s-stdio", "open-paths", "/docs", json!({"transport": "stdio"})), paths, "serves MCP alone"),
+        (
+            annotated("s-path", "mcp-paths", "api", json!({})),
+            "metadata.annotations[portcullis.dev/mcp-paths]",
+            "begins with a slash",
+        ),
+        (
+            annotated("s-origin", origins, "*", json!({})),
+            "metadata.annotations[portcullis.dev/allowed-origins]",
+            "is no origin",
+        ),
         (webhook_config("c-scheme", json!({"url": "ftp://x.example"})), "spec.validating[0].url", "http"),
         (webhook_config("c-plain", json!({"url": "http://x.example"})), "spec.validating[0].url", "https"),
         (mutating, "spec.mutating[0].url", "https"),
@@ -70,6 +88,13 @@ async fn what_can_never_work_is_refused_with_its_field() {
     assert_eq!(refused.code, 422, "{}", refused.body);
     let passed = gate.objects.patch("MCPServer", "s-good", json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(passed.code, 200, "{}", passed.body);
+    let annotate = |paths: &str| json!({"metadata": {"annotations": {"portcullis.dev/mcp-paths": paths}}});
+    let refused = gate.objects.patch("MCPServer", "s-good", annotate("/a//b")).await;
+    assert_eq!(refused.code, 422, "{}", refused.body);
+    let passed = gate.objects.patch("MCPServer", "s-good", annotate("/a/b")).await;
+    assert_eq!(passed.code, 200, "{}", passed.body);
+    let warned = "metadata.annotations[portcullis.dev/mcp-paths] has no effect";
+    assert!(passed.warnings.iter().any(|warning| warning.contains(warned)), "{:?}", passed.warnings);
 }
 
 /// The same objects with `--admission=warn`: admitted, warned of, and then said in the status.

@@ -1,5 +1,6 @@
 //! The plans' promises, one module per concern. No IO: every test builds inputs and looks at the plan.
 
+mod additions;
 mod children;
 mod children_without_owner;
 mod config_plan;

@@ -204,7 +204,8 @@ fn a_server_whose_tool_config_is_missing_or_broken_gets_no_proxy() {
 fn a_server_that_names_one_gets_its_proxy_where_the_proxy_has_the_filter_and_none_where_it_has_not() {
     let mut world = World::tooled();
     assert!(deployment(&world.plan()).is_object());
-    world.settings.runner_middleware = &["bodylimit", "auth", "tool-filter", "mcp-parser", "recovery"];
+    world.settings.runner_middleware =
+        ["bodylimit", "auth", "tool-filter", "mcp-parser", "recovery"].map(str::to_owned).into();
     let plan = world.plan();
     let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
     assert!(reason == "GuardNotBuilt" && message.starts_with("spec.toolConfigRef "), "{reason}: {message}");

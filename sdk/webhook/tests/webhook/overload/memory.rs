@@ -67,7 +67,9 @@ async fn status(peers: &Peers, path: &str, length: usize, body: &str) -> Option<
 /// All at once: lists, each as large as may be or a third of it, and objects of the largest size that admission takes.
 async fn flood(peers: &Peers, limit: usize) -> Vec<u16> {
     let close = |path: &str| format!("{path}?timeout=30s");
-    let (whole, third) = (list(limit / 8 - 64 * 1024), list(limit / 24));
+    // The most that one review may have, of what the limit leaves beside the process itself.
+    let largest = (limit - 24 * MIB) / 8;
+    let (whole, third) = (list(largest - 64 * 1024), list(largest / 3));
     let large = json!({ "data": "x".repeat(6 * MIB) });
     let object = review(&large);
     let lists = (0..8).map(|at| (close("/convert/people"), if at % 2 == 0 { &whole } else { &third }));
