@@ -6,7 +6,7 @@
 //!
 //! | checks | ask |
 //! |---|---|
-//! | `W1`–`W14` | is the webhook called at all? |
+//! | `W1`–`W15` | is the webhook called at all? |
 //! | `C1`–`C12` | do the webhooks answer? |
 //! | `X1`–`X15` | do certificate, key and CA bundles fit together? |
 //! | `H1`–`H7` | did the Jobs succeed, and does the operator have its rights? |

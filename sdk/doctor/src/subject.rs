@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use portcullis_manifest::{Webhook, WebhookKind, admission_policies};
 
 use super::configuration::Entry;
@@ -45,6 +46,8 @@ pub struct Kind {
     pub namespaced: bool,
     /// `status` and `scale`, where it has them.
     pub subresources: Vec<&'static str>,
+    /// The schema of each version that is served.
+    pub schemas: Vec<(String, JSONSchemaProps)>,
 }
 
 impl Subject {

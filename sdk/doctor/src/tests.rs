@@ -72,6 +72,7 @@ pub(super) fn subject() -> Subject {
             plural: "orders".to_owned(),
             namespaced: true,
             subresources: vec!["status"],
+            schemas: Vec::new(),
         }],
         rights: Rights::default(),
         scope_leases: vec!["shop-namespace-scope".to_owned(), "shop-ns-lock".to_owned()],

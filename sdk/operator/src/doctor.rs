@@ -192,6 +192,9 @@ fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
     let subresources = subresources
         .into_iter()
         .flat_map(|sub| [has(sub.status.is_some(), "status"), has(sub.scale.is_some(), "scale")].into_iter().flatten());
+    let served = crd.spec.versions.iter().filter(|version| version.served);
+    let schemas =
+        served.filter_map(|version| Some((version.name.clone(), version.schema.as_ref()?.open_api_v3_schema.clone()?)));
     Some(Kind {
         crd: format!("{}.{}", crd.spec.names.plural, crd.spec.group),
         group: crd.spec.group.clone(),
@@ -200,6 +203,7 @@ fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
         plural: crd.spec.names.plural.clone(),
         namespaced: crd.spec.scope == "Namespaced",
         subresources: subresources.collect(),
+        schemas: schemas.collect(),
     })
 }
 

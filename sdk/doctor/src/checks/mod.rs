@@ -10,6 +10,7 @@ mod denials;
 mod hooks;
 mod registered;
 mod rollout;
+mod schemas;
 mod scopes;
 mod trusted;
 mod writers;
@@ -110,6 +111,7 @@ checks! {
     "W12" "a bad object is refused" webhooks denials::probes;
     "W13" "CEL rules hold as policies" always registered::policies;
     "W14" "timeouts and selectors are those that were generated" webhooks registered::settings;
+    "W15" "CRDs have every field of the operator" always schemas::fields;
     "C1" "a pod of the operator is ready" webhooks rollout::pods;
     "C2" "the Service has endpoints" webhooks answers::endpoints;
     "C3" "the Service and the pods agree on the port" webhooks answers::ports;

@@ -393,6 +393,11 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
             &[("W2", "FAIL", "its conversion strategy is not Webhook", "generate crds")],
         ),
         variant(
+            "a field less",
+            vec![Patch(CRD, "orders.doctor.example", json!([{ "op": "remove", "path": "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/glasses" }]))],
+            &[("W15", "FAIL", "does not have spec.glasses in v2: the API server drops", "generate crds")],
+        ),
+        variant(
             "failurePolicy Ignore",
             vec![entry("replace", "failurePolicy", json!("Ignore"))],
             &[("W8", "WARN", "fails open (failurePolicy Ignore)", "generate webhooks")],
