@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
-use mcp_middleware::ProxySettings;
+use mcp_middleware::{ProxySettings, WebhookCalls};
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
 use portcullis_listener::{Limits, Server, Workers};
@@ -80,6 +80,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             exempt_endpoints: options.exempt_endpoints.clone(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
+            webhook_calls: WebhookCalls::default(),
         };
         let login = entries.iter().find_map(|entry| login(&entry.config));
         let chain = registry()
@@ -102,7 +103,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             forwards,
             stateless: config.stateless,
             health,
-            metrics: Metrics::new(server.connections()),
+            metrics: Metrics::new(server.connections(), settings.webhook_calls.clone()),
             metrics_elsewhere,
             resource: login.as_ref().map(ProtectedResource::of),
             ending: AtomicBool::new(false),

@@ -148,9 +148,13 @@ pub(crate) struct Forwarded {
 
 /// The chain of these entries.
 pub(crate) fn build(files: &Files, entries: Value) -> Result<Chain, BuildError> {
+    build_with(&files.settings(), entries)
+}
+
+fn build_with(settings: &ProxySettings, entries: Value) -> Result<Chain, BuildError> {
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
-    registry.build(&configs(entries), &files.settings())
+    registry.build(&configs(entries), settings)
 }
 
 /// A chain in front of a backend that answers 200 `done`.
@@ -170,7 +174,11 @@ pub(crate) struct Answer {
 
 impl Proxy {
     pub(crate) fn new(files: &Files, entries: Value) -> Self {
-        let chain = build(files, entries).unwrap_or_else(|error| panic!("{error}"));
+        Self::with(&files.settings(), entries)
+    }
+
+    pub(crate) fn with(settings: &ProxySettings, entries: Value) -> Self {
+        let chain = build_with(settings, entries).unwrap_or_else(|error| panic!("{error}"));
         let forwarded = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&forwarded);
         let backend = tower::service_fn(move |request: Request<Body>| {
