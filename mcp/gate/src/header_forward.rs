@@ -5,9 +5,9 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
-use mcp_runconfig::{HeaderForwardParameters, chain, is_reserved_header};
+use mcp_runconfig::{HeaderForwardParameters, chain, is_reserved_header, same_header};
 
-/// Sets headers of each request, in place of the client's of the same name.
+/// Sets headers of each request, under the names that the author wrote, in place of the client's that some server takes for them.
 pub(crate) struct HeaderForward(Vec<(HeaderName, HeaderValue)>);
 
 impl HeaderForward {
@@ -59,8 +59,14 @@ fn header(
 
 impl Middleware for HeaderForward {
     fn call<'a>(&'a self, mut request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        let headers = request.headers_mut();
+        let is_set = |name: &&HeaderName| self.0.iter().any(|(own, _)| same_header(own.as_str(), name.as_str()));
+        let theirs: Vec<HeaderName> = headers.keys().filter(is_set).cloned().collect();
+        for name in theirs {
+            headers.remove(name);
+        }
         for (name, value) in &self.0 {
-            request.headers_mut().insert(name, value.clone());
+            headers.insert(name, value.clone());
         }
         next.call(request)
     }

@@ -157,6 +157,21 @@ impl Review<'_> {
         json_error(status, &ErrorBody::new(code, message).id(self.message.id()))
     }
 
+    /// Whether the request is denied for what the caller wrote in it, which the webhook could not read. Otherwise a caller could choose when a webhook
+    /// fails, and with the policy `ignore` pass it. The answer counts for what webhooks are made to judge: one that knows calls alone, and answers
+    /// 400 to the rest, must not end every handshake.
+    fn is_blamed(&self, hook: &Webhook, error: &CallError) -> bool {
+        let judged = match self.message.method().unwrap_or_default() {
+            "tools/call" | "prompts/get" | "completion/complete" => true,
+            method => method.starts_with("resources/"),
+        };
+        let blamed = judged && error.blames_request();
+        if blamed {
+            tracing::warn!(webhook = hook.name, %error, "webhook blames the request, which is denied whatever its failure_policy");
+        }
+        blamed
+    }
+
     fn deny(&self, status: StatusCode, message: &str, reason: String) -> Response<Body> {
         self.refuse(status, code::DENIED, message, reason)
     }
@@ -183,7 +198,7 @@ impl Validating {
                 Ok(answer) if answer.allowed => {}
                 Ok(answer) => return Err(denied(hook.denied(&answer))),
                 Err(error) => {
-                    if error.is_unprocessable() || hook.enforce(&error) {
+                    if error.is_unprocessable() || review.is_blamed(hook, &error) || hook.enforce(&error) {
                         return Err(denied(hook.failed(&error)));
                     }
                 }
@@ -253,6 +268,9 @@ impl Mutating {
                 Ok(answer) => return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer))),
                 Err(error) if error.is_unprocessable() => {
                     return Err(review.deny(StatusCode::UNPROCESSABLE_ENTITY, denied, hook.failed(&error)));
+                }
+                Err(error) if review.is_blamed(hook, &error) => {
+                    return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.failed(&error)));
                 }
                 Err(error) if hook.enforce(&error) => return Err(review.fail("Webhook error", hook.failed(&error))),
                 Err(_) => continue,

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use mcp_runconfig::endpoint::EndpointPolicy;
 use rustls::ClientConfig;
@@ -66,9 +66,9 @@ pub enum RequestError {
     /// The answer was not there in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// The answer is longer than allowed.
+    /// The answer of this status is longer than allowed.
     #[error("the answer is longer than {0} bytes")]
-    TooLong(usize),
+    TooLong(usize, StatusCode),
     /// The server has no address that may be called.
     #[error("{0}")]
     Forbidden(ForbiddenAddress),
@@ -208,7 +208,7 @@ impl Client {
         };
         match collect(body, limits.answer).await {
             Ok(body) => Ok(Response::from_parts(head, body)),
-            Err(CollectError::TooLarge { limit }) => Err(RequestError::TooLong(limit)),
+            Err(CollectError::TooLarge { limit }) => Err(RequestError::TooLong(limit, head.status)),
             Err(CollectError::Broken(error)) => Err(failure(&*error, limits)),
         }
     }

@@ -43,6 +43,7 @@ mod network;
 mod registry;
 pub mod response_filter;
 mod secrets;
+mod webhook_calls;
 
 pub use bodies::read_message;
 pub use chain::{Chain, Middleware, Next};
@@ -50,3 +51,4 @@ pub use context::{Denial, Identity, RequestContext};
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
 pub use secrets::{Secret, Secrets};
+pub use webhook_calls::{WebhookCalls, WebhookOutcome};

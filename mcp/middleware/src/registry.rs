@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::chain::{Chain, Middleware};
 use crate::secrets::{Secret, Secrets};
+use crate::webhook_calls::WebhookCalls;
 
 type Build = Box<dyn Fn(Value, &BuildContext<'_>) -> Result<Box<dyn Middleware>, BuildError> + Send + Sync>;
 
@@ -52,6 +53,8 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
+    /// Where calls of webhooks are counted.
+    pub webhook_calls: WebhookCalls,
 }
 
 /// A middleware that a document asks for, and where it does.
@@ -116,6 +119,7 @@ impl ProxySettings {
             exempt_endpoints: Vec::new(),
             secrets: None,
             oidc_client_secret: None,
+            webhook_calls: WebhookCalls::default(),
         }
     }
 }

@@ -8,13 +8,11 @@ use serde_json::{Map, Value};
 use crate::members::Members;
 use crate::{Parameters, ParseError};
 
-/// Headers of a connection, headers that say who calls or what (toolhive-runner §2.19, toolhive-0.63 §4.3), which the proxy drops, and the two by
-/// which MCP knows a client's session: added to each request, one would stand for every client.
-const RESERVED: [&str; 19] = [
+/// Headers of a connection, and the two by which MCP knows a client's session: added to each request, one would stand for every client.
+const RESERVED: [&str; 13] = [
     "close",
     "connection",
     "content-length",
-    "forwarded",
     "host",
     "http2-settings",
     "keep-alive",
@@ -24,19 +22,45 @@ const RESERVED: [&str; 19] = [
     "trailer",
     "trailers",
     "transfer-encoding",
-    "true-client-ip",
     "upgrade",
+];
+/// What servers believe of a proxy before them: where a request comes from, who sent it, and which method and path it is really of.
+const CLAIMS: [&str; 11] = [
+    "forwarded",
+    "true-client-ip",
+    "x-client-ip",
+    "x-forwarded",
+    "x-http-method",
     "x-http-method-override",
+    "x-method-override",
+    "x-original-uri",
     "x-original-url",
     "x-real-ip",
     "x-rewrite-url",
 ];
-const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "x-forwarded-"];
+const CLAIM_PREFIXES: [&str; 2] = ["x-auth-request-", "x-forwarded-"];
 
-/// Whether a header of this name, in any case, cannot be added to requests.
+/// Whether a header of this name cannot be added to requests (toolhive-runner §2.19, toolhive-0.63 §4.3).
 pub fn is_reserved_header(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    RESERVED.contains(&&*name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    RESERVED.iter().any(|reserved| same_header(name, reserved)) || starts_with(name, "proxy-") || is_claim_header(name)
+}
+
+/// Whether servers take a header of this name for what a proxy before them says. No client may say so, as what the proxy checked is another
+/// request then.
+pub fn is_claim_header(name: &str) -> bool {
+    CLAIMS.iter().any(|claim| same_header(name, claim)) || CLAIM_PREFIXES.iter().any(|prefix| starts_with(name, prefix))
+}
+
+/// Whether some servers take two names for one: those that read headers as CGI variables know no case, and `-`, `_` and `.` are one to them.
+pub fn same_header(a: &str, b: &str) -> bool {
+    a.len() == b.len() && starts_with(a, b)
+}
+
+fn starts_with(name: &str, prefix: &str) -> bool {
+    let same = |a: u8, b: u8| {
+        if b.is_ascii_alphanumeric() { a.eq_ignore_ascii_case(&b) } else { !a.is_ascii_alphanumeric() }
+    };
+    name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(|(a, b)| same(a, b))
 }
 
 /// The member `header_forward` of the document.

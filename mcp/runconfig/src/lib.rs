@@ -39,7 +39,7 @@ pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
-pub use header_forward::{HeaderForward, HeaderForwardParameters, is_reserved_header};
+pub use header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header};
 pub use members::fold;
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};

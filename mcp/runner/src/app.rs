@@ -14,7 +14,7 @@ use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, json, text};
 use mcp_middleware::Chain;
 use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
-use mcp_wire::headers::opens_stream;
+use mcp_wire::headers::{opens_stream, remove_ambiguous};
 use portcullis_listener::{Handler, RequestBody, discard};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -114,7 +114,10 @@ impl Handler for App {
 }
 
 impl App {
-    async fn pass(&self, request: Request<RequestBody>) -> Response<Body> {
+    async fn pass(&self, mut request: Request<RequestBody>) -> Response<Body> {
+        // Before anything looks at a header: from here on no name can be taken for another.
+        let removed = remove_ambiguous(request.headers_mut());
+        self.metrics.removed_headers.inc_by(removed as u64);
         if self.forwards && !names_hop_by_hop_only(request.headers()) {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }

@@ -1,8 +1,11 @@
 //! The few numbers that say how the proxy does.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcp_http::{Body, full};
+use mcp_middleware::{WebhookCalls, WebhookOutcome};
 use mcp_transport::Transport;
 use portcullis_listener::Connections;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -22,6 +25,11 @@ struct Reason {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
 /// What one process counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -33,15 +41,20 @@ pub(crate) struct Metrics {
     /// Checks of the server that failed.
     pub(crate) failed_checks: Counter,
     misrouted: Family<Reason, Counter>,
+    /// Headers of clients that were removed for the characters in their names.
+    pub(crate) removed_headers: Counter,
     backend_up: Gauge,
     connections: Gauge,
     sessions: Gauge,
     open: Connections,
+    webhook_calls: WebhookCalls,
+    /// Their outcomes, as the last report had them.
+    outcomes: [Counter; WebhookOutcome::ALL.len()],
 }
 
 impl Metrics {
-    /// Counts from nothing; `open` are the connections of the listener.
-    pub(crate) fn new(open: Connections) -> Self {
+    /// Counts from nothing; `open` are the connections of the listener, and `webhook_calls` is counted elsewhere.
+    pub(crate) fn new(open: Connections, webhook_calls: WebhookCalls) -> Self {
         let mut registry = Registry::with_prefix("mcp_runner");
         let requests = Family::<Code, Counter>::default();
         let help = "Requests but for those of the proxy's own paths, by class of the answer's status";
@@ -61,7 +74,28 @@ impl Metrics {
         let misrouted = Family::<Reason, Counter>::default();
         let help = "Requests that were refused since guards judge messages and no MCP is served at their path or by their method";
         registry.register("requests_misrouted", help, misrouted.clone());
-        Self { registry, classes, in_flight, failed_checks, misrouted, backend_up, connections, sessions, open }
+        let removed_headers = Counter::default();
+        let help =
+            "Headers of clients that were not forwarded: their names have other characters than letters, digits and -";
+        registry.register("removed_headers", help, removed_headers.clone());
+        let calls = Family::<Outcome, Counter>::default();
+        registry.register("webhook_calls", "Calls of webhooks, by outcome", calls.clone());
+        let outcomes =
+            WebhookOutcome::ALL.map(|outcome| calls.get_or_create_owned(&Outcome { outcome: outcome.as_str() }));
+        Self {
+            registry,
+            classes,
+            in_flight,
+            failed_checks,
+            misrouted,
+            removed_headers,
+            backend_up,
+            connections,
+            sessions,
+            open,
+            webhook_calls,
+            outcomes,
+        }
     }
 
     pub(crate) fn count(&self, status: StatusCode) {
@@ -82,6 +116,9 @@ impl Metrics {
         self.connections.set(number(self.open.count()));
         self.sessions.set(number(backend.sessions()));
         self.backend_up.set(up.into());
+        for (outcome, counter) in WebhookOutcome::ALL.into_iter().zip(&self.outcomes) {
+            counter.inner().store(self.webhook_calls.get(outcome), Relaxed);
+        }
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
-use mcp_middleware::ProxySettings;
+use mcp_middleware::{ProxySettings, WebhookCalls};
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
 use portcullis_listener::{Limits, Server, Workers};
@@ -82,6 +82,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             exempt_endpoints: options.exempt_endpoints.clone(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
+            webhook_calls: WebhookCalls::default(),
         };
         let chain = registry()
             .build_entries(&entries, &settings)
@@ -106,7 +107,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             endpoints,
             stateless: config.stateless,
             health,
-            metrics: Metrics::new(server.connections()),
+            metrics: Metrics::new(server.connections(), settings.webhook_calls.clone()),
             metrics_elsewhere,
             resource: login.as_ref().map(ProtectedResource::of),
             ending: AtomicBool::new(false),

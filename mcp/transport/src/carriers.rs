@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 
 use form_urlencoded::byte_serialize;
-use http::Uri;
 use http::request::Parts;
 use http::uri::PathAndQuery;
+use http::{HeaderValue, Uri};
 use mcp_wire::headers::SESSION_ID;
 
 use crate::query::{self, ENDS};
 
-/// The names of a session's id in a query.
-const NAMES: [&str; 3] = ["sessionId", "sessionid", "session_id"];
+/// The names of a session's id in a query, as servers write them; other spellings are taken for the one whose letters they have.
+const NAMES: [&str; 6] = ["sessionId", "sessionid", "session_id", "session-id", "mcp-session-id", "mcp_session_id"];
+/// What some servers take for the id of a session, and others use for something else: it is no way to name one here.
+const LOOKALIKES: [&str; 3] = ["sid", "session", "mcpsession"];
 
 /// What a request says of its session.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,27 +47,74 @@ impl<'a> Carried<'a> {
 fn member(member: &str) -> Option<(usize, Cow<'_, str>)> {
     let (name, value) = query::member(member)?;
     let exact = NAMES.iter().position(|known| *known == name);
-    Some((exact.or_else(|| NAMES.iter().position(|known| known.eq_ignore_ascii_case(&name)))?, value))
+    let same = || NAMES.iter().position(|known| letters(known).eq(letters(&name)));
+    Some((exact.or_else(same)?, value))
+}
+
+fn is_lookalike(member: &str) -> bool {
+    let name = query::member(member).map(|(name, _)| name);
+    name.is_some_and(|name| LOOKALIKES.iter().any(|known| letters(known).eq(letters(&name))))
+}
+
+/// By what a lenient server knows a name.
+fn letters(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|c| !matches!(c, '_' | '-') && !c.is_whitespace()).map(|c| c.to_ascii_lowercase())
+}
+
+/// Whether a `Cookie` names a session of MCP. Other names, such as `sessionid` and `session`, are of logins at web applications.
+pub(crate) fn is_in_cookie(cookie: &HeaderValue) -> bool {
+    let text = String::from_utf8_lossy(cookie.as_bytes());
+    // Python's standard library ends a cookie at a blank too.
+    let mut pairs = text.split([';', ',', ' ', '\t']).filter_map(query::member);
+    pairs.any(|(name, _)| letters(&name).eq("mcpsessionid".chars()))
 }
 
 /// `uri` with `id` where its query names a session, or without these members where there is no `id`. `None` where it names none.
 pub(crate) fn rename(uri: &Uri, id: Option<&str>) -> Option<Uri> {
+    edit(uri, |text| match (member(text), id) {
+        (None, _) => Edit::Keep,
+        (Some(_), None) => Edit::Drop,
+        (Some((name, _)), Some(id)) => {
+            Edit::Put([NAMES[name], "="].into_iter().chain(byte_serialize(id.as_bytes())).collect())
+        }
+    })
+}
+
+/// `uri` without members of its query by which some server would find a session that nobody has checked. `None` where it has none.
+pub(crate) fn without_lookalikes(uri: &Uri) -> Option<Uri> {
+    edit(uri, |text| if is_lookalike(text) { Edit::Drop } else { Edit::Keep })
+}
+
+/// What becomes of a member of a query.
+enum Edit {
+    Keep,
+    Drop,
+    Put(String),
+}
+
+/// `uri` with its query edited. `None` where every member stays.
+fn edit(uri: &Uri, edit: impl Fn(&str) -> Edit) -> Option<Uri> {
     let query = uri.query()?;
-    if !query.split(ENDS).any(|text| member(text).is_some()) {
-        return None;
-    }
-    let mut renamed = String::new();
+    let (mut edited, mut changed) = (String::new(), false);
     for text in query.split_inclusive(ENDS) {
-        match (member(text.trim_end_matches(ENDS)), id) {
-            (None, _) => renamed.push_str(text),
-            (Some(_), None) => {}
-            (Some((name, _)), Some(id)) => {
-                renamed.extend([NAMES[name], "="].into_iter().chain(byte_serialize(id.as_bytes())));
-                renamed.extend(text.ends_with(ENDS).then(|| &text[text.len() - 1..]));
+        let member = text.trim_end_matches(ENDS);
+        match edit(member) {
+            Edit::Keep => {
+                edited.push_str(text);
+                continue;
+            }
+            Edit::Drop => {}
+            Edit::Put(put) => {
+                edited.push_str(&put);
+                edited.push_str(&text[member.len()..]);
             }
         }
+        changed = true;
     }
-    let (path, query) = (uri.path(), renamed.trim_end_matches(ENDS));
+    if !changed {
+        return None;
+    }
+    let (path, query) = (uri.path(), edited.trim_end_matches(ENDS));
     let text = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     let mut parts = uri.clone().into_parts();
     // It is made of parts of one.
@@ -106,6 +155,14 @@ mod tests {
             (&["x"], "/mcp?session[id]=y", id("x")),
             (&[], "/mcp?SessionId=x", id("x")),
             (&["x"], "/mcp?sessionId", Carried::Conflict),
+            (&["x"], "/mcp?mcp-session-id=y", Carried::Conflict),
+            (&["x"], "/mcp?MCP_Session_Id=y", Carried::Conflict),
+            (&["x"], "/mcp?mcpSessionId=y", Carried::Conflict),
+            (&["x"], "/mcp?session-id=y", Carried::Conflict),
+            (&["x"], "/mcp?sessionId%20=y", Carried::Conflict),
+            (&["x"], "/mcp?mcp%2Dsession%2Did=y", Carried::Conflict),
+            (&[], "/mcp?mcp-session-id=x", id("x")),
+            (&["x"], "/mcp?sid=y&session=z", id("x")),
         ] {
             let request = headers.iter().fold(Request::get(target), |request, id| request.header(SESSION_ID, *id));
             let parts = request.body(()).unwrap().into_parts().0;
@@ -121,11 +178,42 @@ mod tests {
             ("/mcp?sessionId=x", Some("/mcp?sessionId=a%2Fb%26"), Some("/mcp")),
             ("/mcp?a=%2F;session%5Fid=x&c", Some("/mcp?a=%2F;session_id=a%2Fb%26&c"), Some("/mcp?a=%2F;c")),
             ("/mcp?a&+session.id=x", Some("/mcp?a&session_id=a%2Fb%26"), Some("/mcp?a")),
+            ("/mcp?mcp-session-id=x", Some("/mcp?mcp-session-id=a%2Fb%26"), Some("/mcp")),
             ("/mcp?a&sessionid=x", Some("/mcp?a&sessionid=a%2Fb%26"), Some("/mcp?a")),
             ("http://h/mcp?sessionId=x", Some("http://h/mcp?sessionId=a%2Fb%26"), Some("http://h/mcp")),
         ] {
             let renamed = |id| rename(&uri.parse().unwrap(), id).map(|uri| uri.to_string());
             assert_eq!((renamed(Some("a/b&")).as_deref(), renamed(None).as_deref()), (with, without), "{uri}");
+        }
+    }
+    #[test]
+    fn a_member_that_may_be_a_session_elsewhere_is_removed() {
+        for (uri, left) in [
+            ("/mcp", None),
+            ("/mcp?sessionId=x&sids=y&sessions=z", None),
+            ("/mcp?sid=x", Some("/mcp")),
+            ("/mcp?a=%2F&SID=x;b", Some("/mcp?a=%2F&b")),
+            ("/mcp?session=x&a", Some("/mcp?a")),
+            ("/mcp?session[]=x&+session=y&sess%69on=z&sessionId=w", Some("/mcp?sessionId=w")),
+            ("/mcp?mcp-session=x", Some("/mcp")),
+        ] {
+            let cleaned = without_lookalikes(&uri.parse().unwrap()).map(|uri| uri.to_string());
+            assert_eq!(cleaned.as_deref(), left, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_that_names_an_mcp_session_is_known() {
+        for (cookie, named) in [
+            ("mcp-session-id=x", true),
+            ("a=b; Mcp_Session_Id=x", true),
+            ("a=b;mcpSessionId=x", true),
+            ("a=b mcp-session-id=x", true),
+            ("a=\"b,mcp%2Dsession-id=x", true),
+            ("sessionid=x; session=y; sid=z; a=mcp-session-id", false),
+            ("", false),
+        ] {
+            assert_eq!(is_in_cookie(&HeaderValue::from_static(cookie)), named, "{cookie}");
         }
     }
 }

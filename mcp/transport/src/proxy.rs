@@ -341,6 +341,9 @@ impl Inner {
     fn outgoing(&self, mut parts: Parts, body: Bytes) -> Outgoing {
         let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
         headers::prepare(&mut parts.headers, &parts.uri, client, self.upstream.remote_scheme());
+        if let Some(uri) = carriers::without_lookalikes(&parts.uri) {
+            parts.uri = uri;
+        }
         Outgoing {
             method: parts.method,
             target: parts.uri,

@@ -19,9 +19,12 @@ pub enum Ambiguity {
     /// Objects and arrays are nested deeper than [`MAX_DEPTH`].
     #[error("nesting is deeper than {MAX_DEPTH}; flatten the message")]
     TooDeep,
-    /// A member's name is not text (a lone surrogate).
-    #[error("a member's name is not valid Unicode; escape whole characters")]
-    Name,
+    /// A string has one half of a surrogate pair without the other: it is no text, and parsers refuse it, replace it or keep it (RFC 7493 §2.1).
+    #[error("a string has half of a surrogate pair; escape whole characters")]
+    LoneSurrogate,
+    /// The method differs from one that MCP knows only in case or blanks: a lenient server would take it for that.
+    #[error("method {0:?} differs from `{1}` only in case or blanks; spell it `{1}`")]
+    Method(String, &'static str),
     /// A number is beyond a 64-bit float: parsers refuse it, or read infinity.
     #[error("number `{0}` is out of range; write it as a string")]
     Number(String),
@@ -32,28 +35,24 @@ pub enum Ambiguity {
 ///
 /// One pass and no recursion; the only memory is the names of the objects that are open.
 pub fn check_structure(json: &str) -> Result<(), Ambiguity> {
-    scan(json, Rules { equal: |a, b| a == b, order: |a, b| a.cmp(b), numbers: false })
+    scan(json, Rules { equal: |a, b| a == b, order: |a, b| a.cmp(b), values: false })
 }
 
 /// Checks the structure of a message that a policy judges: as [`check_structure`], and names that differ only in case count as
-/// one, and every number fits a 64-bit float.
+/// one, every number fits a 64-bit float, and every string is text.
 pub(crate) fn check_message(json: &str) -> Result<(), Ambiguity> {
     scan(
         json,
-        Rules {
-            equal: |a, b| compare(a, b).is_eq(),
-            order: |a, b| compare(a, b).then_with(|| a.cmp(b)),
-            numbers: true,
-        },
+        Rules { equal: |a, b| compare(a, b).is_eq(), order: |a, b| compare(a, b).then_with(|| a.cmp(b)), values: true },
     )
 }
 
-/// Which names are the same, and whether numbers are looked at.
+/// Which names are the same, and whether numbers and strings that are values are looked at.
 #[derive(Clone, Copy)]
 struct Rules {
     equal: fn(&str, &str) -> bool,
     order: fn(&str, &str) -> Ordering,
-    numbers: bool,
+    values: bool,
 }
 
 fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
@@ -77,15 +76,19 @@ fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
             }
             b'"' => {
                 let end = string_end(bytes, at);
+                let quoted = &json[at..end];
+                if rules.values && has_lone_surrogate(quoted) {
+                    return Err(Ambiguity::LoneSurrogate);
+                }
                 let next = bytes.get(end..).unwrap_or_default().iter().find(|b| !b.is_ascii_whitespace());
                 // A string followed by a colon is a name; elsewhere a colon cannot follow a string.
                 if next == Some(&b':') {
-                    names.push(name(&json[at..end])?);
+                    names.push(name(quoted)?);
                 }
                 at = end;
                 continue;
             }
-            b'-' | b'0'..=b'9' if rules.numbers => {
+            b'-' | b'0'..=b'9' if rules.values => {
                 let rest = &json[at..];
                 let length = rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'));
                 let number = &rest[..length.unwrap_or(rest.len())];
@@ -122,10 +125,29 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
+/// Whether a surrogate that is escaped in `quoted` lacks its other half.
+fn has_lone_surrogate(quoted: &str) -> bool {
+    // The position behind a high surrogate: the low one must stand there.
+    let mut wanted = None;
+    let mut at = 0;
+    while let Some(found) = quoted.get(at..).and_then(|rest| rest.find('\\')) {
+        let escape = at + found;
+        let unit = quoted.get(escape + 1..escape + 6).and_then(|text| text.strip_prefix('u'));
+        let unit = unit.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        at = escape + if unit.is_some() { 6 } else { 2 };
+        let is_low = matches!(unit, Some(0xDC00..=0xDFFF));
+        if is_low != (wanted == Some(escape)) || wanted.is_some_and(|wanted| wanted != escape) {
+            return true;
+        }
+        wanted = matches!(unit, Some(0xD800..=0xDBFF)).then_some(at);
+    }
+    wanted.is_some()
+}
+
 fn name(quoted: &str) -> Result<Cow<'_, str>, Ambiguity> {
     let inner = quoted.strip_prefix('"').and_then(|q| q.strip_suffix('"')).unwrap_or_default();
     if inner.contains('\\') {
-        serde_json::from_str(quoted).map(Cow::Owned).map_err(|_| Ambiguity::Name)
+        serde_json::from_str(quoted).map(Cow::Owned).map_err(|_| Ambiguity::LoneSurrogate)
     } else {
         Ok(Cow::Borrowed(inner))
     }
@@ -242,8 +264,25 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_half_a_character_is_refused_and_a_value_is_not() {
-        assert_eq!(check_structure(r#"{"\ud800":1}"#), Err(Ambiguity::Name));
+    fn half_a_surrogate_pair_is_refused_in_a_message() {
+        for (json, lone) in [
+            (r#"{"a":"\ud800"}"#, true),
+            (r#"{"a":["\uDC00"]}"#, true),
+            (r#"["\ud83d \ude00"]"#, true),
+            (r#"["\ud83d\n\ude00"]"#, true),
+            (r#"["\ud83d\ud83d\ude00"]"#, true),
+            (r#"["\ude00\ud83d"]"#, true),
+            (r#"["\ud83d\\ude00"]"#, true),
+            (r#"["\ud83dé"]"#, true),
+            (r#"{"\ud800":1}"#, true),
+            (r#"["\ud83d\uDE00\uD83D\ude00", "\u00e9\n", "\\ud800", "\uffff", "😀"]"#, false),
+            (r#"{"\ud83d\ude00":1}"#, false),
+        ] {
+            let expected = if lone { Err(Ambiguity::LoneSurrogate) } else { Ok(()) };
+            assert_eq!(check_message(json), expected, "{json}");
+        }
+        // Elsewhere a value is its reader's affair.
+        assert_eq!(check_structure(r#"{"\ud800":1}"#), Err(Ambiguity::LoneSurrogate));
         assert_eq!(check_structure(r#"{"a":"\ud800"}"#), Ok(()));
     }
 

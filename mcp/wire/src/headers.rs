@@ -32,6 +32,20 @@ pub fn opens_stream(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::GET || headers.get(METHOD).is_some_and(|method| method == LISTEN)
 }
 
+/// Removes a client's headers whose names hold something else than letters, digits and `-`, and says how many names those were.
+///
+/// Servers that read headers as CGI variables (WSGI, Rack, PHP) take such a name for another: `Mcp_Session_Id` for `Mcp-Session-Id`, which alone is
+/// checked. `Mcp-Param-*` stays: MCP lets these names hold what the names of arguments hold.
+pub fn remove_ambiguous(headers: &mut HeaderMap) -> usize {
+    let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let ambiguous = |name: &&HeaderName| !is_plain(name.as_str()) && !name.as_str().starts_with(PARAM_PREFIX);
+    let names: Vec<HeaderName> = headers.keys().filter(ambiguous).cloned().collect();
+    for name in &names {
+        headers.remove(name);
+    }
+    names.len()
+}
+
 const OPEN: &str = "=?base64?";
 const CLOSE: &str = "?=";
 

@@ -23,6 +23,7 @@ mod guard;
 pub mod headers;
 mod line_breaks;
 mod message;
+mod methods;
 mod owned;
 mod revision;
 mod splice;

@@ -8,6 +8,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::guard::{Ambiguity, check_case, check_message};
+use crate::methods::check_method;
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of `params` that decide what a request does or where it is routed.
@@ -112,8 +113,9 @@ impl<'a> Message<'a> {
     /// differently is refused.
     ///
     /// No object at any depth may have two members whose names differ at most in case, no reserved member of `params` or `error` may
-    /// be spelt in another case, every number fits a 64-bit float, and the nesting is limited. The id is a string or a signed
-    /// 64-bit integer, `params` an object, and an error has an integer code and a message.
+    /// be spelt in another case, every number fits a 64-bit float, every string is text, and the nesting is limited. The id is a string or a signed
+    /// 64-bit integer, `params` an object that no response has, and an error has an integer code and a message. A method that differs from one of
+    /// MCP's only in case or blanks is refused.
     pub fn parse_strict(body: &'a [u8]) -> Result<Self, MessageError> {
         let text = text(body)?;
         let message = Self::parse_text(text)?;
@@ -123,6 +125,13 @@ impl<'a> Message<'a> {
             }
             other => other.into(),
         })?;
+        match message.method() {
+            Some(method) => check_method(method)?,
+            None if message.params.is_some() => {
+                return Err(MessageError::Envelope("`params` must not stand beside `result` or `error`"));
+            }
+            None => {}
+        }
         if message.id.is_some_and(|id| !id.is_string() && id.raw().parse::<i64>().is_err()) {
             return Err(MessageError::Envelope("`id` must be a string or a 64-bit integer"));
         }

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_call_that_names_no_tool_is_malformed() {
-        for params in ["{}", r#"{"name":7}"#, r#"{"name":null}"#, r#"{"name":"\ud800"}"#] {
+        for params in ["{}", r#"{"name":7}"#, r#"{"name":null}"#] {
             assert_eq!(call(&names(Value::Null), params), Call::Malformed, "{params}");
         }
     }

@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
-use mcp_middleware::{BuildContext, BuildError};
+use mcp_middleware::{BuildContext, BuildError, WebhookCalls, WebhookOutcome};
 use mcp_runconfig::endpoint::{EndpointPolicy, Reach};
 use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
@@ -28,6 +28,7 @@ pub(crate) struct Webhook {
     timeout: Duration,
     secret: Option<HmacFile>,
     client: Client,
+    calls: WebhookCalls,
 }
 
 /// A call that brought no usable answer.
@@ -40,15 +41,28 @@ pub(crate) enum CallError {
     /// There was no call: this process could not make it.
     #[error("local error: {0}")]
     Local(String),
-    /// An answer that is too long is judged before its status, so it has none.
     #[error("invalid response: {problem}")]
-    Invalid { status: Option<StatusCode>, problem: String },
+    Invalid { status: StatusCode, problem: String },
 }
+
+/// The statuses by which a webhook says that the request is at fault, and not the webhook: its reader refuses what the caller wrote.
+const BLAMES: [StatusCode; 5] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::URI_TOO_LONG,
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+];
 
 impl CallError {
     /// HTTP 422 denies whatever the failure policy.
     pub(crate) fn is_unprocessable(&self) -> bool {
-        matches!(self, Self::Invalid { status: Some(StatusCode::UNPROCESSABLE_ENTITY), .. })
+        matches!(self, Self::Invalid { status: StatusCode::UNPROCESSABLE_ENTITY, .. })
+    }
+
+    /// Whether the webhook says that the request is at fault.
+    pub(crate) fn blames_request(&self) -> bool {
+        matches!(self, Self::Invalid { status, .. } if BLAMES.contains(status))
     }
 
     /// A call that was not made refuses whatever the failure policy: who may read no key could pass every webhook (toolhive-0.63 §4.5).
@@ -61,7 +75,16 @@ impl CallError {
             Self::Timeout(_) => "timeout",
             Self::Network(_) => "network",
             Self::Local(_) => "local error",
+            Self::Invalid { .. } if self.blames_request() => "request blamed",
             Self::Invalid { .. } => "invalid response",
+        }
+    }
+
+    fn outcome(&self) -> WebhookOutcome {
+        match self {
+            _ if self.is_unprocessable() => WebhookOutcome::Denied,
+            _ if self.blames_request() => WebhookOutcome::Blamed,
+            _ => WebhookOutcome::Failed,
         }
     }
 }
@@ -106,7 +129,8 @@ impl Webhook {
         let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;
-        Ok(Self { name, policy, timeout: timeout.duration(), secret, client })
+        let calls = context.settings.webhook_calls.clone();
+        Ok(Self { name, policy, timeout: timeout.duration(), secret, client, calls })
     }
 
     /// Logs whom it asks, and loudly that it would believe anybody.
@@ -132,6 +156,11 @@ impl Webhook {
         let result =
             outcome.as_ref().map_or_else(CallError::class, |answer| if answer.allowed { "allowed" } else { "denied" });
         tracing::debug!(webhook = self.name, result, micros, "webhook called");
+        self.calls.count(match &outcome {
+            Ok(answer) if answer.allowed => WebhookOutcome::Allowed,
+            Ok(_) => WebhookOutcome::Denied,
+            Err(error) => error.outcome(),
+        });
         outcome
     }
 
@@ -140,7 +169,8 @@ impl Webhook {
         let limits = RequestLimits { time: self.timeout, answer: MAX_RESPONSE_BYTES };
         let answer = self.client.post(headers, payload, limits).await.map_err(|error| match error {
             RequestError::Timeout(time) => CallError::Timeout(time),
-            RequestError::TooLong(_) => CallError::Invalid { status: None, problem: error.to_string() },
+            // A long answer has its status all the same: a webhook that quotes what it refuses has a long one where the caller sent much.
+            RequestError::TooLong(_, status) => CallError::Invalid { status, problem: error.to_string() },
             error => CallError::Network(error.to_string()),
         })?;
         let (status, body) = (answer.status(), answer.into_body());
@@ -150,12 +180,12 @@ impl Webhook {
         if status != StatusCode::OK {
             self.log_bad(&body);
             let problem = format!("HTTP {}; only 200 is an answer, and redirects are not followed", status.as_u16());
-            return Err(CallError::Invalid { status: Some(status), problem });
+            return Err(CallError::Invalid { status, problem });
         }
         // `null` is the empty answer, which denies.
         let answer: Option<Response> = serde_json::from_slice(&body).map_err(|error| {
             self.log_bad(&body);
-            CallError::Invalid { status: Some(status), problem: error.to_string() }
+            CallError::Invalid { status, problem: error.to_string() }
         })?;
         let answer = answer.unwrap_or_default();
         if !answer.allowed {

@@ -1,10 +1,11 @@
 //! Headers for a remote server: which may be added, and where their values come from.
 
+use http::HeaderValue;
 use mcp_gate::registry;
 use mcp_middleware::{BuildError, ProxySettings, Secrets};
 use serde_json::{Value, json};
 
-use crate::support::{Files, configs};
+use crate::support::{CALL, Files, Proxy, configs, post};
 
 const VALUE: &str = "hush-7f3a";
 
@@ -36,6 +37,16 @@ fn headers_that_are_not_the_documents_to_set_stop_the_start() {
         "X-Original-URL",
         "X-Rewrite-URL",
         "X-HTTP-Method-Override",
+        "X-HTTP-Method",
+        "X-Method-Override",
+        "X-Client-IP",
+        "X-Original-URI",
+        "X-Forwarded",
+        "X-Auth-Request-User",
+        "Mcp_Session_Id",
+        "X_Forwarded_For",
+        "x_http_method_override",
+        "Last.Event.Id",
         "Mcp-Session-Id",
         "Last-Event-ID",
         "Proxy-Authorization",
@@ -50,10 +61,27 @@ fn headers_that_are_not_the_documents_to_set_stop_the_start() {
             assert_eq!(error.field, format!("middleware_configs[0].parameters.{list}.{name}"), "{error}");
         }
     }
-    let others = ["Authorization", "X-Api-Key", "X-Forwarder", "Hostname", "Mcp-Param-Region"];
+    let others = ["Authorization", "X-Api-Key", "X_Api_Key2", "X-Forwarder", "Hostname", "Mcp-Param-Region"];
     for name in others {
         assert_eq!(build(&json!({"add_headers": {name: "v"}, "Add_Headers_From_Secret": {name: "KEY"}}), true), Ok(()));
     }
+}
+
+#[tokio::test]
+async fn an_authors_header_is_sent_as_written_and_no_clients_beside_it() {
+    let headers = json!({"X_Api_Key": "own", "X-Tenant": "t", "x-plain": "p"});
+    let proxy = Proxy::new(&Files::new(), json!([{"type": "header-forward", "parameters": {"add_headers": headers}}]));
+    let mut request = post("application/json", CALL);
+    for name in ["x-api-key", "x_api_key", "x.api_key", "x-tenant", "x_tenant", "x-plain", "x-other", "x-api-key2"] {
+        request.headers_mut().insert(name, HeaderValue::from_static("client"));
+    }
+    assert_eq!(proxy.send(request).await.status, 200);
+    let sent = &proxy.forwarded()[0].headers;
+    let mut sent: Vec<_> = sent.iter().filter(|(name, _)| name.as_str().starts_with('x')).collect();
+    sent.sort_unstable_by_key(|(name, _)| name.as_str());
+    let expected =
+        [("x-api-key2", "client"), ("x-other", "client"), ("x-plain", "p"), ("x-tenant", "t"), ("x_api_key", "own")];
+    assert_eq!(sent.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The request gate over real TLS sockets: chains around a recording backend, webhooks as HTTPS servers of this process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 
+mod bodies;
 mod build;
 mod chain;
 mod denials;

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use futures::StreamExt;
 use http::StatusCode;
+use mcp_middleware::{ProxySettings, WebhookCalls, WebhookOutcome};
 use portcullis_pki::{Ca, Usage};
 use serde_json::{Value, json};
 
@@ -99,6 +100,7 @@ fn padded(length: usize) -> Vec<u8> {
 async fn answers(world: &mut World) {
     use Class::{Allowed, Denied, Failed, Unprocessable};
     let status = |status: u16| Reply::Answer(StatusCode::from_u16(status).unwrap(), br#"{"allowed":true}"#.to_vec());
+    let long = |status: u16| Reply::Answer(StatusCode::from_u16(status).unwrap(), padded(2 << 20));
     let elsewhere = Endpoint::start(Some(local_server(&world.ours)), |_| Reply::allow()).await;
     for (name, class, reply) in [
         ("allowed", Allowed, Reply::allow()),
@@ -120,12 +122,21 @@ async fn answers(world: &mut World) {
         ("code of the wrong type beside a denial", Failed, Reply::ok(r#"{"allowed":false,"code":"403"}"#)),
         ("1 MiB", Allowed, Reply::ok(padded(1 << 20))),
         ("too big by a byte", Failed, Reply::ok(padded((1 << 20) + 1))),
-        ("too big is judged before 422", Failed, Reply::Answer(StatusCode::UNPROCESSABLE_ENTITY, padded(2 << 20))),
+        ("422 that quotes a long request", Unprocessable, long(422)),
+        ("400 that quotes a long request", Denied, long(400)),
+        ("500 that quotes a long request", Failed, long(500)),
         ("201", Failed, status(201)),
         ("204", Failed, Reply::Answer(StatusCode::NO_CONTENT, Vec::new())),
         ("redirect to one that allows", Failed, Reply::Redirect(elsewhere.url.clone())),
-        ("400", Failed, status(400)),
+        ("400", Denied, status(400)),
+        ("401", Failed, status(401)),
         ("403", Failed, status(403)),
+        ("404", Failed, status(404)),
+        ("413", Denied, status(413)),
+        ("414", Denied, status(414)),
+        ("415", Denied, status(415)),
+        ("429", Failed, status(429)),
+        ("431", Denied, status(431)),
         ("500", Failed, status(500)),
         ("503", Failed, status(503)),
     ] {
@@ -151,6 +162,7 @@ async fn patches(world: &mut World) {
         ("patch that is base64", r#""W10=""#),
         ("operation that is a string", r#"["x"]"#),
         ("operation with a number for its path", r#"[{"op":"remove","path":7}]"#),
+        ("half of a surrogate pair in a name", r#"[{"op":"add","path":"/mcp_request/params/x","value":{"\udc00":1}}]"#),
         ("operation with two paths", r#"[{"op":"remove","path":"/mcp_request/id","path":"/mcp_request/x"}]"#),
     ] {
         world.patch(name, BadPatch("Malformed patch from webhook"), patch).await;
@@ -186,6 +198,8 @@ async fn patches(world: &mut World) {
     for (name, patch) in [
         ("no method", r#"[{"op":"remove","path":"/mcp_request/method"}]"#),
         ("version of another protocol", r#"[{"op":"replace","path":"/mcp_request/jsonrpc","value":"1.0"}]"#),
+        ("half of a surrogate pair", r#"[{"op":"add","path":"/mcp_request/params/x","value":"\ud800"}]"#),
+        ("a method that looks like another", r#"[{"op":"replace","path":"/mcp_request/method","value":"Tools/Call"}]"#),
         ("an object with two members of one name", r#"[{"op":"add","path":"/mcp_request/Id","value":8}]"#),
     ] {
         world.patch(name, Spoilt, patch).await;
@@ -282,4 +296,42 @@ async fn every_answer_and_every_failure_has_the_outcome_of_the_tables() {
     }
     assert!(cases.len() > 200, "{} cases", cases.len());
     futures::stream::iter(cases).buffer_unordered(16).collect::<Vec<()>>().await;
+}
+
+/// A webhook that knows calls only may answer 400 to anything else.
+#[tokio::test]
+async fn a_caller_does_not_make_a_webhook_fail_for_a_call() {
+    let mut world = World::new();
+    let answer = Reply::Answer(StatusCode::BAD_REQUEST, b"?".to_vec());
+    world.reply("400", Class::Denied, answer).await;
+    let url = &world.rows[0].endpoint.as_ref().unwrap().url;
+    for (method, denied) in [
+        ("tools/call", true),
+        ("prompts/get", true),
+        ("resources/read", true),
+        ("resources/list", true),
+        ("resources/subscribe", true),
+        ("completion/complete", true),
+        ("initialize", false),
+        ("ping", false),
+        ("tools/list", false),
+        ("notifications/initialized", false),
+        ("own/method", false),
+    ] {
+        for (kind, failed) in [("mutating-webhook", 500), ("validating-webhook", 403)] {
+            for (policy, otherwise) in [("ignore", 200), ("fail", failed)] {
+                let calls = WebhookCalls::default();
+                let settings = ProxySettings { webhook_calls: calls.clone(), ..world.files.settings() };
+                let entries = chain(vec![entry(kind, vec![webhook(url, policy, json!({}))])]);
+                let proxy = Proxy::with(&settings, entries);
+                let answer =
+                    proxy.post(format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{}}}}"#)).await;
+                let expected = if denied { 403 } else { otherwise };
+                assert_eq!(answer.status, expected, "{method} {kind} {policy}: {answer:?}");
+                assert_eq!(proxy.forwarded().is_empty(), expected != 200, "{method} {kind} {policy}");
+                let counted = WebhookOutcome::ALL.map(|outcome| calls.get(outcome));
+                assert_eq!(counted, [0, 0, 1, 0], "{method} {kind} {policy}");
+            }
+        }
+    }
 }

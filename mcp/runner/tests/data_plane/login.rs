@@ -8,6 +8,24 @@ use crate::support::{Answer, INITIALIZE, Issuer, Recorder, Runner, Server, Signe
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
+/// The names by which one server or another reads a session's id from the query.
+const SESSION_NAMES: [&str; 14] = [
+    "sessionId",
+    "sessionid",
+    "session_id",
+    "session-id",
+    "SESSION_ID",
+    "mcp-session-id",
+    "Mcp-Session-Id",
+    "mcp_session_id",
+    "mcpSessionId",
+    "session%5Fid",
+    "session.id",
+    "%20sessionId",
+    "sessionId%20",
+    "sessionId[]",
+];
+
 /// The answer to a handshake with this in `Authorization`.
 async fn with(runner: &Runner, authorization: &str) -> Answer {
     runner.post(&[("authorization", authorization)], INITIALIZE).await
@@ -148,6 +166,21 @@ async fn a_session_answers_only_the_issuer_and_subject_that_opened_it() {
         no_session("the same subject of another issuer is somebody else", &ping(&namesake).await, Some(1));
         for other in [&bob, &namesake] {
             no_session("nor can somebody else end it", &end(other).await, None);
+        }
+        for name in SESSION_NAMES {
+            let target = format!("/mcp?a=b&{name}={session}");
+            for (method, body, id) in
+                [(Method::POST, PING, Some(1)), (Method::GET, "", None), (Method::DELETE, "", None)]
+            {
+                let case = format!("{method} {target}");
+                let headers = [("content-type", "application/json"), ("authorization", &*bob)];
+                let stolen = runner.request(method.clone(), &target, &headers, body).await;
+                no_session(&case, &stolen, id);
+                let own =
+                    [("content-type", "application/json"), ("authorization", &*alice), ("mcp-session-id", session)];
+                let other = runner.request(method, &format!("/mcp?{name}=other"), &own, body).await;
+                no_session(&format!("{case} beside one's own"), &other, id);
+            }
         }
         assert_eq!(ping(&alice).await.status, 200);
         assert!(end(&alice).await.status < 300);

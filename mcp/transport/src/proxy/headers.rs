@@ -4,24 +4,16 @@ use std::net::SocketAddr;
 
 use http::Uri;
 use http::header::{
-    CONNECTION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
+use mcp_runconfig::is_claim_header;
 
-const X_FORWARDED: &str = "x-forwarded-";
+use crate::carriers;
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// What servers believe of a proxy before them: where a request comes from, and which method and path it is really of. No client may say so, as
-/// what was checked here is another request then.
-const CLAIMS: [HeaderName; 6] = [
-    FORWARDED,
-    HeaderName::from_static("true-client-ip"),
-    HeaderName::from_static("x-http-method-override"),
-    HeaderName::from_static("x-original-url"),
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-rewrite-url"),
-];
 /// RFC 9110 §7.6.1, and the `Proxy-*` of RFC 9110 §11.7.
 const HOP_BY_HOP: [HeaderName; 9] = [
     CONNECTION,
@@ -41,10 +33,12 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketAddr>, remote: Option<&str>) {
     remove_hop_by_hop(headers);
     // What the client claims about its way here is not believed.
-    let is_claim = |name: &HeaderName| name.as_str().starts_with(X_FORWARDED) || CLAIMS.contains(name);
-    let claimed: Vec<HeaderName> = headers.keys().filter(|name| is_claim(name)).cloned().collect();
+    let claimed: Vec<HeaderName> = headers.keys().filter(|name| is_claim_header(name.as_str())).cloned().collect();
     for name in claimed {
         headers.remove(name);
+    }
+    if headers.get_all(COOKIE).iter().any(carriers::is_in_cookie) {
+        headers.remove(COOKIE);
     }
     let host = headers.remove(HOST);
     let host = host.or_else(|| HeaderValue::from_str(uri.authority()?.as_str()).ok());
@@ -133,7 +127,14 @@ mod tests {
                 ("true-client-ip", "10.0.0.1"),
                 ("x-original-url", "/admin"),
                 ("x-rewrite-url", "/admin"),
+                ("x-original-uri", "/admin"),
                 ("x-http-method-override", "DELETE"),
+                ("x-http-method", "DELETE"),
+                ("x-method-override", "DELETE"),
+                ("x-client-ip", "10.0.0.1"),
+                ("x-forwarded", "for=10.0.0.1"),
+                ("x-auth-request-user", "admin"),
+                ("cookie", "a=b; Mcp-Session-Id=x"),
                 ("authorization", "Bearer t"),
                 ("mcp-param-region", "eu"),
             ] {

@@ -25,6 +25,31 @@ fn only_what_is_unsafe_in_a_header_is_wrapped() {
 }
 
 #[test]
+fn a_header_that_servers_take_for_another_is_removed() {
+    let mut headers = HeaderMap::new();
+    for (name, removed) in [
+        ("Mcp-Session-Id", false),
+        ("Mcp_Session_Id", true),
+        ("Mcp-Session_Id", true),
+        ("Mcp.Session.Id", true),
+        ("X_Forwarded_For", true),
+        ("Last_Event_Id", true),
+        ("X_HTTP_Method_Override", true),
+        ("_", true),
+        ("x-own+name", true),
+        ("X-Api-Key2", false),
+        ("Mcp-Param-user_id", false),
+        ("Mcp_Param_user", true),
+    ] {
+        headers.clear();
+        headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_static("a"));
+        headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_static("b"));
+        assert_eq!(headers::remove_ambiguous(&mut headers), usize::from(removed), "{name}");
+        assert_eq!(headers.is_empty(), removed, "{name}");
+    }
+}
+
+#[test]
 fn a_header_that_mirrors_something_else_than_the_body_is_refused() {
     let call = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"na\u00efve"}}"#;
     let (encoded, other) = ("=?base64?bmHDr3Zl?=", "=?base64?ZXZpbA==?=");

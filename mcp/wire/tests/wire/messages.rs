@@ -18,6 +18,7 @@ fn a_message_is_a_request_a_notification_or_a_response() {
         (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"?","data":[],"more":1}}"#, Kind::Response, None),
         (r#"{"jsonrpc":"2.0","id":1,"method":"skills/list"}"#, Kind::Request, Some("1")),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","trace":{"any":1}}"#, Kind::Request, Some("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{},"trace":{"any":"\ud83d\ude00"}}"#, Kind::Response, Some("1")),
     ] {
         let message = Message::parse_strict(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
         assert_eq!(message.kind(), kind, "{body}");
@@ -48,7 +49,18 @@ fn what_is_no_message_is_refused_with_its_reason() {
         (r#"{"jsonrpc":"2.0","id":1,"method":""}"#, "`method` must not be empty"),
         (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "expected a"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, "must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","error":{"code":1,"message":"m"}}"#, "must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":null}"#, "must not stand beside"),
         (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, "must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{},"params":{"name":"danger"}}"#, "`params` must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{},"params":null}"#, "`params` must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"},"params":{}}"#, "`params` must not stand beside"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"Tools/Call"}"#, "only in case or blanks; spell it `tools/call`"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call\u0020"}"#, "only in case or blanks; spell it `tools/call`"),
+        (r#"{"jsonrpc":"2.0","method":"notifications/Cancelled"}"#, "spell it `notifications/cancelled`"),
+        (r#"{"jsonrpc":"2.0","id":"\ud800","method":"ping"}"#, "half of a surrogate pair"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"\udc00":1}}"#, "half of a surrogate pair"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":["\ud83d\ud83d"]}}"#, "half of a surrogate pair"),
         (r#"{"jsonrpc":"2.0","result":{}}"#, "`result` needs an `id`"),
         (r#"{"jsonrpc":"2.0","id":1}"#, "is missing"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"} x"#, "trailing"),
