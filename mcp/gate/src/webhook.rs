@@ -15,7 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, json, json_error};
-use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, RequestContext};
+use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, ReplaceError, RequestContext};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
 use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
@@ -185,6 +185,14 @@ impl Review<'_> {
 
 impl Validating {
     pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+        if context.is_outside_of(webhook::MUTATING) {
+            let fix = "put them behind the mutating webhooks";
+            return Err(context.error(
+                "type",
+                "validating webhooks would judge what mutating ones change afterwards",
+                fix,
+            ));
+        }
         Webhooks::new(webhook::VALIDATING, parameters, context).map(Self)
     }
 
@@ -239,13 +247,19 @@ impl Middleware for Mutating {
             if body == review.message.body() {
                 return Ok(request);
             }
-            review.context.replace(request, body).map_err(|error| {
-                if matches!(error, MessageError::Batch) {
-                    review.context.deny(review.kind, error.to_string());
-                    return json(StatusCode::BAD_REQUEST, error.body());
+            review.context.replace(request, body).map_err(|error| match error {
+                ReplaceError::Refused(refusal) => {
+                    tracing::warn!("mutating webhooks made a request of another that a guard refuses");
+                    *refusal
                 }
-                tracing::error!(%error, "mutating webhooks made an invalid MCP request");
-                review.fail("Webhook produced an invalid MCP request", error.to_string())
+                ReplaceError::Message(error @ MessageError::Batch) => {
+                    review.context.deny(review.kind, error.to_string());
+                    json(StatusCode::BAD_REQUEST, error.body())
+                }
+                error => {
+                    tracing::error!(%error, "mutating webhooks made an invalid MCP request");
+                    review.fail("Webhook produced an invalid MCP request", error.to_string())
+                }
             })
         })
     }

@@ -39,6 +39,25 @@ struct Found {
     /// What the body takes of the memory for requests.
     share: Option<Share>,
     denial: Option<Arc<Denial>>,
+    checks: Vec<Check>,
+}
+
+/// A guard's judgement of a message that another middleware put in place of the one that the guard let pass: its refusal, if it refuses.
+type Judge = dyn Fn(&RequestContext, &OwnedMessage) -> Option<Response<Body>> + Send + Sync;
+
+#[derive(Clone)]
+struct Check(Arc<Judge>);
+
+/// A request that does not get another message. The answer to the client is the caller's, unless a guard gave one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplaceError {
+    /// The new message is no request or notification that every parser reads alike, or there was none before.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A guard that had let the old message pass refuses the new one: give its answer to the client.
+    #[error("a guard refuses the message that was put in place of the client's")]
+    Refused(Box<Response<Body>>),
 }
 
 /// Who called, as far as that was found out. Tokens are never in it.
@@ -117,6 +136,12 @@ impl RequestContext {
         self.found().denial.get_or_insert_with(|| Arc::new(denial));
     }
 
+    /// Registers how a guard judges a message that another middleware [puts in place](Self::replace) of the one that it lets pass. A guard
+    /// calls it for every message that it lets pass, whatever the message is: another may become one that it refuses.
+    pub fn judge_again(&self, judge: impl Fn(&Self, &OwnedMessage) -> Option<Response<Body>> + Send + Sync + 'static) {
+        self.found().checks.push(Check(Arc::new(judge)));
+    }
+
     /// Reads the body of a POST and the message in it, which [`message`](Self::message) returns from then on. Does nothing when that is
     /// done, nor for requests without a message. A middleware that calls it says so in
     /// [`reads_messages`](crate::Middleware::reads_messages).
@@ -190,15 +215,20 @@ impl RequestContext {
     }
 
     /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made
-    /// true again.
+    /// true again, and guards that let the old message pass [judge](Self::judge_again) the new one.
     ///
     /// # Errors
-    /// `body` is not a request or notification that every parser reads alike, or no message was [read](Self::read) before.
-    pub fn replace(&self, request: Request<Body>, body: Bytes) -> Result<Request<Body>, MessageError> {
+    /// `body` is not a request or notification that every parser reads alike, no message was [read](Self::read) before, or a guard
+    /// refuses the new one.
+    pub fn replace(&self, request: Request<Body>, body: Bytes) -> Result<Request<Body>, ReplaceError> {
         let before = self.message().ok_or(MessageError::Envelope("there is no message to put another in place of"))?;
         let after = OwnedMessage::read(body)?;
         if after.kind() == Kind::Response {
-            return Err(MessageError::Envelope("a request must not become a response"));
+            return Err(MessageError::Envelope("a request must not become a response").into());
+        }
+        let checks = self.found().checks.clone();
+        if let Some(refusal) = checks.iter().find_map(|Check(judge)| judge(self, &after)) {
+            return Err(ReplaceError::Refused(Box::new(refusal)));
         }
         let (mut head, _) = request.into_parts();
         headers::update(&mut head.headers, before.message(), after.message())?;
@@ -231,6 +261,12 @@ impl Identity {
         }
         let principal = serde_json::to_string(&Principal { sub, platform_user_id, name, email, claims })?;
         Ok(encoded.get_or_init(|| principal))
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
     }
 }
 

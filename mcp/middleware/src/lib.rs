@@ -47,7 +47,7 @@ mod webhook_calls;
 
 pub use bodies::read_message;
 pub use chain::{Chain, Middleware, Next};
-pub use context::{Denial, Identity, RequestContext};
+pub use context::{Denial, Identity, ReplaceError, RequestContext};
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
 pub use secrets::{Secret, Secrets};

@@ -1,11 +1,14 @@
 //! `tool-call-filter`: calls of tools.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderMap, Request, Response, StatusCode};
 use mcp_http::{Body, empty, json_error};
-use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
+use mcp_middleware::{BuildContext, BuildError, Middleware, Next, ReplaceError, RequestContext};
 use mcp_runconfig::{TOOL_CALL_FILTER, ToolFilterParameters};
 use mcp_wire::{ErrorBody, OwnedMessage, code, splice};
 
@@ -13,7 +16,7 @@ use super::names::ToolNames;
 
 /// Refuses calls of tools that clients may not see, and calls renamed ones by the MCP server's name.
 pub(crate) struct ToolCallFilter {
-    names: ToolNames,
+    names: Arc<ToolNames>,
     /// The status of the answer to a call of a tool that clients may not see.
     hidden: StatusCode,
 }
@@ -35,7 +38,7 @@ impl ToolCallFilter {
     pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
         // Whoever waits for the answer on a stream reads no more of the response than its status.
         let hidden = if context.settings.answers_on_stream { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-        Ok(Self { names: ToolNames::build(parameters, context)?, hidden })
+        Ok(Self { names: Arc::new(ToolNames::build(parameters, context)?), hidden })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
@@ -45,33 +48,58 @@ impl ToolCallFilter {
             Err(refusal) => return refusal,
         };
         let Some(message) = context.message() else { return next.call(request).await };
-        let refuse = |status, text| json_error(status, &ErrorBody::new(code::INVALID_PARAMS, text).id(message.id()));
-        match self.names.call(&message) {
-            Call::Pass => next.call(request).await,
+        let refusal = Refusal { hidden: self.hidden, accepts_json: accepts_json(request.headers()) };
+        let request = match self.names.call(&message) {
+            Call::Pass => request,
             Call::Replace(body) => match context.replace(request, body.into()) {
-                Ok(request) => next.call(request).await,
+                Ok(request) => request,
+                Err(ReplaceError::Refused(refusal)) => return *refusal,
                 Err(error) => {
                     tracing::error!(%error, "the real name of a tool could not be put into a call");
-                    context.deny(TOOL_CALL_FILTER, error.to_string());
-                    refuse(StatusCode::BAD_REQUEST, "invalid tool call")
+                    return malformed(context, &message, error.to_string());
                 }
             },
-            Call::Hidden(name) => {
-                context.deny(TOOL_CALL_FILTER, format!("there is no tool {name:?} for clients"));
-                if accepts_json(request.headers()) {
-                    refuse(self.hidden, "tool not found")
-                } else {
-                    let mut response = Response::new(empty());
-                    *response.status_mut() = StatusCode::BAD_REQUEST;
-                    response
-                }
-            }
-            Call::Malformed => {
-                context.deny(TOOL_CALL_FILTER, "a call names no tool");
-                refuse(StatusCode::BAD_REQUEST, "invalid tool call")
-            }
-        }
+            Call::Hidden(name) => return refusal.hidden(context, &message, &name),
+            Call::Malformed => return malformed(context, &message, UNNAMED),
+        };
+        // From here on the message has the MCP server's names.
+        let names = Arc::clone(&self.names);
+        context.judge_again(move |context, message| match names.real_call(message) {
+            Ok(None) => None,
+            Ok(Some(name)) => Some(refusal.hidden(context, message, &name)),
+            Err(()) => Some(malformed(context, message, UNNAMED)),
+        });
+        next.call(request).await
     }
+}
+
+const UNNAMED: &str = "a call names no tool";
+
+/// How calls of one request are refused.
+#[derive(Clone, Copy)]
+struct Refusal {
+    /// The status of the answer to a call of a tool that clients may not see.
+    hidden: StatusCode,
+    accepts_json: bool,
+}
+
+impl Refusal {
+    fn hidden(self, context: &RequestContext, message: &OwnedMessage, name: &str) -> Response<Body> {
+        context.deny(TOOL_CALL_FILTER, format!("there is no tool {name:?} for clients"));
+        if self.accepts_json {
+            let error = ErrorBody::new(code::INVALID_PARAMS, "tool not found").id(message.id());
+            return json_error(self.hidden, &error);
+        }
+        let mut response = Response::new(empty());
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        response
+    }
+}
+
+fn malformed(context: &RequestContext, message: &OwnedMessage, reason: impl Into<Cow<'static, str>>) -> Response<Body> {
+    context.deny(TOOL_CALL_FILTER, reason);
+    let error = ErrorBody::new(code::INVALID_PARAMS, "invalid tool call").id(message.id());
+    json_error(StatusCode::BAD_REQUEST, &error)
 }
 
 impl Middleware for ToolCallFilter {
@@ -89,6 +117,16 @@ impl Middleware for ToolCallFilter {
 }
 
 impl ToolNames {
+    /// The tool that a call names by the MCP server's name and clients may not see; none where there is nothing to refuse.
+    fn real_call(&self, message: &OwnedMessage) -> Result<Option<String>, ()> {
+        if message.method() != Some("tools/call") {
+            return Ok(None);
+        }
+        let raw = message.message().param("name").ok().flatten().ok_or(())?;
+        let name = serde_json::from_str::<String>(raw.get()).map_err(|_| ())?;
+        Ok(Some(name).filter(|name| self.presented(name).is_none()))
+    }
+
     fn call(&self, message: &OwnedMessage) -> Call {
         if message.method() != Some("tools/call") {
             return Call::Pass;

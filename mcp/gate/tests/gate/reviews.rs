@@ -275,3 +275,37 @@ async fn a_timeout_above_ten_seconds_is_honoured() {
     drop(running);
     assert_eq!(answer.status, 200);
 }
+
+#[tokio::test]
+async fn no_webhook_makes_a_call_of_a_hidden_tool() {
+    let hooks = Hooks::new();
+    let filter = json!({"type": "tool-call-filter", "parameters": {
+        "filter_tools": ["say", "echo"], "tools_override": {"shout": {"name": "say"}}}});
+    let call = |name: &str| CALL.replace("\"echo\"", &format!("{name:?}"));
+    let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{}}"#.to_owned();
+    let into_call = r#"[{"op":"replace","path":"/mcp_request/method","value":"tools/call"},
+        {"op":"add","path":"/mcp_request/params/name","value":"danger"}]"#;
+    for (sent, reply, forwarded, error) in [
+        (call("say"), patch("params/name", "\"echo\""), Some("echo"), None),
+        // Behind the filter, messages have the server's names.
+        (call("echo"), patch("params/name", "\"shout\""), Some("shout"), None),
+        (call("say"), patch("params/name", "\"danger\""), None, Some("tool not found")),
+        (call("say"), patch("params/name", "\"say\""), None, Some("tool not found")),
+        (call("say"), patch("params/name", "7"), None, Some("invalid tool call")),
+        (ping, Reply::patch(into_call), None, Some("tool not found")),
+    ] {
+        let endpoint = hooks.endpoint(reply).await;
+        let proxy = hooks.proxy(vec![filter.clone(), entry("mutating-webhook", vec![fail(&endpoint)])]);
+        let answer = proxy.post(sent.clone()).await;
+        let names: Vec<Value> = proxy
+            .forwarded()
+            .iter()
+            .map(|request| serde_json::from_slice::<Value>(&request.body).unwrap()["params"]["name"].clone())
+            .collect();
+        assert_eq!(names, forwarded.into_iter().collect::<Vec<_>>(), "{sent}: {answer:?}");
+        if let Some(error) = error {
+            let message: Value = serde_json::from_str(&answer.text).unwrap();
+            assert_eq!((&message["error"]["message"], &message["id"]), (&json!(error), &json!(7)), "{sent}");
+        }
+    }
+}

@@ -394,7 +394,7 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         ),
         variant(
             "a field less",
-            vec![Patch(CRD, "orders.doctor.example", json!([{ "op": "remove", "path": "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/glasses" }]))],
+            vec![Patch(CRD, "orders.doctor.example", json!([{ "op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/glasses" }]))],
             &[("W15", "FAIL", "does not have spec.glasses in v2: the API server drops", "generate crds")],
         ),
         variant(
