@@ -1,25 +1,36 @@
 //! Any version of a kind to any other.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::value::RawValue;
 
-use crate::STASH;
 use crate::edge::{Edge, Identity};
 use crate::fast;
 use crate::graph::{Graph, GraphError, Hub};
 use crate::in_conversion::ObjectInConversion;
 use crate::json::write_members;
-use crate::object::{Incomplete, Object, begin, into_string};
+use crate::object::{Incomplete, Marks, Object, begin, into_string};
 use crate::problem::Problem;
 use crate::stash::Stash;
 use crate::version::{Codec, Version};
+use crate::{PROBLEM, STASH};
 
 /// Converts the objects of one kind between its versions. Cheap to clone; built by [`Hub::build`].
 #[derive(Clone)]
 pub struct Engine {
     graph: Arc<Graph>,
+    /// The same for all clones.
+    storage: Arc<RwLock<Option<Storage>>>,
+}
+
+/// The versions in which the API server stores objects.
+struct Storage {
+    /// The version of every write.
+    version: String,
+    /// The versions of objects that are stored.
+    stored: Vec<String>,
 }
 
 /// An object in the requested version.
@@ -73,12 +84,40 @@ pub enum ConvertError {
         /// Versions of the engine.
         known: String,
     },
+    /// The object lacks data that it has in the stored version ([`INCOMPLETE`](crate::INCOMPLETE)), so it must not be
+    /// stored. Only with [`Engine::set_storage`].
+    #[error(
+        "object {who} is incomplete in {from}, as its annotations have no room for data that {from} cannot hold: update or \
+         delete it in {to}, or make its annotations smaller there"
+    )]
+    LeftOut {
+        /// `namespace/name` of the object.
+        who: String,
+        /// Version of the object.
+        from: String,
+        /// The stored version.
+        to: String,
+    },
+    /// The stored version cannot hold data of the object, and its annotations have no room for them. Only with
+    /// [`Engine::set_storage`].
+    #[error(
+        "object {who} has data of {from} that {to}, the stored version, cannot hold, and its annotations have no room for \
+         them: make the annotations smaller"
+    )]
+    NoRoom {
+        /// `namespace/name` of the object.
+        who: String,
+        /// Version of the object.
+        from: String,
+        /// The stored version.
+        to: String,
+    },
 }
 
 impl<H: Version> Hub<H> {
     /// Builds the engine. Fails when the types are not of one kind, or two have the same version.
     pub fn build(self) -> Result<Engine, GraphError> {
-        Ok(Engine { graph: Arc::new(self.graph()?) })
+        Ok(Engine { graph: Arc::new(self.graph()?), storage: Arc::default() })
     }
 }
 
@@ -129,17 +168,44 @@ impl Engine {
         }
         let from = self.codec(&object.api_version, &who)?;
         let to = self.codec(desired_api_version, &who)?;
-        let (converted, problem) = if from.version == to.version {
-            (json.to_owned(), None)
+        let whole = |object: String| Outcome { object, problem: None, incomplete: false };
+        let outcome = if from.version == to.version {
+            whole(json.to_owned())
         } else {
             let route = self.graph.route(&from.version, &to.version);
             match fast::convert(&object, &route) {
-                Some(converted) => (converted, None),
-                None => convert_with_care(&object, &route, to),
+                Some(converted) => whole(converted),
+                None => convert_with_care(&object, &route, from, to),
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
+        let Outcome { object: converted, problem, incomplete } = outcome;
+        if incomplete && self.is_write(&from, &to) {
+            let came_so = object.metadata.incomplete().is_some();
+            let who = who.to_string();
+            return Err(if came_so {
+                ConvertError::LeftOut { who, from, to }
+            } else {
+                ConvertError::NoRoom { who, from, to }
+            });
+        }
         Ok(Converted { object: converted, from, to, namespace: who.namespace, name: who.name, problem })
+    }
+
+    /// Tells this engine and its clones the version in which objects are stored (`storage: true` in the CRD), and the
+    /// versions of those that are stored now (`status.storedVersions`).
+    ///
+    /// A conversion to the stored version from one in which nothing is stored is part of a write, so from then on it
+    /// fails for an object that would lose data for want of room in annotations ([`ConvertError::LeftOut`],
+    /// [`ConvertError::NoRoom`]). An engine that was told nothing converts all objects, since they may be those of a list.
+    pub fn set_storage(&self, version: impl Into<String>, stored: impl IntoIterator<Item = String>) {
+        let storage = Storage { version: version.into(), stored: stored.into_iter().collect() };
+        *self.storage.write().unwrap_or_else(PoisonError::into_inner) = Some(storage);
+    }
+
+    fn is_write(&self, from: &str, to: &str) -> bool {
+        let storage = self.storage.read().unwrap_or_else(PoisonError::into_inner);
+        storage.as_ref().is_some_and(|it| it.version == to && !it.stored.iter().any(|stored| stored == from))
     }
 
     fn codec(&self, api_version: &str, who: &Who) -> Result<&Codec, ConvertError> {
@@ -187,37 +253,61 @@ impl fmt::Display for Who {
     }
 }
 
+/// An object in another version.
+struct Outcome {
+    object: String,
+    problem: Option<Problem>,
+    /// Whether it lacks data that its annotations have no room for.
+    incomplete: bool,
+}
+
 /// The way of an object that may lose something, has lost something, or does not convert.
-fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], to: &Codec) -> (String, Option<Problem>) {
-    let mut out = Vec::with_capacity(object.metadata.raw.len() + 1024);
-    begin(&mut out, &to.api_version, &object.kind);
-    let problem = match object.document() {
+fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: &Codec) -> Outcome {
+    let metadata = &object.metadata;
+    let (annotation, label, room) = (metadata.annotation(STASH), metadata.incomplete(), metadata.room());
+    let (document, stash, mut problem, mut incomplete) = match object.document() {
         Ok(document) => {
-            let stash = object.metadata.annotation(STASH);
-            let length =
-                object.members.iter().map(|member| member.whole.len()).chain(stash.as_deref().map(str::len)).sum();
-            let identity = Identity { kind: &object.kind, metadata: &object.metadata.for_converters(), length };
-            let stash = Stash::read(stash.as_deref());
-            let mut converting = ObjectInConversion { document, stash, problem: None };
+            let lengths = object.members.iter().map(|member| member.whole.len());
+            let length = lengths.chain(annotation.as_deref().map(str::len)).sum();
+            let identity = Identity { kind: &object.kind, metadata: &metadata.for_converters(), length };
+            let stash = Stash::read(annotation.as_deref(), room);
+            let mut converting = ObjectInConversion { document, stash, problem: None, incomplete: label.is_some() };
             for edge in route {
                 converting.go(*edge, identity);
             }
-            let problem = converting.problem.as_ref().map(ToString::to_string);
-            object.metadata.write(&mut out, converting.stash.write().as_deref(), problem.as_deref());
-            write_members(&mut out, &converting.document);
-            converting.problem
+            let ObjectInConversion { document, stash, problem, incomplete } = converting;
+            (Some(document), stash.write(), problem, incomplete)
         }
-        // Not even a document: its text goes over, which loses nothing.
-        Err(problem) => {
-            let stash = object.metadata.annotation(STASH);
-            object.metadata.write(&mut out, stash.as_deref(), Some(&problem.to_string()));
+        // Not even a document: its text goes over, and the API server prunes what the version's schema lacks.
+        Err(problem) => (None, annotation.map(Cow::into_owned), Some(problem), true),
+    };
+    if label.is_some() {
+        problem.get_or_insert_with(|| {
+            Problem::whole("lacks data that its annotations had no room for in an earlier conversion".to_owned())
+        });
+    }
+    let size = |name: &str, value: &str| name.len() + value.len();
+    let stash = stash.filter(|stash| {
+        let fits = size(STASH, stash) <= room;
+        incomplete |= !fits;
+        fits
+    });
+    let left = room - stash.as_deref().map_or(0, |stash| size(STASH, stash));
+    let text = problem.as_ref().map(ToString::to_string).filter(|text| size(PROBLEM, text) <= left);
+    let value = label.as_deref().unwrap_or(&from.version);
+    let marks = Marks { stash: stash.as_deref(), problem: text.as_deref(), incomplete: incomplete.then_some(value) };
+    let mut out = Vec::with_capacity(metadata.raw.len() + 1024);
+    begin(&mut out, &to.api_version, &object.kind);
+    metadata.write(&mut out, marks);
+    match &document {
+        Some(document) => write_members(&mut out, document),
+        None => {
             for member in &object.members {
                 out.push(b',');
                 out.extend_from_slice(member.whole.as_bytes());
             }
-            Some(problem)
         }
-    };
+    }
     out.push(b'}');
-    (into_string(out), problem)
+    Outcome { object: into_string(out), problem, incomplete }
 }

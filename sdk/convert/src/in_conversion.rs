@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::edge::{ConvertedDocument, Edge, Identity};
 use crate::json::Document;
 use crate::problem::Problem;
-use crate::stash::{Entry, LIMIT, Stash, TooLarge};
+use crate::stash::{Entry, NoRoom, Stash};
 use crate::unknown::{self, Place, Step};
 use crate::version::Codec;
 
@@ -18,6 +18,8 @@ pub(crate) struct ObjectInConversion {
     pub(crate) stash: Stash,
     /// The first one of the way.
     pub(crate) problem: Option<Problem>,
+    /// Whether data was left out, now or before, that its annotations had no room for.
+    pub(crate) incomplete: bool,
 }
 
 impl ObjectInConversion {
@@ -52,7 +54,7 @@ impl ObjectInConversion {
                 unknown::remove(&mut pruned, place);
             }
             if let Some(entry) = lost(&outcome.whole, edge.reversed().arrival(identity, &pruned))
-                && self.stash.keep(&edge.from.version, &entry).is_ok()
+                && self.keep(edge, &entry)
             {
                 return restored.map_or(outcome.arrived, |restored| restored.document);
             }
@@ -94,15 +96,20 @@ impl ObjectInConversion {
         arrived
     }
 
-    fn keep(&mut self, edge: Edge<'_>, entry: &Entry) {
-        if let Err(TooLarge) = self.stash.keep(&edge.from.version, entry) {
+    /// Keeps an entry in the stash. Returns whether there was room for it; where there was none, the object goes over
+    /// without it, and is incomplete.
+    fn keep(&mut self, edge: Edge<'_>, entry: &Entry) -> bool {
+        let kept = self.stash.keep(&edge.from.version, entry);
+        if let Err(NoRoom) = kept {
             let (from, to) = (&edge.from.version, &edge.to.version);
+            self.incomplete = true;
             self.problem.get_or_insert_with(|| {
                 Problem::whole(format!(
-                    "data of {from} that {to} cannot hold is more than {LIMIT} bytes, so it is lost"
+                    "annotations have no room for data of {from} that {to} does not know: it is left out"
                 ))
             });
         }
+        kept.is_ok()
     }
 }
 

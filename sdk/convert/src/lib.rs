@@ -83,9 +83,13 @@
 //! Defaults that a type writes are written, though no client sent them. Numbers and times are written as the type
 //! writes them. An unknown field that is deleted in the other version comes back, unless another one beside it is still
 //! there, since it looks like a pruned one. Objects of more than 8 MiB are returned unchanged, and so are those of more
-//! than 131,072 values unless they lose nothing. A stash holds 64 KiB; what exceeds that is lost when the object is
-//! converted back, and the object gets the annotation [`PROBLEM`]. Elements of lists are matched by `name`, `key` and
-//! the like, or by their value: if a version shortens a list and the list is edited there, nothing of it is restored.
+//! than 131,072 values unless they lose nothing. Elements of lists are matched by `name`, `key` and the like, or by
+//! their value: if a version shortens a list and the list is edited there, nothing of it is restored.
+//!
+//! A stash holds 64 KiB, and all annotations of an object together 256 KiB. An object whose loss has no room there is
+//! returned without it, with the label [`INCOMPLETE`]: an error would fail the list that it is in. Such an object must
+//! not be stored. An engine that knows the stored version ([`Engine::set_storage`]) refuses to convert it back to that
+//! one, which is how the API server begins every write in another version.
 //!
 //! # Performance
 //!
@@ -123,5 +127,11 @@ pub use version::{ConverterFn, Version};
 /// converted back. Users should not change it. Without it, the conversion uses only the object itself.
 pub const STASH: &str = "conversion.portcullis.dev/stash";
 
-/// Annotation that tells why an object was converted only in part: path and problem, never a value.
+/// Label of an object that lacks data which it has in another version, because its annotations had no room for a
+/// [`STASH`] with them. Its value is the version that has the data. Unlike annotations, labels have no limit for all of
+/// them together.
+pub const INCOMPLETE: &str = "conversion.portcullis.dev/incomplete";
+
+/// Annotation that tells why an object was converted only in part: path and problem, never a value. Where annotations
+/// have no room for it, only [`Converted::problem`] tells it.
 pub const PROBLEM: &str = "conversion.portcullis.dev/problem";

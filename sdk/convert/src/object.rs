@@ -9,13 +9,17 @@ use serde_json::{Map, Value};
 
 use crate::json::{Document, write_string};
 use crate::problem::Problem;
-use crate::{PROBLEM, STASH};
+use crate::{INCOMPLETE, PROBLEM, STASH};
 
 /// The largest object that is decoded, in bytes: 8 MiB. The API server takes no object of more than 3 MiB.
 const MAX_LENGTH: usize = 8 * 1024 * 1024;
 
 /// The most values of which a document is made. Each can take a thousand times the bytes that it came in.
 const MAX_VALUES: usize = 128 * 1024;
+
+/// The most bytes that Kubernetes allows for the names and values of all annotations of an object together: 256 KiB. The
+/// API server takes no converted object whose annotations the conversion has changed to more.
+const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// The top level of an object.
 pub(crate) struct Object<'a> {
@@ -35,30 +39,42 @@ pub(crate) struct Metadata<'a> {
     members: Vec<Member<'a>>,
     /// The members of `annotations`, where it is an object.
     annotations: Vec<Member<'a>>,
+    /// The members of `labels`, where it is an object.
+    labels: Vec<Member<'a>>,
+}
+
+/// The annotations and the label that the engine gives an object.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Marks<'m> {
+    pub(crate) stash: Option<&'m str>,
+    pub(crate) problem: Option<&'m str>,
+    pub(crate) incomplete: Option<&'m str>,
 }
 
 /// The members of an object that are missing, or not what they must be.
 pub(crate) struct Incomplete(pub(crate) &'static str);
 
 impl<'a> Object<'a> {
-    /// Reads the top level, the metadata and the keys of the annotations, in one pass over the text.
+    /// Reads the top level, the metadata and the keys of annotations and labels, in one pass over the text.
     pub(crate) fn read(json: &'a str) -> Result<Self, Incomplete> {
-        let (mut metadata, mut annotations) = (None, None);
+        let (mut metadata, mut annotations, mut labels) = (None, None, None);
         let mut scan = Scan::of(json);
         let members = scan.members(|scan, key| {
             if key != "metadata" || !scan.at_object() {
                 return false;
             }
-            annotations = None;
+            (annotations, labels) = (None, None);
             metadata = scan.members(|scan, key| {
-                if key != "annotations" {
-                    return false;
-                }
-                annotations = None;
+                let found = match key {
+                    "annotations" => &mut annotations,
+                    "labels" => &mut labels,
+                    _ => return false,
+                };
+                *found = None;
                 if !scan.at_object() {
                     return false;
                 }
-                annotations = scan.members(|_, _| false);
+                *found = scan.members(|_, _| false);
                 true
             });
             true
@@ -71,6 +87,7 @@ impl<'a> Object<'a> {
             raw,
             members: metadata.filter(|_| raw.starts_with('{')).ok_or(Incomplete("metadata"))?,
             annotations: annotations.unwrap_or_default(),
+            labels: labels.unwrap_or_default(),
         };
         Ok(Self {
             api_version: string("apiVersion")?,
@@ -131,81 +148,108 @@ impl<'a> Metadata<'a> {
         self.annotations.iter().rfind(|member| member.key == key).and_then(|member| unquoted(member.value))
     }
 
-    /// Whether one of the engine's annotations is there, whatever it holds.
-    pub(crate) fn is_annotated(&self) -> bool {
-        self.annotations.iter().any(|member| is_engines_annotation(&member.key))
+    /// The label that tells that data was left out, where it is a string.
+    pub(crate) fn incomplete(&self) -> Option<Cow<'a, str>> {
+        self.labels.iter().rfind(|member| member.key == INCOMPLETE).and_then(|member| unquoted(member.value))
     }
 
-    /// Whether annotations can be added: there are some, or nothing is in their place.
-    pub(crate) fn takes_annotations(&self) -> bool {
-        let member = self.members.iter().rfind(|member| member.key == "annotations");
+    /// Whether one of the engine's annotations or its label is there, whatever it holds.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.annotations.iter().any(|member| is_engines_annotation(&member.key))
+            || self.labels.iter().any(|member| member.key == INCOMPLETE)
+    }
+
+    /// Bytes that Kubernetes leaves for the engine's annotations, with their names.
+    pub(crate) fn room(&self) -> usize {
+        if !self.takes("annotations") {
+            return 0;
+        }
+        let others = self.annotations.iter().filter(|member| !is_engines_annotation(&member.key));
+        // The API server reads half of a surrogate pair as a character that is shorter than what stands here for it.
+        let length = |value| unquoted(value).map_or(value.len(), |text| text.len());
+        let taken: usize = others.map(|member| member.key.len() + length(member.value)).sum();
+        MAX_ANNOTATIONS.saturating_sub(taken)
+    }
+
+    /// Whether annotations, or labels, can be added: there are some, or nothing is in their place.
+    fn takes(&self, map: &str) -> bool {
+        let member = self.members.iter().rfind(|member| member.key == map);
         member.is_none_or(|member| member.value.starts_with('{') || member.value == "null")
     }
 
-    /// As converters see it: without `managedFields` and the engine's annotations.
+    /// As converters see it: without `managedFields` and the engine's marks.
     pub(crate) fn for_converters(&self) -> String {
         let managed = self.members.iter().filter(|member| member.key == "managedFields");
         let managed: usize = managed.map(|member| member.whole.len()).sum();
         let mut out = Vec::with_capacity(self.raw.len().saturating_sub(managed) + 2);
-        self.write_without(&mut out, &["managedFields"], &[]);
+        self.write_without(&mut out, &["managedFields"], Marks::default());
         into_string(out)
     }
 
-    /// As it came, with these annotations of the engine and no other ones of its own.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, stash: Option<&str>, problem: Option<&str>) {
-        let own: Vec<(&str, &str)> =
-            [(PROBLEM, problem), (STASH, stash)].iter().filter_map(|&(key, value)| Some((key, value?))).collect();
-        if own.is_empty() && !self.is_annotated() {
+    /// As it came, with these marks of the engine and no other ones of its own.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, marks: Marks<'_>) {
+        let Marks { stash, problem, incomplete } = marks;
+        if stash.or(problem).or(incomplete).is_none() && !self.is_marked() {
             out.extend_from_slice(self.raw.as_bytes());
         } else {
-            self.write_without(out, &[], &own);
+            self.write_without(out, &[], marks);
         }
     }
 
-    fn write_without(&self, out: &mut Vec<u8>, without: &[&str], own: &[(&str, &str)]) {
-        let annotations = self.members.iter().rposition(|member| member.key == "annotations");
-        let rewrite = (self.is_annotated() || !own.is_empty()) && self.takes_annotations();
+    fn write_without(&self, out: &mut Vec<u8>, without: &[&str], marks: Marks<'_>) {
+        let annotations = [(PROBLEM, marks.problem), (STASH, marks.stash)];
+        let labels = [(INCOMPLETE, marks.incomplete)];
+        let maps = [("annotations", &*self.annotations, &annotations[..]), ("labels", &*self.labels, &labels[..])].map(
+            |(name, others, own)| {
+                let owns = |key: &str| own.iter().any(|(name, _)| *name == key);
+                let changes =
+                    own.iter().any(|(_, value)| value.is_some()) || others.iter().any(|member| owns(&member.key));
+                let at = self.members.iter().rposition(|member| member.key == name);
+                (name, others, own, at, changes && self.takes(name))
+            },
+        );
         out.push(b'{');
         let start = out.len();
         for (index, member) in self.members.iter().enumerate() {
-            if rewrite && Some(index) == annotations {
-                self.write_annotations(out, own);
+            if let Some((name, others, own, ..)) = maps.iter().find(|map| map.3 == Some(index) && map.4) {
+                write_map(out, name, others, own);
             } else if !without.contains(&&*member.key) {
                 out.extend_from_slice(member.whole.as_bytes());
                 out.push(b',');
             }
         }
-        if rewrite && annotations.is_none() {
-            self.write_annotations(out, own);
+        for (name, others, own, ..) in maps.iter().filter(|map| map.3.is_none() && map.4) {
+            write_map(out, name, others, own);
         }
         if out.len() > start {
             out.pop();
         }
         out.push(b'}');
     }
+}
 
-    /// The member with a comma behind it; nothing if no annotation is left.
-    fn write_annotations(&self, out: &mut Vec<u8>, own: &[(&str, &str)]) {
-        let before = out.len();
-        out.extend_from_slice(br#""annotations":{"#);
-        let start = out.len();
-        for member in self.annotations.iter().filter(|member| !is_engines_annotation(&member.key)) {
-            out.extend_from_slice(member.whole.as_bytes());
-            out.push(b',');
-        }
-        for (key, value) in own {
-            write_string(out, key);
-            out.push(b':');
-            write_string(out, value);
-            out.push(b',');
-        }
-        if out.len() == start {
-            out.truncate(before);
-            return;
-        }
-        out.pop();
-        out.extend_from_slice(b"},");
+/// Writes annotations or labels, those of the engine last, with a comma behind them; nothing where none is left.
+fn write_map(out: &mut Vec<u8>, name: &str, others: &[Member<'_>], own: &[(&str, Option<&str>)]) {
+    let before = out.len();
+    write_string(out, name);
+    out.extend_from_slice(b":{");
+    let start = out.len();
+    for member in others.iter().filter(|member| !own.iter().any(|(name, _)| *name == member.key)) {
+        out.extend_from_slice(member.whole.as_bytes());
+        out.push(b',');
     }
+    for (key, value) in own.iter().filter_map(|&(key, value)| Some((key, value?))) {
+        write_string(out, key);
+        out.push(b':');
+        write_string(out, value);
+        out.push(b',');
+    }
+    if out.len() == start {
+        out.truncate(before);
+        return;
+    }
+    out.pop();
+    out.extend_from_slice(b"},");
 }
 
 /// Begins an object, up to where the value of `metadata` goes.

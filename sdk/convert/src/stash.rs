@@ -6,17 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::STASH;
 use crate::json::Document;
 use crate::object::is_engines;
 
-/// The longest stash that is written, or read, in bytes: 64 KiB. Kubernetes allows 256 KiB for all annotations of an
-/// object together.
+/// The longest stash that is written, or read, in bytes: 64 KiB.
 pub(crate) const LIMIT: usize = 64 * 1024;
 
 /// The entries of an object's stash by the version that they are of.
 pub(crate) struct Stash {
     /// Each as JSON. Those of versions that the engine does not have go along untouched.
     entries: BTreeMap<String, Box<RawValue>>,
+    /// The longest that it may become, in bytes.
+    longest: usize,
 }
 
 /// What is kept for one version.
@@ -37,7 +39,7 @@ pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
     if one == other {
         return true;
     }
-    let (one, other) = (Stash::read(one), Stash::read(other));
+    let (one, other) = (Stash::read(one, LIMIT), Stash::read(other, LIMIT));
     let alike = |version: &String| match (one.get(version), other.get(version)) {
         (Some(one), Some(other)) => (one.original, one.returned) == (other.original, other.returned),
         (None, None) => {
@@ -49,14 +51,15 @@ pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
     one.entries.len() == other.entries.len() && one.entries.keys().all(alike)
 }
 
-/// More than [`LIMIT`].
-pub(crate) struct TooLarge;
+/// More than [`LIMIT`], or than the object's annotations leave room for.
+pub(crate) struct NoRoom;
 
 impl Stash {
-    /// Reads the annotation. Users can write annotations: what is not a stash is none.
-    pub(crate) fn read(annotation: Option<&str>) -> Self {
+    /// Reads the annotation. Users can write annotations: what is not a stash is none. `room` is what the object's other
+    /// annotations leave for it, its name included.
+    pub(crate) fn read(annotation: Option<&str>, room: usize) -> Self {
         let entries = annotation.filter(|text| text.len() <= LIMIT).and_then(|text| serde_json::from_str(text).ok());
-        Self { entries: entries.unwrap_or_default() }
+        Self { entries: entries.unwrap_or_default(), longest: room.saturating_sub(STASH.len()).min(LIMIT) }
     }
 
     /// The annotation; None where there is nothing to keep.
@@ -89,14 +92,15 @@ impl Stash {
     }
 
     /// Keeps an entry instead of the one that the version has, if there is room.
-    pub(crate) fn keep(&mut self, version: &str, entry: &Entry) -> Result<(), TooLarge> {
+    pub(crate) fn keep(&mut self, version: &str, entry: &Entry) -> Result<(), NoRoom> {
+        let entry = serde_json::value::to_raw_value(entry).map_err(|_| NoRoom);
         self.remove(version);
-        let entry = serde_json::value::to_raw_value(entry).map_err(|_| TooLarge)?;
-        let length: usize = self.entries.iter().map(|(version, entry)| version.len() + entry.get().len() + 4).sum();
-        if length + version.len() + entry.get().len() + 6 > LIMIT {
-            return Err(TooLarge);
+        self.entries.insert(version.to_owned(), entry?);
+        // As it is written: users can put versions there whose names take more bytes than they have.
+        if self.write().is_none_or(|text| text.len() > self.longest) {
+            self.remove(version);
+            return Err(NoRoom);
         }
-        self.entries.insert(version.to_owned(), entry);
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ use super::health::Health;
 use super::installation::configurations;
 use super::leases::{LeaseFlags, LeaseTiming, Leases};
 use super::shutdown::{CONTROLLERS, LONGEST_DRAIN, SHUTDOWN};
+use super::storage::follow_storage;
 use super::tasks::Tasks;
 use super::{Components, Installation, Operator, Runtime, SetupContext, Switch};
 use portcullis_certificates::Configurations;
@@ -279,6 +280,15 @@ impl EmbeddedOperator {
         let drain_delay = if serves { drain_delay.min(LONGEST_DRAIN) } else { Duration::ZERO };
         let (mut tasks, end) = (Tasks::default(), End::default());
         let converts = serves && !configurations.crds.is_empty();
+        if converts {
+            let conversions = components.webhooks.conversions().map_err(ComponentsError::from)?;
+            let health = health.part("the versions that are stored, as the CRDs tell them");
+            let work = follow_storage(clients.prompt.clone(), conversions, health, end.serving.clone());
+            tasks.spawn("the versions that are stored", &end.serving, async move {
+                work.await;
+                Ok::<_, RunError>(())
+            });
+        }
         // What webhooks read goes after the last of their calls.
         let mut answered = end.serving.clone();
         if let Some((server, address)) = server {

@@ -89,6 +89,7 @@ mod migrate;
 mod overrides;
 mod run;
 mod shutdown;
+mod storage;
 mod taken;
 mod tasks;
 

@@ -181,7 +181,7 @@ fn nothing_larger_than_the_limit_is_kept_and_the_object_says_so() {
         "spec": { "host": "h", "replicas": 1, "mode": "x".repeat(70_000), "signed": 1 },
     });
     let (v1, problem) = flagged(&engine, &v2, "v1");
-    assert_eq!(problem, ".: data of v2 that v1 cannot hold is more than 65536 bytes, so it is lost");
+    assert_eq!(problem, ".: annotations have no room for data of v2 that v1 does not know: it is left out");
     assert_eq!(stash(&v1), json!({}));
     assert!(v1.to_string().len() < 1000, "{v1}");
     v2["spec"]["mode"] = json!("x".repeat(60_000));

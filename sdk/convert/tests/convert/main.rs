@@ -13,6 +13,7 @@ mod metadata;
 mod panics;
 mod pruning;
 mod reviews;
+mod room;
 mod tampered;
 mod unknown;
 

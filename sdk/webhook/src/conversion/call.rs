@@ -75,6 +75,8 @@ struct Unconverted {
     problem: String,
     /// What its converter's error says, for the log alone.
     error: Option<String>,
+    /// Whether the review is part of a write that would lose data.
+    refused: bool,
 }
 
 /// Time per KiB of a review, in nanoseconds, averaged over the last few: converters are the user's, and may be slow.
@@ -175,7 +177,11 @@ impl Work {
                 self.records.converted(to, &converted, threads, took);
                 Ok(review.success(&converted).into())
             }
-            Err(Stopped::At(index, Unconverted { from, problem, error })) => {
+            Err(Stopped::At(_, Unconverted { from, problem, refused: true, .. })) => {
+                self.records.refused(&from, to, &problem, took);
+                Ok(review.failure(&problem).into())
+            }
+            Err(Stopped::At(index, Unconverted { from, problem, error, .. })) => {
                 let problem = format!("object {index} of {}: {problem}", review.objects.len());
                 self.records.failed(&from, to, &problem, error.as_deref(), took);
                 Ok(review.failure(&problem).into())
@@ -186,15 +192,21 @@ impl Work {
 
     /// One object, or why there is none.
     fn convert(&self, object: &RawValue, desired: &str) -> Result<Converted, Unconverted> {
-        let unanswered =
-            |error: ConvertError| Unconverted { from: String::new(), problem: error.to_string(), error: None };
+        let unanswered = |error: ConvertError| {
+            let problem = error.to_string();
+            let (from, refused) = match error {
+                ConvertError::LeftOut { from, .. } | ConvertError::NoRoom { from, .. } => (from, true),
+                _ => (String::new(), false),
+            };
+            Unconverted { from, problem, error: None, refused }
+        };
         let converted = self.engine.convert(object, desired).map_err(unanswered)?;
         match &converted.problem {
             Some(problem) if self.strict => {
                 let Converted { from, namespace, name, .. } = &converted;
                 let place = if namespace.is_empty() { "" } else { "/" };
                 let said = format!("{namespace}{place}{name} cannot be converted from {from}: {problem}");
-                Err(Unconverted { from: from.clone(), problem: said, error: problem.error.clone() })
+                Err(Unconverted { from: from.clone(), problem: said, error: problem.error.clone(), refused: false })
             }
             _ => Ok(converted),
         }

@@ -62,6 +62,10 @@
 //! line and a metric tell what is wrong, without its values (the log line also has the text of the converter's error).
 //! It breaks no lists, and can be fixed, deleted and garbage-collected. [`Convert::fail_on_bad_objects`] changes this.
 //!
+//! An object whose annotations have no room for what a version lacks is converted without it, and gets the label
+//! [`INCOMPLETE`]. An operator refuses to have it stored so: it follows its CRDs to know in which version objects are
+//! stored. A server of your own does when it tells the engines ([`Webhooks::conversions`], [`Engine::set_storage`]).
+//!
 //! Small reviews are converted on the thread that reads them. Large ones, and those of slow converters, are converted
 //! on other threads, for all lists together as many as there are cores; the order of objects is kept. Bodies larger
 //! than [`Convert::body_limit`] are refused with 413. All conversions in flight share about 512 MiB, or three eighths
@@ -80,7 +84,8 @@ use std::sync::Arc;
 
 use portcullis_convert::Hub;
 pub use portcullis_convert::{
-    BoxError, ConvertError, Converted, ConverterFn, Engine, GraphError, IntoResult, PROBLEM, Problem, STASH, Version,
+    BoxError, ConvertError, Converted, ConverterFn, Engine, GraphError, INCOMPLETE, IntoResult, PROBLEM, Problem,
+    STASH, Version,
 };
 
 use crate::memory::Memory;

@@ -12,7 +12,8 @@ use portcullis_metrics::Metrics;
 
 /// Lines about the bad objects of one review; a kind whose objects are all bad must not fill a disk.
 const LINES: usize = 100;
-const OUTCOMES: [ObjectOutcome; 3] = [ObjectOutcome::Converted, ObjectOutcome::Flagged, ObjectOutcome::Failed];
+const OUTCOMES: [ObjectOutcome; 4] =
+    [ObjectOutcome::Converted, ObjectOutcome::Flagged, ObjectOutcome::Failed, ObjectOutcome::Refused];
 /// The version of an object that could not be read.
 const UNKNOWN: &str = "";
 
@@ -77,6 +78,13 @@ impl Records {
         self.count(from, to, ObjectOutcome::Failed);
         self.metrics.took(took);
         error!(kind = self.kind, from, to, reason, error, "conversion failed, and with it the whole review");
+    }
+
+    /// A review that is answered with a failure because the object would be stored without data: no list is concerned.
+    pub(super) fn refused(&self, from: &str, to: &str, reason: &str, took: Duration) {
+        self.count(from, to, ObjectOutcome::Refused);
+        self.metrics.took(took);
+        warn!(kind = self.kind, from, to, reason, "write refused, since data of the object would be lost");
     }
 
     fn count(&self, from: &str, to: &str, outcome: ObjectOutcome) {

@@ -20,6 +20,8 @@ pub(crate) enum ObjectOutcome {
     Flagged,
     /// It failed its review.
     Failed,
+    /// It would have been stored without data.
+    Refused,
 }
 
 impl ObjectOutcome {
@@ -28,6 +30,7 @@ impl ObjectOutcome {
             Self::Converted => "converted",
             Self::Flagged => "flagged",
             Self::Failed => "failed",
+            Self::Refused => "refused",
         }
     }
 }

@@ -132,6 +132,16 @@ impl Home {
         self.cluster.install_crds(std::slice::from_ref(&self.crd)).await;
         // What comes from the cache of before is not converted.
         self.until_converted().await;
+        self.know_storage().await;
+    }
+
+    /// Tells the engine what an operator tells it: in which versions the API server stores objects.
+    async fn know_storage(&self) {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let crd = crds.get(&format!("people.{}", self.group())).await.unwrap();
+        let storage = crd.spec.versions.iter().find(|version| version.storage).unwrap();
+        let stored = crd.status.unwrap().stored_versions.unwrap();
+        self.webhooks.conversions().unwrap()[0].engine.set_storage(&*storage.name, stored);
     }
 
     /// From now on it is this CRD: the next time that it is installed.

@@ -12,4 +12,7 @@ people!(down, "down.example");
 people!(reviewed, "reviewed.example");
 people!(kept, "kept.example");
 people!(forged, "forged.example");
+people!(full, "full.example");
+people!(fuller, "fuller.example");
+people!(labelled, "labelled.example");
 people!(logged, "logged.example");

@@ -11,4 +11,5 @@ pub(crate) mod kinds;
 mod lists;
 mod outages;
 mod reviews;
+mod room;
 mod stash;
