@@ -10,7 +10,7 @@ use crate::carriers::Carried;
 /// The paths of a proxy whose guards judge messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Paths that serve MCP, with or without a last slash. `None`: every path does, since the server's URL replaces it.
+    /// Paths that serve MCP, without their last slash. `None`: every path does, since the server's URL replaces it.
     mcp: Option<Vec<String>>,
     /// Paths, and prefixes as in `/docs/*`, that are open.
     open: Vec<String>,
@@ -44,6 +44,7 @@ pub enum Misrouted {
 impl Endpoints {
     /// Paths `mcp`, or all where there are none, and paths `open`, of a server that speaks HTTP+SSE or streamable HTTP.
     pub(crate) fn new(mcp: Option<Vec<String>>, open: Vec<String>, sse: bool) -> Self {
+        let mcp = mcp.map(|paths| paths.iter().map(|path| without_slash(path).to_owned()).collect());
         Self { mcp, open, sse }
     }
 
@@ -67,10 +68,7 @@ impl Endpoints {
     }
 
     fn serves(&self, path: &str) -> bool {
-        let Some(mcp) = &self.mcp else { return true };
-        let plain = |path: &str| path.strip_suffix('/').unwrap_or(path).to_owned();
-        let path = plain(path);
-        mcp.iter().any(|mcp| plain(mcp) == path)
+        self.mcp.as_ref().is_none_or(|mcp| mcp.iter().any(|mcp| mcp == without_slash(path)))
     }
 
     fn method(&self, request: &Parts) -> Result<(), Misrouted> {
@@ -122,6 +120,10 @@ impl Misrouted {
             }
         }
     }
+}
+
+fn without_slash(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
 }
 
 /// Whether `open` is `path`, or a prefix above it. A path that some servers take for another one is below none: one with dots for
