@@ -22,8 +22,9 @@ impl Installation {
     pub(crate) async fn new() -> Self {
         static OPERATOR: OnceCell<RunningOperator> = OnceCell::const_new();
         let (cluster, binary) = (ControlPlane::shared().await, env!("CARGO_BIN_EXE_entity-operator"));
-        let install =
-            || async { OperatorBinary::at(binary).run_flags(["--log-format", "json"]).install(cluster).await };
+        // The memory limit is that of the generated Deployment.
+        let flags = ["--log-format", "json", "--memory-limit", "512Mi"];
+        let install = || async { OperatorBinary::at(binary).run_flags(flags).install(cluster).await };
         Self { cluster, operator: OPERATOR.get_or_init(install).await, namespace: cluster.namespace("people").await }
     }
 
