@@ -35,11 +35,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::Service as _;
 
 pub use self::guard::ForbiddenAddress;
-use self::guard::{Guard, Guarded};
+use self::guard::{Guard, Guarded, leads_to};
 use crate::body::{Body, BoxError, empty};
 
 /// Connections that were not used for so long are closed.
 const IDLE: Duration = Duration::from_mins(1);
+/// How long a look-up of a name may take where opening a connection has no limit.
+const RESOLVE: Duration = Duration::from_secs(5);
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 256;
 
@@ -97,6 +99,7 @@ pub struct Connections(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     connector: Connector,
+    resolver: GaiResolver,
     guard: Guard,
     server: Uri,
     timeout: Option<Duration>,
@@ -196,7 +199,8 @@ impl Connections {
     /// Connections to the host and port of `server`.
     pub fn new(server: Uri, how: Connecting) -> Self {
         let guard = Guard(how.policy);
-        let mut connector = HttpConnector::new_with_resolver(Guarded::new(GaiResolver::new(), guard.clone()));
+        let resolver = GaiResolver::new();
+        let mut connector = HttpConnector::new_with_resolver(Guarded::new(resolver.clone(), guard.clone()));
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(how.timeout);
@@ -215,11 +219,12 @@ impl Connections {
             None => Connector::Plain(connector),
         };
         let Connecting { timeout, title_case, .. } = how;
-        Self(Arc::new(Inner { connector, guard, server, timeout, title_case, idle: Mutex::default() }))
+        Self(Arc::new(Inner { connector, resolver, guard, server, timeout, title_case, idle: Mutex::default() }))
     }
 
     /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Its
-    /// target is a path, and it has a `Host`. Dropping the future, or the body before its end, ends the connection: that is how a
+    /// target is a path, and it has a `Host`. A new connection is opened to an address only while the server's name still leads there: it
+    /// may have become another server's. Dropping the future, or the body before its end, ends the connection: that is how a
     /// client's leaving reaches the server. To an address there is no TLS: its certificate would have to name it.
     ///
     /// # Errors
@@ -321,6 +326,9 @@ impl Connections {
         let to = match address {
             None => self.0.server.clone(),
             Some(address) => {
+                let host = self.0.server.host().unwrap_or_default();
+                let named = timeout(self.0.timeout.unwrap_or(RESOLVE), leads_to(&self.0.resolver, host, address));
+                named.await.map_err(BoxError::from).and_then(|named| named).map_err(Failure::Unreachable)?;
                 format!("http://{address}/").parse().map_err(|error| Failure::Unreachable(Box::new(error)))?
             }
         };

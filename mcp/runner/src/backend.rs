@@ -141,6 +141,7 @@ pub(crate) fn plan(
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
+    proxy.login = login;
     proxy.sse = sse;
     Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
 }

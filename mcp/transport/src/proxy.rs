@@ -54,7 +54,7 @@ pub struct ProxyConfig {
     pub stateless: bool,
     /// The server is asked for its health. Default: a server beside the proxy is, a remote one is not.
     pub checked: bool,
-    /// Callers log in at this proxy, so where a remote server asks them to log in is not passed on. Default: no.
+    /// Callers log in at this proxy, so where the server asks them to log in is not passed on. Default: no.
     pub login: bool,
     /// The server speaks HTTP+SSE (MCP 2024-11-05), and its clients reach it like this. Default: it speaks streamable HTTP.
     pub sse: Option<ClientUrl>,

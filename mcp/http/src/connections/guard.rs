@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::vec::IntoIter;
 
 use http::Uri;
-use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use tower::Service;
 
@@ -93,6 +93,20 @@ where
         let (host, guard) = (name.as_str().to_owned(), self.guard.clone());
         let found = self.resolver.call(name);
         Box::pin(async move { guard.filter(&host, found.await.map_err(Into::into)?) })
+    }
+}
+
+/// Fails where `host` is a name that does not lead to `address`.
+pub(super) async fn leads_to(resolver: &GaiResolver, host: &str, address: SocketAddr) -> Result<(), BoxError> {
+    if host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
+    let mut found = resolver.clone().call(host.parse()?).await?;
+    let ip = address.ip().to_canonical();
+    if found.any(|found| found.ip().to_canonical() == ip) {
+        Ok(())
+    } else {
+        Err(format!("{host} does not lead to {ip}").into())
     }
 }
 
@@ -183,5 +197,20 @@ mod tests {
         ] {
             assert_eq!(guard.check_literal(&Uri::from_static(url)).is_ok(), allowed, "{url}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_a_name_does_not_lead_to_is_known() {
+        for (host, address, named) in [
+            ("localhost", "127.0.0.1:1", true),
+            ("localhost", "127.0.0.2:1", false),
+            ("localhost", "[::ffff:127.0.0.1]:1", true),
+            ("127.0.0.1", "127.0.0.2:1", true),
+            ("[::1]", "127.0.0.2:1", true),
+        ] {
+            let found = leads_to(&GaiResolver::new(), host, address.parse().unwrap()).await;
+            assert_eq!(found.is_ok(), named, "{host} {address}: {found:?}");
+        }
+        assert!(leads_to(&GaiResolver::new(), "no-such-name.invalid", "127.0.0.1:1".parse().unwrap()).await.is_err());
     }
 }

@@ -24,10 +24,14 @@ const CALL: &str =
 
 /// One port on two addresses of loopback, as pods have it.
 fn addresses() -> [SocketAddr; 2] {
+    addresses_of(["127.0.0.2", "127.0.0.3"])
+}
+
+fn addresses_of([first, second]: [&str; 2]) -> [SocketAddr; 2] {
     loop {
-        let first = TcpListener::bind("127.0.0.2:0").unwrap();
+        let first = TcpListener::bind((first, 0)).unwrap();
         let port = first.local_addr().unwrap().port();
-        if let Ok(second) = TcpListener::bind(("127.0.0.3", port)) {
+        if let Ok(second) = TcpListener::bind((second, port)) {
             return [first.local_addr().unwrap(), second.local_addr().unwrap()];
         }
     }
@@ -49,8 +53,13 @@ struct Replica(BoxService);
 impl Replica {
     /// One for which the server's name leads to `pod` at the moment.
     fn of(pod: SocketAddr, sessions: &Arc<MemorySessions>) -> Self {
+        Self::named(&pod.to_string(), sessions)
+    }
+
+    /// One for a server of this name and port.
+    fn named(server: &str, sessions: &Arc<MemorySessions>) -> Self {
         let sessions = Arc::clone(sessions);
-        Self(Proxy::new(ProxyConfig::new(&format!("http://{pod}")).unwrap(), sessions).service())
+        Self(Proxy::new(ProxyConfig::new(&format!("http://{server}")).unwrap(), sessions).service())
     }
 
     async fn send(&self, method: Method, session: Option<&str>, body: &str) -> Response<Body> {
@@ -152,6 +161,19 @@ async fn a_session_does_not_end_with_the_pod_that_opened_it() {
     assert!(stream.status() == 200 && stream.headers()["content-type"] == "text/event-stream", "{stream:?}");
     // A replica whose name led to the pod that is gone finds it too: the store says where.
     Replica::of(first, &store).greets(&session).await;
+}
+
+#[tokio::test]
+async fn a_session_does_not_follow_an_address_that_the_name_lost() {
+    // The name `localhost` leads to the second alone: the first is another tenant's pod by now.
+    let [theirs, ours] = addresses_of(["127.0.0.2", "127.0.0.1"]);
+    let (_theirs, _ours) = (Server::go_at(theirs).await, Server::go_at(ours).await);
+    let store = store();
+    let session = Replica::of(theirs, &store).open(INITIALIZE).await;
+    assert_eq!(kept(&store, &session).await.unwrap().backend_address, Some(theirs));
+    let replica = Replica::named(&format!("localhost:{}", ours.port()), &store);
+    replica.greets(&session).await;
+    assert_eq!(kept(&store, &session).await.unwrap().backend_address, Some(ours), "opened anew where the name leads");
 }
 
 #[tokio::test]

@@ -145,6 +145,23 @@ async fn behind_a_login_the_remote_server_has_no_say_in_where_callers_log_in() {
 }
 
 #[tokio::test]
+async fn behind_a_login_no_server_in_the_cluster_challenges() {
+    let mut backend = Recorder::start().await;
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let runner = Runner::login(&backend.url(), &issuer.login(&json!({}))).await;
+    let token = format!("Bearer {}", signer.sign("ES256", &issuer.claims("alice")));
+    let headers = [("authorization", &*token)];
+    for (from, to) in [("401 Unauthorized", 502), ("403 Forbidden", 403), ("200 OK", 200)] {
+        let (answer, ()) = tokio::join!(runner.post(&headers, PING), async {
+            let challenge = "www-authenticate: Bearer resource_metadata=\"https://evil.example/\"\r\n";
+            backend.next().await.json(from, challenge, PONG).await;
+        });
+        assert_eq!((answer.status, answer.header("www-authenticate")), (to, None), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_token_of_a_caller_goes_to_the_remote_server_unless_the_document_sets_its_own() {
     let mut backend = Recorder::start().await;
     let front = TlsFront::before(backend.address).await;

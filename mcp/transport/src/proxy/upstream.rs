@@ -44,7 +44,7 @@ pub(super) enum UpstreamError {
     /// Nothing was sent: the server's own path and query with the client's query are more than a target can be.
     #[error("the request's query is too long behind the path and the query of the MCP server's URL")]
     TooLong,
-    /// A remote server asks for a login where callers have logged in at the proxy.
+    /// The server asks for a login where callers have logged in at the proxy.
     #[error("the MCP server answers 401: it does not take the credentials of the request")]
     Unauthorized,
 }
@@ -90,15 +90,15 @@ pub(super) struct Upstream {
     /// Whether it is somebody else's server, behind addresses that are nobody's business here: which one has a session, the name's owner
     /// decides at every request.
     remote: bool,
-    /// Whether callers log in at the proxy: a remote server has no say in where.
+    /// Whether callers log in at the proxy: a server behind it has no say in where.
     login: bool,
     url: ServerUrl,
     host: HeaderValue,
 }
 
 impl Upstream {
-    /// The server at `backend`, given up as `silence` says; to a remote one, connections are made as `remote` says. `login`: callers log in at the
-    /// proxy.
+    /// The server at `backend`, given up as `silence` says; to a remote one, connections are made as `remote` says. `login`: callers log in at
+    /// the proxy.
     pub(super) fn new(backend: &Uri, remote: Option<Connecting>, silence: Silence, login: bool) -> Self {
         let url = ServerUrl::of(backend);
         let is_remote = remote.is_some();
@@ -146,10 +146,10 @@ impl Upstream {
         Err(UpstreamError::Redirect(path.path().to_owned()))
     }
 
-    /// What a client may see of an answer. Behind a login, the challenge of a remote server would lead the client away from the proxy's provider to
-    /// one of that server's choice, and have it send the proxy's users there.
+    /// What a client may see of an answer. Behind a login, the challenge of a server would lead the client away from the proxy's provider to one
+    /// of that server's choice, and have it send the proxy's users there.
     fn without_challenge(&self, mut response: Response<Body>) -> Result<Response<Body>, UpstreamError> {
-        if self.remote && self.login {
+        if self.login {
             if response.status() == StatusCode::UNAUTHORIZED {
                 return Err(UpstreamError::Unauthorized);
             }
