@@ -5,6 +5,9 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use mcp_http::{Body, json, text};
 use mcp_wire::{MODERN_VERSION, Message, RevisionError, headers};
 
+/// The revisions of MCP that are published.
+pub(crate) const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN_VERSION];
+
 /// The method gate, to be asked before any middleware: a stateless server, and every request that says it is of the Modern
 /// era, knows neither streams (GET) nor sessions (DELETE). `None` when the request may pass, else the 405.
 pub fn refuse_method(stateless: bool, method: &Method, request: &HeaderMap) -> Option<Response<Body>> {

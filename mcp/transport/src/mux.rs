@@ -1,5 +1,5 @@
-//! Many clients on one pipe: ids and progress tokens are rewritten on the way in and restored on the way out, the handshake is made
-//! once and its result given to each client, subscriptions are counted.
+//! Many clients on one pipe: ids and progress tokens are rewritten on the way in and restored on the way out, the handshake is the
+//! multiplexer's own and its result given to each client, subscriptions are counted.
 //!
 //! What cannot be told apart on a shared pipe is refused (requests of the server to its client) or dropped (log messages). When the
 //! pipe ends, calls under way fail and others wait, it is opened again after a pause, and the handshake and the subscriptions are repeated. After
@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_store::Client;
-use mcp_wire::{Message as Envelope, Revision};
+use mcp_wire::Message as Envelope;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use self::calls::{Call, Calls, Reply};
-use self::handshake::{Handshake, INITIALIZED};
+use self::handshake::Handshake;
 use self::ids::Ids;
 use self::listeners::Listeners;
 use self::queue::{Line, Queue};
@@ -164,26 +164,18 @@ impl Mux {
         self.calls.find(session, id).map(|number| self.ids.text(number))
     }
 
-    /// The result of the handshake; made with `request`, a client's `initialize`, when it is the first. A client of the Modern era, which has no
-    /// handshake, is told what the server says to that.
-    pub(crate) async fn greet(self: &Arc<Self>, request: &Bytes, era: Revision) -> Outcome {
-        handshake::make(self, request, era).await
+    /// The result of the handshake for a client whose `initialize` this is, made when it is the first.
+    pub(crate) async fn greet(self: &Arc<Self>, initialize: &Envelope<'_>) -> Outcome {
+        let wanted = initialize.param("protocolVersion").ok().flatten();
+        let wanted: Option<String> = wanted.and_then(|wanted| serde_json::from_str(wanted.get()).ok());
+        handshake::make(self, wanted.as_deref()).await
     }
 
-    /// Makes the handshake with `request` where no client has made it.
-    pub(crate) async fn ensure_greeted(self: &Arc<Self>, request: &'static [u8]) {
-        if self.handshake.request().is_some() {
-            return;
+    /// Makes the handshake where it was not made.
+    pub(crate) async fn ensure_greeted(self: &Arc<Self>) {
+        if !self.handshake.is_made() {
+            handshake::make(self, None).await;
         }
-        let made = matches!(self.greet(&Bytes::from_static(request), Revision::Legacy).await, Outcome::Result(_));
-        if made && self.first_initialized() {
-            self.notify(Bytes::from_static(INITIALIZED)).await;
-        }
-    }
-
-    /// Whether this is the first `notifications/initialized`, the one that reaches the server.
-    pub(crate) fn first_initialized(&self) -> bool {
-        self.handshake.first_initialized()
     }
 
     /// Asks the server and waits for its answer, which carries the client's id. `None` when none came.

@@ -351,3 +351,29 @@ async fn a_process_that_ends_again_and_again_ends_the_runner() {
     assert_eq!(runner.ended().await.code(), Some(1), "{}", runner.log());
     runner.logged("ends without answering").await;
 }
+
+#[tokio::test]
+async fn no_client_decides_how_a_shared_process_is_greeted() {
+    let directory = TempDir::new().unwrap();
+    let command = recorded(directory.path(), &format!("'{}'", go().display()));
+    let runner = Runner::stdio(&command, &json!({})).await;
+    let initialize = |version: &str| {
+        let params = json!({"protocolVersion": version, "capabilities": {"sampling": {}}, "clientInfo": {"name": "mallory", "version": "1"}});
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string()
+    };
+    for version in ["2024-11-05", "2025-11-25", "2025-06-18"] {
+        let answer = runner.post(&[], &initialize(version)).await;
+        assert_eq!(answer.message()["result"]["protocolVersion"], version, "{answer:?}");
+        let session = answer.header("mcp-session-id").unwrap().to_owned();
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        assert_eq!(runner.post(&[("mcp-session-id", &session)], initialized).await.status, 202);
+    }
+    has_read(directory.path(), &["initialize", "notifications/initialized"]).await;
+    kill(directory.path());
+    has_read(directory.path(), &["initialize", "notifications/initialized"].repeat(2)).await;
+    let greeted = read(directory.path()).into_iter().filter(|line| line["method"] == "initialize");
+    for params in greeted.map(|line| line["params"].clone()) {
+        let told = (&params["protocolVersion"], &params["capabilities"], &params["clientInfo"]["name"]);
+        assert_eq!(told, (&json!("2025-11-25"), &json!({}), &json!("portcullis")), "{params}");
+    }
+}

@@ -95,7 +95,7 @@ async fn a_process_that_starts_late_is_told_of_and_asked_for_its_handshake_once_
     let session = opened.header("mcp-session-id").unwrap();
     let answer = runner.post(&[("mcp-session-id", session)], &call("ok", &json!({}))).await;
     assert_eq!(answer.message()["result"]["content"][0]["text"], "fine");
-    let handshakes = std::fs::read_to_string(directory.path().join("read")).unwrap().matches("initialize").count();
+    let handshakes = std::fs::read_to_string(directory.path().join("read")).unwrap().matches(r#""initialize""#).count();
     assert_eq!(handshakes, 1, "many servers refuse a second one");
 }
 

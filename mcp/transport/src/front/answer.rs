@@ -35,6 +35,11 @@ pub(super) fn result(id: Id<'_>, result: &str) -> Bytes {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", id.raw()).into()
 }
 
+/// The server's refusal of a handshake, to a client.
+pub(super) fn refused(id: Id<'_>, error: &str) -> Bytes {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{error}}}", id.raw()).into()
+}
+
 /// An error of the front's own.
 pub(super) fn error(status: StatusCode, code: i64, message: &str, id: Option<Id<'_>>) -> Response<Body> {
     json(status, ErrorBody::new(code, message).id(id).encode())

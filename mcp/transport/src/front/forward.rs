@@ -28,13 +28,12 @@ pub(super) async fn notification(
     params: &Params<'_>,
 ) -> Sent {
     let line = match message.method() {
-        Some("notifications/initialized") if mux.first_initialized() => line(body, &mut []),
         Some("notifications/cancelled") => {
             let (Some(request), Some(session)) = (params.request_id, session) else { return Sent::Queued };
             let Some(id) = mux.find(session, request.get()) else { return Sent::Queued };
             line(body, &mut [(request.get(), &id)])
         }
-        // What a client says of requests to it, or of its roots, concerns nobody: the server is never told about a client.
+        // A client's handshake, and what it says of requests to it or of its roots, concerns nobody: the server is never told about a client.
         Some("notifications/initialized" | "notifications/progress" | "notifications/roots/list_changed") => {
             return Sent::Queued;
         }

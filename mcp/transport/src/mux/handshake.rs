@@ -1,18 +1,20 @@
-//! The handshake is made once per process and serves every client.
+//! The handshake is the proxy's own, made once per process: no client decides what a process that all share is told.
 //!
 //! A process of both eras may refuse the handshake of the Legacy era because a request of the Modern one came first: the Go SDK's says that
 //! it was initialized. Then what it says of itself in the Modern era is the result.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_wire::{MODERN_VERSION, Message, Revision};
+use mcp_wire::{LEGACY_VERSION, MODERN_VERSION, Message, splice};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::Mux;
+use crate::modern::REVISIONS;
 
 /// How long a process may take to answer the handshake, whoever waits for it meanwhile: it may be fetching its packages.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -20,13 +22,13 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// The notification that ends a handshake.
 pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 
-/// What came of asking the process.
+/// The result of asking the process.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The result, as JSON text: the same for every client.
     Result(Arc<str>),
-    /// The error that the process answered, with the client's id.
-    Refused(Bytes),
+    /// The error that the process answered, as JSON text.
+    Refused(Arc<str>),
     /// Nothing in time, or the process ended.
     Silence,
 }
@@ -34,90 +36,102 @@ pub(crate) enum Outcome {
 /// The handshake that was made, to be given out and to be repeated with a new process.
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
-    made: Mutex<Option<Made>>,
+    result: Mutex<Option<Arc<str>>>,
     one_at_a_time: Arc<tokio::sync::Mutex<()>>,
-    initialized: AtomicBool,
 }
 
-#[derive(Clone, Debug)]
-struct Made {
-    request: Bytes,
-    result: Arc<str>,
+/// The `initialize` by which every process is greeted: the newest revision of its era, and no capabilities, as requests of a shared process
+/// to its client are refused.
+pub(super) fn request() -> Bytes {
+    let client = json!({ "name": "portcullis", "version": env!("CARGO_PKG_VERSION") });
+    let params = json!({ "protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into()
 }
 
 impl Handshake {
-    fn made(&self) -> Option<Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The result, where the handshake was made.
+    fn result(&self) -> Option<Arc<str>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the result of an answer to `request`; `None` when the answer is an error.
-    pub(super) fn keep(&self, request: &Bytes, answer: &[u8]) -> Option<Arc<str>> {
-        let result = Message::parse(answer).ok()?.result()?.get().into();
-        Some(self.keep_result(request, result))
+    pub(super) fn is_made(&self) -> bool {
+        self.result().is_some()
     }
 
-    fn keep_result(&self, request: &Bytes, result: Arc<str>) -> Arc<str> {
-        // A copy: the request is a slice of what was read from the client.
-        let made = Made { request: Bytes::copy_from_slice(request), result: Arc::clone(&result) };
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+    /// Keeps the result in the answer of a process; `None` when the answer is an error.
+    pub(super) fn keep(&self, answer: &[u8]) -> Option<Arc<str>> {
+        Some(self.keep_result(Message::parse(answer).ok()?.result()?.get().into()))
+    }
+
+    fn keep_result(&self, result: Arc<str>) -> Arc<str> {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&result));
         result
     }
+}
 
-    /// The `initialize` that a new process is to be greeted with.
-    pub(super) fn request(&self) -> Option<Bytes> {
-        self.made().map(|made| made.request)
-    }
-
-    /// Whether this is the first `notifications/initialized` after a handshake, the one that reaches the process.
-    pub(super) fn first_initialized(&self) -> bool {
-        self.request().is_some() && !self.initialized.swap(true, Ordering::Relaxed)
-    }
-
-    pub(super) fn is_initialized(&self) -> bool {
-        self.initialized.load(Ordering::Relaxed)
+/// The result of the handshake for a client that wants the revision `wanted`; made when the client is the first.
+pub(super) async fn make(mux: &Arc<Mux>, wanted: Option<&str>) -> Outcome {
+    match timeout(mux.answer_timeout, make_once(mux)).await.unwrap_or(Outcome::Silence) {
+        Outcome::Result(result) => Outcome::Result(for_client(&result, wanted).map_or(result, Into::into)),
+        other => other,
     }
 }
 
-/// The result of the handshake; made with `request`, a client's `initialize`, when it is the first.
-pub(super) async fn make(mux: &Arc<Mux>, request: &Bytes, era: Revision) -> Outcome {
-    timeout(mux.answer_timeout, make_once(mux, request, era)).await.unwrap_or(Outcome::Silence)
+/// `result` for a client that wants an older revision than the process speaks. Revisions of the era add to each other, and clients pass over what
+/// they do not know, but end at a revision that they do not know. `None` where the result is as it should be.
+fn for_client(result: &str, wanted: Option<&str>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Versioned<'a> {
+        #[serde(borrow, rename = "protocolVersion")]
+        version: &'a RawValue,
+    }
+    let wanted = wanted.filter(|wanted| REVISIONS.contains(wanted))?;
+    let Versioned { version } = serde_json::from_str(result).ok()?;
+    let spoken: &str = serde_json::from_str(version.get()).ok()?;
+    if wanted >= spoken {
+        return None;
+    }
+    let wanted = Value::from(wanted).to_string();
+    String::from_utf8(splice(result.as_bytes(), &[(version.get(), &wanted)])).ok()
 }
 
-async fn make_once(mux: &Arc<Mux>, request: &Bytes, era: Revision) -> Outcome {
-    if let Some(made) = mux.handshake.made() {
-        return Outcome::Result(made.result);
+async fn make_once(mux: &Arc<Mux>) -> Outcome {
+    if let Some(result) = mux.handshake.result() {
+        return Outcome::Result(result);
     }
     let alone = Arc::clone(&mux.handshake.one_at_a_time).lock_owned().await;
-    if let Some(made) = mux.handshake.made() {
-        return Outcome::Result(made.result);
+    if let Some(result) = mux.handshake.result() {
+        return Outcome::Result(result);
     }
-    let (mux, request) = (Arc::clone(mux), request.clone());
+    let mux = Arc::clone(mux);
     let tasks = mux.tasks.clone();
     // A client that leaves does not undo it: the process was asked, and may refuse to be asked again.
     let asked = tasks.spawn(async move {
         let _alone = alone;
-        ask(&mux, &request, era).await
+        ask(&mux).await
     });
     asked.await.unwrap_or(Outcome::Silence)
 }
 
-async fn ask(mux: &Mux, request: &Bytes, era: Revision) -> Outcome {
+async fn ask(mux: &Mux) -> Outcome {
     let patience = PATIENCE.max(mux.answer_timeout);
-    let Some(answer) = timeout(patience, mux.ask_patiently(request)).await.ok().flatten() else {
+    let Some(answer) = timeout(patience, mux.ask_patiently(&request())).await.ok().flatten() else {
         return Outcome::Silence;
     };
-    match mux.handshake.keep(request, &answer) {
-        Some(result) => Outcome::Result(result),
-        None if era == Revision::Modern => Outcome::Refused(answer),
-        None => match discover(mux, request).await {
-            Some(result) => Outcome::Result(mux.handshake.keep_result(request, result.into())),
-            None => Outcome::Refused(answer),
-        },
+    let result = match mux.handshake.keep(&answer) {
+        Some(result) => Some(result),
+        None => discover(mux).await.map(|result| mux.handshake.keep_result(result.into())),
+    };
+    if let Some(result) = result {
+        mux.notify(Bytes::from_static(INITIALIZED)).await;
+        return Outcome::Result(result);
     }
+    let error = Message::parse(&answer).ok().and_then(|answer| Some(answer.error()?.get().into()));
+    error.map_or(Outcome::Silence, Outcome::Refused)
 }
 
-/// The result for `request`, an `initialize`, of a process that is asked in the Modern era what it is. `None` where it does not know that era, or no other.
-async fn discover(mux: &Mux, request: &Bytes) -> Option<String> {
+/// The result of a process that is asked in the Modern era what it is. `None` where it does not know that era, or no other.
+async fn discover(mux: &Mux) -> Option<String> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
         "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
@@ -126,16 +140,13 @@ async fn discover(mux: &Mux, request: &Bytes) -> Option<String> {
     let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
     let answer = mux.ask(&discover.to_string().into()).await?;
     let discovered: Value = serde_json::from_str(Message::parse(&answer).ok()?.result()?.get()).ok()?;
-    let params: Value = serde_json::from_str(Message::parse(request).ok()?.params()?.get()).ok()?;
-    as_result(&params, &discovered).map(|result| result.to_string())
+    as_result(&discovered).map(|result| result.to_string())
 }
 
-/// What was `discovered`, as the answer to an `initialize` with these `params`.
-fn as_result(params: &Value, discovered: &Value) -> Option<Value> {
+/// What was `discovered`, as the answer to an `initialize`.
+fn as_result(discovered: &Value) -> Option<Value> {
     let versions = discovered["supportedVersions"].as_array()?.iter().filter_map(Value::as_str);
-    let legacy: Vec<&str> = versions.filter(|version| *version < MODERN_VERSION).collect();
-    let wanted = params["protocolVersion"].as_str().filter(|wanted| legacy.contains(wanted));
-    let version = wanted.or_else(|| legacy.iter().copied().max())?;
+    let version = versions.filter(|version| *version < MODERN_VERSION).max()?;
     let named = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"];
     let server = if named.is_object() { named.clone() } else { json!({ "name": "unknown", "version": "" }) };
     let mut result =
@@ -156,18 +167,29 @@ mod tests {
             "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18"], "capabilities": {"tools": {}}, "instructions": "ask",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}},
         });
-        for (wanted, version) in
-            [("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25"), ("2026-07-28", "2025-11-25")]
-        {
-            let result = as_result(&json!({"protocolVersion": wanted}), &both).unwrap();
-            let expected = json!({
-                "protocolVersion": version, "capabilities": {"tools": {}}, "instructions": "ask", "serverInfo": {"name": "s", "version": "1"},
-            });
-            assert_eq!(result, expected);
-        }
+        let expected = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "instructions": "ask", "serverInfo": {"name": "s", "version": "1"},
+        });
+        assert_eq!(as_result(&both), Some(expected));
         let modern = json!({"supportedVersions": ["2026-07-28"], "capabilities": {}});
-        assert_eq!(as_result(&json!({}), &modern), None);
+        assert_eq!(as_result(&modern), None);
         let nameless = json!({"supportedVersions": ["2025-11-25"], "capabilities": {}});
-        assert_eq!(as_result(&json!({}), &nameless).unwrap()["serverInfo"]["name"], "unknown");
+        assert_eq!(as_result(&nameless).unwrap()["serverInfo"]["name"], "unknown");
+    }
+
+    #[test]
+    fn a_client_of_an_older_revision_is_answered_in_it() {
+        let result = |version: &str| format!(r#"{{"x":1.0,"protocolVersion":"{version}","capabilities":{{}}}}"#);
+        for (spoken, wanted, told) in [
+            ("2025-11-25", Some("2025-11-25"), None),
+            ("2025-11-25", Some("2024-11-05"), Some("2024-11-05")),
+            ("2025-11-25", Some("2026-07-28"), None),
+            ("2025-11-25", Some("2023-01-01"), None),
+            ("2025-11-25", None, None),
+            ("2025-03-26", Some("2025-06-18"), None),
+        ] {
+            assert_eq!(for_client(&result(spoken), wanted), told.map(result), "{spoken} {wanted:?}");
+        }
+        assert_eq!(for_client(r#"{"protocolVersion":7}"#, Some("2024-11-05")), None);
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Call, Reply};
-use super::handshake::INITIALIZED;
+use super::handshake::{self, INITIALIZED};
 use super::queue::Queued;
 use super::rewrite::{Params, request_line};
 use super::{Mux, dispatch};
@@ -200,7 +200,7 @@ struct Talk<'a> {
 /// Greets a server that takes the place of another, then writes to it what is asked. Returns when it takes no more.
 async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, how: Talk<'_>) {
     let mut asked = Some(how.asked);
-    if mux.handshake.request().is_some() {
+    if mux.handshake.is_made() {
         tell(&mut asked);
     }
     match timeout(how.patience, greet(&mut input, mux)).await {
@@ -216,7 +216,7 @@ async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Q
                 received => received,
             },
             // Of a server that was greeted: others may not know the method, or end at it.
-            () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.is_initialized() => {
+            () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.is_made() => {
                 tell(&mut asked);
                 buffer.extend_from_slice(&mux.ping_line());
                 None
@@ -263,8 +263,11 @@ fn tell(asked: &mut Option<oneshot::Sender<()>>) {
 /// Repeats the handshake and the subscriptions, when there were any.
 async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     const CLOSED: &str = "its input is closed";
-    let Some(request) = mux.handshake.request() else { return Ok(()) };
-    let message = Message::parse(&request).map_err(|_| "the handshake that was kept is broken")?;
+    if !mux.handshake.is_made() {
+        return Ok(());
+    }
+    let request = handshake::request();
+    let message = Message::parse(&request).map_err(|_| "the handshake is broken")?;
     let params = Params::read_loose(message.params());
     let number = mux.ids.fresh();
     let (reply, answer) = oneshot::channel();
@@ -275,10 +278,8 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     input.write_all(&line).await.map_err(|_| CLOSED)?;
     input.flush().await.map_err(|_| CLOSED)?;
     let answer = answer.await.map_err(|_| "it ended during the handshake")?;
-    mux.handshake.keep(&request, &answer.bytes).ok_or("it refuses the handshake")?;
-    if mux.handshake.is_initialized() {
-        input.write_all(INITIALIZED).await.map_err(|_| CLOSED)?;
-    }
+    mux.handshake.keep(&answer.bytes).ok_or("it refuses the handshake")?;
+    input.write_all(INITIALIZED).await.map_err(|_| CLOSED)?;
     for uri in mux.subscriptions.uris() {
         let line = mux.subscription_line("resources/subscribe", &uri);
         input.write_all(&line).await.map_err(|_| CLOSED)?;

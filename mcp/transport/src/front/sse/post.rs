@@ -17,7 +17,7 @@ use mcp_wire::{
 use super::Front;
 use super::session::{Answer, Place, Session};
 use crate::carriers::Carried;
-use crate::front::answer::{SILENCE, error, failed, result, timed_out};
+use crate::front::answer::{SILENCE, error, failed, refused, result, timed_out};
 use crate::front::events::{Deadline, Events, TimedOut, frame};
 use crate::front::forward;
 use crate::modern::protocol_version;
@@ -25,13 +25,6 @@ use crate::mux::rewrite::Params;
 use crate::mux::{ENDED, Origin, Outcome, Request, Sent, Waiting};
 use crate::sessions::{Sender, not_found};
 
-/// For a client that goes on with its calls after the proxy and the server were replaced: the stream has no word for "initialize again".
-const HANDSHAKE: &str = concat!(
-    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"#,
-    r#""clientInfo":{"name":"portcullis","version":""#,
-    env!("CARGO_PKG_VERSION"),
-    r#""}}}"#
-);
 const NO_RESPONSES: &str =
     "Responses are not accepted: the server's process is shared, and its requests reach no client";
 const MODERN: &str =
@@ -98,7 +91,8 @@ async fn pass(
             let answer = if ours {
                 local(Arc::clone(front), Arc::clone(&session.id), owned.clone(), place)
             } else {
-                front.mux.ensure_greeted(HANDSHAKE.as_bytes()).await;
+                // A client may go on with its calls after the proxy and the server were replaced: the stream has no word for "initialize again".
+                front.mux.ensure_greeted().await;
                 let origin = Origin::new(Some(&session.id), client);
                 let request = Request { body: owned.body(), message, params, origin: Some(origin) };
                 call(front, request, place).await
@@ -151,9 +145,9 @@ fn local(front: Arc<Front>, session: Arc<str>, request: OwnedMessage, place: Pla
         let (message, _place) = (request.message(), place);
         let Some(id) = message.id() else { return Ok(Bytes::new()) };
         let answer = match message.method() {
-            Some("initialize") => match front.mux.greet(request.body(), Revision::Legacy).await {
+            Some("initialize") => match front.mux.greet(message).await {
                 Outcome::Result(value) => Some(result(id, &value)),
-                Outcome::Refused(answer) => Some(answer),
+                Outcome::Refused(error) => Some(refused(id, &error)),
                 Outcome::Silence => None,
             },
             Some("logging/setLevel") => Some(result(id, "{}")),

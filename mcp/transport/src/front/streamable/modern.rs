@@ -15,7 +15,7 @@ const MAX_LIST: usize = 1 << 20;
 
 /// Whether `method` is one of the Legacy era that went: the server need not be asked.
 pub(super) fn is_gone(method: &str) -> bool {
-    matches!(method, "resources/subscribe" | "resources/unsubscribe")
+    matches!(method, "initialize" | "resources/subscribe" | "resources/unsubscribe")
 }
 
 /// Refuses a message whose headers do not say what its body says.

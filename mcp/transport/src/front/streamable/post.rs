@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::answer::{accepted, as_stream, passed_on};
 use super::{Front, modern};
-use crate::front::answer::{SILENCE, error, events, failed, result, timed_out};
+use crate::front::answer::{SILENCE, error, events, failed, refused, result, timed_out};
 use crate::front::events::{Deadline, Events};
 use crate::front::forward;
 use crate::modern::{protocol_version, revision_refusal};
@@ -65,17 +65,19 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
         }
     };
     let client = Sender::of(&parts.extensions).client;
+    // A handshake counts as one of the Legacy era, whatever its headers say.
+    let is_modern = revision == Revision::Modern || protocol_version(&parts.headers) == Some(MODERN_VERSION);
     let asked = Asked { body, message, params, revision, session, client };
     match message.kind() {
         // Nothing was asked of any client, so nothing waits for this.
         Kind::Response => accepted(),
         Kind::Notification => notification(front, &asked).await,
         Kind::Request => match message.method() {
-            Some("initialize") => initialize(front, parts, &asked).await,
-            Some("logging/setLevel") if revision == Revision::Legacy => local(&asked, "{}"),
-            Some(method) if revision == Revision::Modern && modern::is_gone(method) => {
+            Some(method) if is_modern && modern::is_gone(method) => {
                 error(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, "Method not found", message.id())
             }
+            Some("initialize") => initialize(front, parts, &asked).await,
+            Some("logging/setLevel") if revision == Revision::Legacy => local(&asked, "{}"),
             Some("resources/subscribe" | "resources/unsubscribe") => subscription(front, &asked).await,
             _ => call(front, parts, asked).await,
         },
@@ -88,9 +90,7 @@ fn local(asked: &Asked<'_>, value: &str) -> Response<Body> {
 }
 
 async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
-    let modern = protocol_version(&parts.headers) == Some(MODERN_VERSION);
-    let era = if modern { Revision::Modern } else { Revision::Legacy };
-    match front.mux.greet(asked.body, era).await {
+    match front.mux.greet(asked.message).await {
         Outcome::Result(value) => {
             let id = Uuid::new_v4().to_string();
             let mut response = local(asked, &value);
@@ -108,7 +108,9 @@ async fn initialize(front: &Front, parts: &Parts, asked: &Asked<'_>) -> Response
             }
             response
         }
-        Outcome::Refused(answer) => passed_on(answer, era),
+        Outcome::Refused(error) => {
+            asked.message.id().map_or_else(accepted, |id| passed_on(refused(id, &error), Revision::Legacy))
+        }
         Outcome::Silence => unanswered(asked),
     }
 }

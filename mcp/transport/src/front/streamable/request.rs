@@ -10,12 +10,11 @@ use mcp_wire::headers as mcp;
 use super::{Front, post};
 use crate::front::answer::{events, options};
 use crate::front::events::{Events, NoCall};
-use crate::modern::{not_allowed, protocol_version};
+use crate::modern::{REVISIONS, not_allowed, protocol_version};
 use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable, whole};
 
 const PATH: &str = "/mcp";
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
-const REVISIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
 pub(super) async fn handle(front: Arc<Front>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
