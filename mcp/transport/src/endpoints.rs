@@ -122,7 +122,8 @@ impl Misrouted {
     }
 }
 
-fn without_slash(path: &str) -> &str {
+/// `path` without a last slash, which makes no difference to endpoints.
+pub(crate) fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 

@@ -112,6 +112,7 @@ async fn http_around_the_pipe_follows_the_table() {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let table: Vec<Row<'_>> = vec![
         (Method::POST, "/other", vec![json_type], ping, 404, "Not Found"),
+        (Method::POST, "/mcp//", vec![json_type], ping, 404, "Not Found"),
         (Method::PUT, "/mcp", vec![], "", 405, "Method Not Allowed"),
         (Method::GET, "/mcp", vec![], "", 400, "Mcp-Session-Id is missing"),
         (Method::GET, "/mcp", vec![unknown], "", 404, "-32001"),

@@ -3,10 +3,8 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use mcp_http::{Body, answer, empty, json};
+use mcp_http::{Body, answer, json};
 use mcp_wire::{ErrorBody, Id, code};
-
-use crate::modern::not_allowed;
 
 /// What a client hears when the server's process says nothing.
 pub(super) const SILENCE: &str = "the MCP server's process does not answer";
@@ -20,14 +18,6 @@ pub(super) fn timed_out(id: Option<Id<'_>>) -> Bytes {
 /// The error of a call that cannot be passed on, or was lost with the process.
 pub(super) fn failed(message: &str, id: Option<Id<'_>>) -> Bytes {
     ErrorBody::new(code::INTERNAL, message).id(id).encode().into()
-}
-
-/// The answer to OPTIONS where these `methods` are served.
-pub(super) fn options(methods: &'static str) -> Response<Body> {
-    let mut response = not_allowed(methods);
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    *response.body_mut() = empty();
-    response
 }
 
 /// A result of the front's own.

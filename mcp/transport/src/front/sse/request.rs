@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::endpoint::MESSAGES;
 use super::stream::SessionStream;
 use super::{Front, endpoint, post};
-use crate::front::answer::{events, options};
+use crate::endpoints::without_slash;
+use crate::front::answer::events;
 use crate::modern::not_allowed;
 use crate::sessions::{Sender, whole};
 
@@ -19,14 +20,12 @@ const STREAM: &str = "/sse";
 
 pub(super) async fn handle(front: Arc<Front>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let (served, methods) = match parts.uri.path() {
-        STREAM => (Method::GET, "GET, OPTIONS"),
-        MESSAGES => (Method::POST, "POST, OPTIONS"),
+    let (served, methods) = match without_slash(parts.uri.path()) {
+        STREAM => (Method::GET, "GET"),
+        MESSAGES => (Method::POST, "POST"),
         _ => return text(StatusCode::NOT_FOUND, "Not Found"),
     };
-    if parts.method == Method::OPTIONS {
-        options(methods)
-    } else if parts.method != served {
+    if parts.method != served {
         not_allowed(methods)
     } else if served == Method::GET {
         open(&front, &parts)

@@ -8,17 +8,18 @@ use mcp_http::{Body, empty, text};
 use mcp_wire::headers as mcp;
 
 use super::{Front, post};
-use crate::front::answer::{events, options};
+use crate::endpoints::without_slash;
+use crate::front::answer::events;
 use crate::front::events::{Events, NoCall};
 use crate::modern::{REVISIONS, not_allowed, protocol_version};
 use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable, whole};
 
 const PATH: &str = "/mcp";
-const METHODS: &str = "GET, POST, DELETE, OPTIONS";
+const METHODS: &str = "GET, POST, DELETE";
 
 pub(super) async fn handle(front: Arc<Front>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    if parts.uri.path() != PATH {
+    if without_slash(parts.uri.path()) != PATH {
         return text(StatusCode::NOT_FOUND, "Not Found");
     }
     if front.config.strict_versions
@@ -34,7 +35,6 @@ pub(super) async fn handle(front: Arc<Front>, request: Request<Body>) -> Respons
         },
         Method::GET => listen(&front, &parts).await,
         Method::DELETE => end(&front, &parts).await,
-        Method::OPTIONS => options(METHODS),
         _ => not_allowed(METHODS),
     }
 }
