@@ -10,7 +10,7 @@ const OBJECTS: usize = 40;
 const ANNOTATIONS: usize = 256 * 1024;
 const SPEC: usize = 1024 * 1024;
 const FIELDS: usize = 3000;
-/// What the generated Deployment limits the operator to, in MiB.
+/// The memory limit of the generated Deployment, in MiB.
 const MEMORY: usize = 512;
 
 /// The name of an annotation.
