@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use portcullis_convert::{Converted, Engine, Hub, PROBLEM, Review, STASH};
+use portcullis_convert::{Converted, Engine, Hub, INCOMPLETE, PROBLEM, Review, STASH};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -97,16 +97,17 @@ fn sound(converted: &Converted, before: &Value, desired: &str) -> Value {
     after
 }
 
-/// Without the engine's own annotations; none at all is as good as an empty map.
+/// Without the engine's own annotations and label; none at all is as good as an empty map.
 fn metadata(object: &Value) -> Value {
     let mut metadata = object["metadata"].clone();
-    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|key, _| key != STASH && key != PROBLEM);
-    }
-    let none =
-        metadata.get("annotations").is_some_and(|annotations| annotations.is_null() || annotations == &json!({}));
-    if let (true, Some(members)) = (none, metadata.as_object_mut()) {
-        members.remove("annotations");
+    for map in ["annotations", "labels"] {
+        if let Some(map) = metadata.get_mut(map).and_then(Value::as_object_mut) {
+            map.retain(|key, _| ![STASH, PROBLEM, INCOMPLETE].contains(&key.as_str()));
+        }
+        let none = metadata.get(map).is_some_and(|map| map.is_null() || map == &json!({}));
+        if let (true, Some(members)) = (none, metadata.as_object_mut()) {
+            members.remove(map);
+        }
     }
     metadata
 }
@@ -114,7 +115,8 @@ fn metadata(object: &Value) -> Value {
 /// Whether something comes with it from conversions before: then there and back may well be another object.
 fn carries(object: &Value) -> bool {
     let annotations = &object["metadata"]["annotations"];
-    annotations.get(STASH).is_some() || annotations.get(PROBLEM).is_some()
+    let label = object["metadata"]["labels"].get(INCOMPLETE);
+    annotations.get(STASH).or(annotations.get(PROBLEM)).or(label).is_some()
 }
 
 /// The object as its type writes it, without metadata.

@@ -11,7 +11,7 @@ use crate::fast;
 use crate::graph::{Graph, GraphError, Hub};
 use crate::in_conversion::ObjectInConversion;
 use crate::json::write_members;
-use crate::object::{Incomplete, Marks, Object, begin, into_string};
+use crate::object::{Incomplete, Object, OwnMetadata, begin, into_string};
 use crate::problem::Problem;
 use crate::stash::Stash;
 use crate::version::{Codec, Version};
@@ -295,10 +295,11 @@ fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: 
     let left = room - stash.as_deref().map_or(0, |stash| size(STASH, stash));
     let text = problem.as_ref().map(ToString::to_string).filter(|text| size(PROBLEM, text) <= left);
     let value = label.as_deref().unwrap_or(&from.version);
-    let marks = Marks { stash: stash.as_deref(), problem: text.as_deref(), incomplete: incomplete.then_some(value) };
+    let own =
+        OwnMetadata { stash: stash.as_deref(), problem: text.as_deref(), incomplete: incomplete.then_some(value) };
     let mut out = Vec::with_capacity(metadata.raw.len() + 1024);
     begin(&mut out, &to.api_version, &object.kind);
-    metadata.write(&mut out, marks);
+    metadata.write(&mut out, own);
     match &document {
         Some(document) => write_members(&mut out, document),
         None => {

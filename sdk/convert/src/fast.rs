@@ -12,7 +12,7 @@ use crate::watch::Notice;
 
 /// The object after all edges of the route; None where any of them would lose something, or fails: then the long way finds out what.
 pub(crate) fn convert(object: &Object<'_>, route: &[Edge<'_>]) -> Option<String> {
-    if object.metadata.is_marked() || object.is_too_large() {
+    if object.metadata.has_own_metadata() || object.is_too_large() {
         return None;
     }
     unless_it_panics(|| attempt(object, route)).flatten()

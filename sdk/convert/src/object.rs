@@ -45,7 +45,7 @@ pub(crate) struct Metadata<'a> {
 
 /// The annotations and the label that the engine gives an object.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Marks<'m> {
+pub(crate) struct OwnMetadata<'m> {
     pub(crate) stash: Option<&'m str>,
     pub(crate) problem: Option<&'m str>,
     pub(crate) incomplete: Option<&'m str>,
@@ -154,7 +154,7 @@ impl<'a> Metadata<'a> {
     }
 
     /// Whether one of the engine's annotations or its label is there, whatever it holds.
-    pub(crate) fn is_marked(&self) -> bool {
+    pub(crate) fn has_own_metadata(&self) -> bool {
         self.annotations.iter().any(|member| is_engines_annotation(&member.key))
             || self.labels.iter().any(|member| member.key == INCOMPLETE)
     }
@@ -177,50 +177,42 @@ impl<'a> Metadata<'a> {
         member.is_none_or(|member| member.value.starts_with('{') || member.value == "null")
     }
 
-    /// As converters see it: without `managedFields` and the engine's marks.
+    /// As converters see it: without `managedFields` and the engine's own.
     pub(crate) fn for_converters(&self) -> String {
         let managed = self.members.iter().filter(|member| member.key == "managedFields");
         let managed: usize = managed.map(|member| member.whole.len()).sum();
         let mut out = Vec::with_capacity(self.raw.len().saturating_sub(managed) + 2);
-        self.write_without(&mut out, &["managedFields"], Marks::default());
+        self.write_without(&mut out, &["managedFields"], OwnMetadata::default());
         into_string(out)
     }
 
-    /// As it came, with these marks of the engine and no other ones of its own.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, marks: Marks<'_>) {
-        let Marks { stash, problem, incomplete } = marks;
-        if stash.or(problem).or(incomplete).is_none() && !self.is_marked() {
+    /// As it came, with this metadata of the engine and nothing else of its own.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, own: OwnMetadata<'_>) {
+        let OwnMetadata { stash, problem, incomplete } = own;
+        if stash.or(problem).or(incomplete).is_none() && !self.has_own_metadata() {
             out.extend_from_slice(self.raw.as_bytes());
         } else {
-            self.write_without(out, &[], marks);
+            self.write_without(out, &[], own);
         }
     }
 
-    fn write_without(&self, out: &mut Vec<u8>, without: &[&str], marks: Marks<'_>) {
-        let annotations = [(PROBLEM, marks.problem), (STASH, marks.stash)];
-        let labels = [(INCOMPLETE, marks.incomplete)];
-        let maps = [("annotations", &*self.annotations, &annotations[..]), ("labels", &*self.labels, &labels[..])].map(
-            |(name, others, own)| {
-                let owns = |key: &str| own.iter().any(|(name, _)| *name == key);
-                let changes =
-                    own.iter().any(|(_, value)| value.is_some()) || others.iter().any(|member| owns(&member.key));
-                let at = self.members.iter().rposition(|member| member.key == name);
-                (name, others, own, at, changes && self.takes(name))
-            },
-        );
+    fn write_without(&self, out: &mut Vec<u8>, without: &[&str], own: OwnMetadata<'_>) {
+        let annotations = [(PROBLEM, own.problem), (STASH, own.stash)];
+        let labels = [(INCOMPLETE, own.incomplete)];
+        let maps = [
+            OwnMap { name: "annotations", members: &self.annotations, own: &annotations },
+            OwnMap { name: "labels", members: &self.labels, own: &labels },
+        ];
+        let maps = maps.iter().filter(|map| map.changes() && self.takes(map.name));
         out.push(b'{');
         let start = out.len();
-        for (index, member) in self.members.iter().enumerate() {
-            if let Some((name, others, own, ..)) = maps.iter().find(|map| map.3 == Some(index) && map.4) {
-                write_map(out, name, others, own);
-            } else if !without.contains(&&*member.key) {
+        for member in self.members.iter().filter(|member| !without.contains(&&*member.key)) {
+            if !maps.clone().any(|map| map.name == member.key) {
                 out.extend_from_slice(member.whole.as_bytes());
                 out.push(b',');
             }
         }
-        for (name, others, own, ..) in maps.iter().filter(|map| map.3.is_none() && map.4) {
-            write_map(out, name, others, own);
-        }
+        maps.for_each(|map| map.write(out));
         if out.len() > start {
             out.pop();
         }
@@ -228,28 +220,47 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// Writes annotations or labels, those of the engine last, with a comma behind them; nothing where none is left.
-fn write_map(out: &mut Vec<u8>, name: &str, others: &[Member<'_>], own: &[(&str, Option<&str>)]) {
-    let before = out.len();
-    write_string(out, name);
-    out.extend_from_slice(b":{");
-    let start = out.len();
-    for member in others.iter().filter(|member| !own.iter().any(|(name, _)| *name == member.key)) {
-        out.extend_from_slice(member.whole.as_bytes());
-        out.push(b',');
+/// Annotations or labels, and those of the engine.
+struct OwnMap<'m, 'a> {
+    name: &'static str,
+    /// As they came.
+    members: &'m [Member<'a>],
+    /// Each with its value; None for one that is not to be there.
+    own: &'m [(&'static str, Option<&'m str>)],
+}
+
+impl OwnMap<'_, '_> {
+    fn owns(&self, member: &Member<'_>) -> bool {
+        self.own.iter().any(|(key, _)| *key == member.key)
     }
-    for (key, value) in own.iter().filter_map(|&(key, value)| Some((key, value?))) {
-        write_string(out, key);
-        out.push(b':');
-        write_string(out, value);
-        out.push(b',');
+
+    fn changes(&self) -> bool {
+        self.own.iter().any(|(_, value)| value.is_some()) || self.members.iter().any(|member| self.owns(member))
     }
-    if out.len() == start {
-        out.truncate(before);
-        return;
+
+    /// Writes the map with a comma behind it; nothing where none is left.
+    fn write(&self, out: &mut Vec<u8>) {
+        let before = out.len();
+        write_string(out, self.name);
+        out.extend_from_slice(b":{");
+        let start = out.len();
+        for member in self.members.iter().filter(|member| !self.owns(member)) {
+            out.extend_from_slice(member.whole.as_bytes());
+            out.push(b',');
+        }
+        for (key, value) in self.own.iter().filter_map(|&(key, value)| Some((key, value?))) {
+            write_string(out, key);
+            out.push(b':');
+            write_string(out, value);
+            out.push(b',');
+        }
+        if out.len() == start {
+            out.truncate(before);
+            return;
+        }
+        out.pop();
+        out.extend_from_slice(b"},");
     }
-    out.pop();
-    out.extend_from_slice(b"},");
 }
 
 /// Begins an object, up to where the value of `metadata` goes.

@@ -1,4 +1,4 @@
-//! Annotations have a limit for all of them together. What has no room there is left out, told, and never stored so.
+//! All annotations together have a limit. Data that has no room there is left out and told of, and never stored so.
 
 use portcullis_convert::{ConvertError, Engine, INCOMPLETE, PROBLEM, STASH};
 use serde_json::value::to_raw_value;
@@ -22,7 +22,7 @@ fn with_room(bytes: usize) -> Value {
     object(&json!({ "note": "x".repeat(LIMIT - 4 - bytes) }))
 }
 
-/// What apimachinery's `ValidateAnnotations` counts.
+/// Counts as apimachinery's `ValidateAnnotations` does.
 fn size(object: &Value) -> usize {
     let annotations = object["metadata"]["annotations"].as_object();
     annotations.into_iter().flatten().map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum()
@@ -124,7 +124,7 @@ fn an_incomplete_object_is_not_converted_to_be_stored() {
                 no_room += 1;
             }
         }
-        // What is complete is nobody's business.
+        // A complete object is converted in any case.
         converted(&engine, &unlabelled, "v2").unwrap();
         converted(&engine, &object(&json!({})), "v1").unwrap();
     }
@@ -133,7 +133,7 @@ fn an_incomplete_object_is_not_converted_to_be_stored() {
 
 // Its text goes over, and the API server prunes it by a schema that it was not written for.
 #[test]
-fn an_object_too_large_to_convert_is_not_stored_in_another_version() {
+fn an_object_too_large_to_convert_is_not_stored_converted() {
     let engine = nasty::engine();
     engine.set_storage("v2", ["v2".to_owned()]);
     let mut large = object(&json!({}));
