@@ -173,7 +173,7 @@ impl Mux {
 
     /// Makes the handshake where it was not made.
     pub(crate) async fn ensure_greeted(self: &Arc<Self>) {
-        if !self.handshake.is_made() {
+        if self.handshake.version().is_none() {
             handshake::make(self, None).await;
         }
     }

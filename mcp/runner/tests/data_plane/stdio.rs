@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{INITIALIZE, Runner, SdkClient, eventually, go, node_server, signal, within};
+use crate::support::{EventStream, INITIALIZE, Runner, SdkClient, eventually, go, node_server, signal, within};
 
 /// A shell that has everything recorded that `server` reads and then becomes it; its pid is in the file `pid`.
 pub(crate) fn recorded(directory: &Path, server: &str) -> Vec<OsString> {
@@ -376,5 +376,35 @@ async fn no_client_decides_how_a_shared_process_is_greeted() {
     for params in greeted.map(|line| line["params"].clone()) {
         let told = (&params["protocolVersion"], &params["capabilities"], &params["clientInfo"]["name"]);
         assert_eq!(told, (&json!("2025-11-25"), &json!({}), &json!("portcullis")), "{params}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_is_greeted_in_the_newest_revision_that_it_knows() {
+    // Both know older revisions alone: one says so, as MCP wants it, and the other refuses all others.
+    let result = r#"echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-03-26","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}'"#;
+    let error =
+        r#"echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32602,"message":"Unsupported protocol version"}}'"#;
+    for cases in [format!("*) {result};;"), format!("*2025-03-26*) {result};; *) {error};;")] {
+        let script = format!(
+            r#"while read -r line; do id=${{line#*'"id":'}}; id=${{id%%,*}}; case $line in *notifications*) ;; {cases} esac; done"#
+        );
+        for mode in ["streamable-http", "sse"] {
+            let runner =
+                Runner::stdio(&["sh".into(), "-c".into(), (&script).into()], &json!({"proxy_mode": mode})).await;
+            for (asked, told) in
+                [("2025-11-25", "2025-03-26"), ("2025-03-26", "2025-03-26"), ("2024-11-05", "2024-11-05")]
+            {
+                let greeting = INITIALIZE.replace("2025-11-25", asked);
+                let answer = if mode == "sse" {
+                    let mut session = EventStream::open(&runner, &[]).await;
+                    session.says(&runner, &greeting).await;
+                    session.message().await
+                } else {
+                    runner.post(&[], &greeting).await.message()
+                };
+                assert_eq!(answer["result"]["protocolVersion"], told, "{mode} {cases}: {answer}");
+            }
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The handshake is the proxy's own, made once per process: no client decides what a process that all share is told.
+//! The handshake is the proxy's own, made once per process: no client decides what a process that all share is told. A process that refuses
+//! the newest revision, where it should name one that it knows, is asked for the older ones.
 //!
 //! A process of both eras may refuse the handshake of the Legacy era because a request of the Modern one came first: the Go SDK's says that
 //! it was initialized. Then what it says of itself in the Modern era is the result.
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_wire::{LEGACY_VERSION, MODERN_VERSION, Message, splice};
+use mcp_wire::{MODERN_VERSION, Message, splice};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -36,35 +37,41 @@ pub(crate) enum Outcome {
 /// The handshake that was made, to be given out and to be repeated with a new process.
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
-    result: Mutex<Option<Arc<str>>>,
+    /// The revision that the process was asked for, and its result.
+    made: Mutex<Option<(&'static str, Arc<str>)>>,
     one_at_a_time: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The `initialize` by which every process is greeted: the newest revision of its era, and no capabilities, as requests of a shared process
-/// to its client are refused.
-pub(super) fn request() -> Bytes {
+/// The `initialize` by which every process is greeted in revision `version`: with no capabilities, as requests of a shared process to its client
+/// are refused.
+pub(super) fn request(version: &str) -> Bytes {
     let client = json!({ "name": "portcullis", "version": env!("CARGO_PKG_VERSION") });
-    let params = json!({ "protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": client });
+    let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into()
 }
 
 impl Handshake {
     /// The result, where the handshake was made.
     fn result(&self) -> Option<Arc<str>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.made().map(|(_, result)| result)
     }
 
-    pub(super) fn is_made(&self) -> bool {
-        self.result().is_some()
+    /// The revision to greet a new process in. `None` before the first handshake.
+    pub(super) fn version(&self) -> Option<&'static str> {
+        self.made().map(|(version, _)| version)
     }
 
-    /// Keeps the result in the answer of a process; `None` when the answer is an error.
-    pub(super) fn keep(&self, answer: &[u8]) -> Option<Arc<str>> {
-        Some(self.keep_result(Message::parse(answer).ok()?.result()?.get().into()))
+    fn made(&self) -> Option<(&'static str, Arc<str>)> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn keep_result(&self, result: Arc<str>) -> Arc<str> {
-        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&result));
+    /// Keeps the result in the answer of a process to the handshake in `version`; `None` when the answer is an error.
+    pub(super) fn keep(&self, version: &'static str, answer: &[u8]) -> Option<Arc<str>> {
+        Some(self.keep_result(version, Message::parse(answer).ok()?.result()?.get().into()))
+    }
+
+    fn keep_result(&self, version: &'static str, result: Arc<str>) -> Arc<str> {
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, Arc::clone(&result)));
         result
     }
 }
@@ -115,18 +122,25 @@ async fn make_once(mux: &Arc<Mux>) -> Outcome {
 
 async fn ask(mux: &Mux) -> Outcome {
     let patience = PATIENCE.max(mux.answer_timeout);
-    let Some(answer) = timeout(patience, mux.ask_patiently(&request())).await.ok().flatten() else {
-        return Outcome::Silence;
-    };
-    let result = match mux.handshake.keep(&answer) {
-        Some(result) => Some(result),
-        None => discover(mux).await.map(|result| mux.handshake.keep_result(result.into())),
-    };
-    if let Some(result) = result {
-        mux.notify(Bytes::from_static(INITIALIZED)).await;
-        return Outcome::Result(result);
+    let mut refusal = None;
+    for version in REVISIONS.into_iter().filter(|version| *version != MODERN_VERSION).rev() {
+        let Some(answer) = timeout(patience, mux.ask_patiently(&request(version))).await.ok().flatten() else {
+            return Outcome::Silence;
+        };
+        let result = match mux.handshake.keep(version, &answer) {
+            None if refusal.is_none() => {
+                discover(mux).await.map(|result| mux.handshake.keep_result(version, result.into()))
+            }
+            result => result,
+        };
+        if let Some(result) = result {
+            mux.notify(Bytes::from_static(INITIALIZED)).await;
+            return Outcome::Result(result);
+        }
+        refusal.get_or_insert(answer);
     }
-    let error = Message::parse(&answer).ok().and_then(|answer| Some(answer.error()?.get().into()));
+    let refusal = refusal.unwrap_or_default();
+    let error = Message::parse(&refusal).ok().and_then(|answer| Some(answer.error()?.get().into()));
     error.map_or(Outcome::Silence, Outcome::Refused)
 }
 

@@ -200,7 +200,7 @@ struct Talk<'a> {
 /// Greets a server that takes the place of another, then writes to it what is asked. Returns when it takes no more.
 async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, how: Talk<'_>) {
     let mut asked = Some(how.asked);
-    if mux.handshake.is_made() {
+    if mux.handshake.version().is_some() {
         tell(&mut asked);
     }
     match timeout(how.patience, greet(&mut input, mux)).await {
@@ -216,7 +216,7 @@ async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Q
                 received => received,
             },
             // Of a server that was greeted: others may not know the method, or end at it.
-            () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.is_made() => {
+            () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.version().is_some() => {
                 tell(&mut asked);
                 buffer.extend_from_slice(&mux.ping_line());
                 None
@@ -263,10 +263,8 @@ fn tell(asked: &mut Option<oneshot::Sender<()>>) {
 /// Repeats the handshake and the subscriptions, when there were any.
 async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     const CLOSED: &str = "its input is closed";
-    if !mux.handshake.is_made() {
-        return Ok(());
-    }
-    let request = handshake::request();
+    let Some(version) = mux.handshake.version() else { return Ok(()) };
+    let request = handshake::request(version);
     let message = Message::parse(&request).map_err(|_| "the handshake is broken")?;
     let params = Params::read_loose(message.params());
     let number = mux.ids.fresh();
@@ -278,7 +276,7 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     input.write_all(&line).await.map_err(|_| CLOSED)?;
     input.flush().await.map_err(|_| CLOSED)?;
     let answer = answer.await.map_err(|_| "it ended during the handshake")?;
-    mux.handshake.keep(&answer.bytes).ok_or("it refuses the handshake")?;
+    mux.handshake.keep(version, &answer.bytes).ok_or("it refuses the handshake")?;
     input.write_all(INITIALIZED).await.map_err(|_| CLOSED)?;
     for uri in mux.subscriptions.uris() {
         let line = mux.subscription_line("resources/subscribe", &uri);
