@@ -41,6 +41,10 @@ mod tests {
             (&["Bearer "], Err(Refusal::Empty)),
             (&["Bearer a b"], Err(Refusal::NotBearer)),
             (&["Bearer a", "Bearer a"], Err(Refusal::NotBearer)),
+            (&["Bearer a", ""], Err(Refusal::NotBearer)),
+            (&["Bearer\ta"], Err(Refusal::NotBearer)),
+            (&["Bearer a\tb"], Err(Refusal::NotBearer)),
+            (&["Bearer a, Bearer b"], Err(Refusal::NotBearer)),
             (&["Bearer a.b-c"], Ok("a.b-c")),
             (&["bEARER  a "], Ok("a")),
         ] {

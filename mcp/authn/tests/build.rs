@@ -22,7 +22,7 @@ fn build(files: &TempDir, entries: &Value) -> Result<Chain, BuildError> {
 
 fn files() -> TempDir {
     let files = TempDir::new().unwrap();
-    for (name, content) in [("token", "secret\n"), ("blank", " \n"), ("binary", "\u{1}\u{2}"), ("no.crt", "x")] {
+    for (name, content) in [("token", "secret\n"), ("blank", " \n"), ("environ", "A=secret\0B=2\0"), ("no.crt", "x")] {
         std::fs::write(files.path().join(name), content).unwrap();
     }
     files
@@ -51,7 +51,7 @@ async fn a_login_that_would_not_guard_stops_the_start_with_its_member() {
         (oidc(json!({"CACertPath": "no.crt"})), ".oidc_config.CACertPath", "is not an absolute path"),
         (oidc(json!({"AuthTokenFile": "/none"})), ".oidc_config.AuthTokenFile", "/none cannot be read"),
         (oidc(json!({"AuthTokenFile": "/blank"})), ".oidc_config.AuthTokenFile", "is blank"),
-        (oidc(json!({"AuthTokenFile": "/binary"})), ".oidc_config.AuthTokenFile", "holds no token"),
+        (oidc(json!({"AuthTokenFile": "/environ"})), ".oidc_config.AuthTokenFile", "holds no token"),
         (json!([{"OIDC_CONFIG": null, "oidc_config": {}}]), ".oidc_config", "is the same member"),
         (json!([[]]), "[0].parameters", "is a list"),
         (json!([{}, {}]), "[1].type", "stands in the chain twice"),

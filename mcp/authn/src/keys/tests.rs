@@ -68,11 +68,15 @@ fn what_a_header_says_does_not_choose_another_use_of_a_key() {
     let (long, shown) = ("ä".repeat(MAX_SHOWN + 1), "ä".repeat(MAX_SHOWN));
     for (header, error) in [
         (json!({"alg": "none", "kid": "rsa"}), Unverified::Algorithm("none".into())),
+        (json!({"alg": "None", "kid": "rsa"}), Unverified::Algorithm("None".into())),
+        (json!({"alg": "", "kid": "rsa"}), Unverified::Algorithm(String::new())),
         (json!({"alg": "HS256", "kid": "rsa"}), Unverified::Algorithm("HS256".into())),
         (json!({"alg": "rs256", "kid": "rsa"}), Unverified::Algorithm("rs256".into())),
         (json!({"alg": "RS256", "kid": "P-256"}), unfit("P-256", "RS256")),
         (json!({"alg": "ES256", "kid": "P-384"}), unfit("P-384", "ES256")),
         (json!({"alg": "EdDSA", "kid": "rsa"}), unfit("rsa", "EdDSA")),
+        (json!({"alg": "PS256", "kid": "rsa"}), Unverified::Signature),
+        (json!({"alg": "RS512", "kid": "rsa"}), Unverified::Signature),
         (json!({"alg": "RS256"}), Unverified::NoKid),
         (json!({"alg": "RS256", "kid": ""}), Unverified::NoKid),
         (json!({"alg": "RS256", "kid": "RSA"}), Unverified::UnknownKid("RSA".into())),

@@ -197,6 +197,12 @@ async fn patches(world: &mut World) {
     }
     for (name, patch) in [
         ("no method", r#"[{"op":"remove","path":"/mcp_request/method"}]"#),
+        (
+            "a response",
+            r#"[{"op":"move","from":"/mcp_request/method","path":"/mcp_request/result"},{"op":"remove","path":"/mcp_request/params"}]"#,
+        ),
+        ("a result beside the method", r#"[{"op":"add","path":"/mcp_request/result","value":{}}]"#),
+        ("a method that is a list", r#"[{"op":"replace","path":"/mcp_request/method","value":["tools/call"]}]"#),
         ("version of another protocol", r#"[{"op":"replace","path":"/mcp_request/jsonrpc","value":"1.0"}]"#),
         ("half of a surrogate pair", r#"[{"op":"add","path":"/mcp_request/params/x","value":"\ud800"}]"#),
         ("a method that looks like another", r#"[{"op":"replace","path":"/mcp_request/method","value":"Tools/Call"}]"#),

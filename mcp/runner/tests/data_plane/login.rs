@@ -1,6 +1,8 @@
 //! Tokens over HTTP: who is let in, and what the others are told.
 
 use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -135,6 +137,109 @@ async fn every_kind_of_token_is_taken_or_refused_with_status_header_and_body() {
     }
     let log = runner.log();
     assert!(log.contains("invalid audience") && !log.contains(&valid), "why is in the log, and no token");
+}
+
+/// The public key that everybody can read of `signer`, of RSA with 2,048 bits: the text of its modulus, as DER and as PEM.
+fn public_forms(signer: &Signer) -> [Vec<u8>; 3] {
+    const BEFORE: &[u8] =
+        b"\x30\x82\x01\x22\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00\x03\x82\x01\x0f\x00\
+        \x30\x82\x01\x0a\x02\x82\x01\x01\x00";
+    let text = signer.jwk()["n"].as_str().unwrap().to_owned();
+    let modulus = URL_SAFE_NO_PAD.decode(&text).unwrap();
+    assert_eq!(modulus.len(), 256);
+    let der = [BEFORE, &modulus, b"\x02\x03\x01\x00\x01"].concat();
+    let lines: Vec<_> = STANDARD.encode(&der).into_bytes().chunks(64).map(<[u8]>::to_vec).collect();
+    let pem = [&b"-----BEGIN PUBLIC KEY-----"[..], &lines.join(&b'\n'), b"-----END PUBLIC KEY-----\n"].join(&b'\n');
+    [text.into_bytes(), der, pem]
+}
+
+#[tokio::test]
+async fn no_trick_with_a_token_opens_a_server() {
+    let (rsa, theirs) = (Signer::rsa("rsa"), Signer::rsa("theirs"));
+    let issuer = Issuer::start(vec![rsa.clone(), Signer::ec("ec")]).await;
+    let (mut evil, mut backend) = (Recorder::start().await, Recorder::start().await);
+    let runner = Runner::login(&backend.url(), &issuer.login(&json!({}))).await;
+    let good = issuer.claims("alice");
+    let valid = rsa.sign("RS256", &good);
+    let signed = valid.rsplit_once('.').unwrap().0;
+    let header = |header: Value| rsa.sign_with("RS256", &header, &good);
+    let claims = |change: Value| rsa.sign("RS256", &changed(&good, change));
+    let elsewhere = |member: &str| {
+        let header = json!({"alg": "RS256", "kid": "theirs", member: format!("{}/keys", evil.url())});
+        theirs.sign_with("RS256", &header, &good)
+    };
+    let twice = encode(br#"{"alg":"RS256","alg":"none","kid":"rsa"}"#);
+    let mut tokens = vec![
+        ("no algorithm", unsigned(&json!({"alg": "None", "kid": "rsa"}), &good) + "."),
+        ("no signature", format!("{signed}.")),
+        ("two algorithms", format!("{twice}.{}.", encode(good.to_string().as_bytes()))),
+        ("keys at a URL", elsewhere("jku")),
+        ("a certificate at a URL", elsewhere("x5u")),
+        ("a critical extension", header(json!({"alg": "RS256", "kid": "rsa", "crit": ["exp"]}))),
+        ("a logout token", header(json!({"alg": "RS256", "kid": "rsa", "typ": "logout+jwt"}))),
+        ("a signature for RS256 as PS256", header(json!({"alg": "PS256", "kid": "rsa"}))),
+        ("a signature for RS256 as RS512", header(json!({"alg": "RS512", "kid": "rsa"}))),
+        ("an audience in an object", claims(json!({"aud": {"mcp": "mcp"}}))),
+        ("almost the audience", claims(json!({"aud": "mcp/"}))),
+        ("the audience in another case", claims(json!({"aud": "MCP"}))),
+        ("an issuer with a slash more", claims(json!({"iss": format!("{}/", issuer.url())}))),
+        ("a start that is text", claims(json!({"nbf": "0"}))),
+        ("an expiry of zero", claims(json!({"exp": 0}))),
+        ("bound to a key", claims(json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}}))),
+    ];
+    let hashed = unsigned(&json!({"alg": "HS256", "kid": "rsa"}), &good);
+    for (name, secret) in ["modulus", "DER", "PEM"].into_iter().zip(public_forms(&rsa)) {
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), hashed.as_bytes());
+        tokens.push((name, format!("{hashed}.{}", encode(tag.as_ref()))));
+    }
+    for (case, token) in tokens {
+        issuer.invalid(case, &with(&runner, &bearer(&token)).await);
+    }
+    let nobody = with(&runner, &bearer(&claims(json!({"sub": 7})))).await;
+    issuer.refused("a number for a subject", &nobody, "invalid_token", "Invalid authentication claims");
+    let (request, format) = ("invalid_request", "invalid authorization header format, expected 'Bearer <token>'");
+    for (case, authorization) in [
+        ("a tab for the blank", format!("Bearer\t{valid}")),
+        ("a tab and another", format!("Bearer {valid}\tother")),
+        ("a list", format!("Bearer {valid}, Bearer other")),
+    ] {
+        issuer.refused(case, &with(&runner, &authorization).await, request, format);
+    }
+    let instead = runner.post(&[("proxy-authorization", &bearer(&valid))], INITIALIZE).await;
+    issuer.refused("a header for proxies", &instead, request, "authorization header required");
+    assert!(backend.is_quiet() && evil.is_quiet());
+    // As far away as can be told, which is no harm.
+    for exp in [json!(1e308), json!(i64::MAX)] {
+        let (authorization, done) = (bearer(&claims(json!({"exp": exp}))), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let headers = [("authorization", &*authorization)];
+        let (answer, ()) =
+            tokio::join!(runner.post(&headers, PING), async { backend.next().await.json("200 OK", "", done).await });
+        assert_eq!(answer.status, 200, "{exp}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_of_everything_has_no_token_and_no_body() {
+    let signer = Signer::ec("a");
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let mut backend = Recorder::start().await;
+    let login = issuer.login(&json!({}));
+    let runner = Runner::login_with(&backend.url(), &login, &[("RUST_LOG", "trace")]).await;
+    let good = signer.sign("ES256", &issuer.claims("alice"));
+    let bad = Signer::ec("b").sign("ES256", &issuer.claims("alice"));
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"hush-in"}}"#;
+    issuer.invalid("another key", &runner.post(&[("authorization", &bearer(&bad))], body).await);
+    let authorization = bearer(&good);
+    let headers = [("authorization", &*authorization)];
+    let (answer, ()) = tokio::join!(runner.post(&headers, body), async {
+        backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":1,"result":{"x":"hush-out"}}"#).await;
+    });
+    assert_eq!(answer.status, 200, "{answer:?}");
+    runner.logged("TRACE").await;
+    let log = runner.log();
+    for secret in [&good, &bad, "hush-in", "hush-out"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
 }
 
 #[tokio::test]

@@ -127,6 +127,27 @@ async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
 }
 
 #[tokio::test]
+async fn clients_that_never_end_their_requests_do_not_keep_others_out() {
+    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let whole = format!("{head}content-length: {}\r\n\r\n{ping}", ping.len());
+    for begun in [String::new(), format!("{head}x-slow: "), format!("{head}content-length: 100\r\n\r\n{{")] {
+        let runner = small(&json!({"proxy_read_timeout": "5m"})).await;
+        let mut slow = silent(&runner, FEW + 100).await;
+        for stream in &mut slow {
+            // Some had to give way to others already.
+            let _ = stream.write_all(begun.as_bytes()).await;
+        }
+        let asked = Stopwatch::start();
+        eventually("another client to be served", || async {
+            begin(runner.address, whole.as_bytes()).await.filter(|(_, status)| status == "200")
+        })
+        .await;
+        assert!(asked.elapsed() < PROBE, "{begun:?}: {:?}", asked.elapsed());
+    }
+}
+
+#[tokio::test]
 async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     const UPLOADS: usize = 20;
     let runner = small(&json!({"proxy_read_timeout": "5m"})).await;
