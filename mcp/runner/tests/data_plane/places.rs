@@ -133,10 +133,11 @@ async fn clients_that_never_end_their_requests_do_not_keep_others_out() {
     let whole = format!("{head}content-length: {}\r\n\r\n{ping}", ping.len());
     for begun in [String::new(), format!("{head}x-slow: "), format!("{head}content-length: 100\r\n\r\n{{")] {
         let runner = small(&json!({"proxy_read_timeout": "5m"})).await;
-        let mut slow = silent(&runner, FEW + 100).await;
-        for stream in &mut slow {
-            // Some had to give way to others already.
-            let _ = stream.write_all(begun.as_bytes()).await;
+        let mut slow = Vec::new();
+        for _ in 0..FEW + 100 {
+            let mut stream = within("a connection", TcpStream::connect(runner.address)).await.unwrap();
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            slow.push(stream);
         }
         let asked = Stopwatch::start();
         eventually("another client to be served", || async {
