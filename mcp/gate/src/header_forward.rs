@@ -6,6 +6,7 @@ use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 use mcp_runconfig::{HeaderForwardParameters, chain, is_reserved_header, same_header};
+use mcp_wire::headers::remove_where;
 
 /// Sets headers of each request, under the names that the author wrote, in place of the client's that some server takes for them.
 pub(crate) struct HeaderForward(Vec<(HeaderName, HeaderValue)>);
@@ -60,11 +61,7 @@ fn header(
 impl Middleware for HeaderForward {
     fn call<'a>(&'a self, mut request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let headers = request.headers_mut();
-        let is_set = |name: &&HeaderName| self.0.iter().any(|(own, _)| same_header(own.as_str(), name.as_str()));
-        let theirs: Vec<HeaderName> = headers.keys().filter(is_set).cloned().collect();
-        for name in theirs {
-            headers.remove(name);
-        }
+        remove_where(headers, |name| self.0.iter().any(|(own, _)| same_header(own.as_str(), name)));
         for (name, value) in &self.0 {
             headers.insert(name, value.clone());
         }

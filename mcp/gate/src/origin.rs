@@ -11,18 +11,19 @@ use futures::future::BoxFuture;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, HOST, HeaderMap,
-    HeaderName, HeaderValue, ORIGIN, VARY,
+    HeaderValue, ORIGIN, VARY,
 };
 use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, empty, json_error};
 use mcp_middleware::{BuildContext, Middleware, Next};
 use mcp_runconfig::{OriginParameters, chain};
+use mcp_wire::headers::remove_where;
 use mcp_wire::{ErrorBody, code};
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const EXPOSED: HeaderValue = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate");
-/// How long a browser may remember what it was told, in seconds.
+/// Seconds for which a browser may remember what it was told.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 /// Begins the names of all headers by which a server speaks to browsers about origins.
 const CORS: &str = "access-control-";
@@ -37,7 +38,7 @@ pub(crate) struct Origin {
 /// The pages that may call.
 #[derive(Debug)]
 enum Allowed {
-    /// Those of these origins.
+    /// Pages of these origins.
     Listed(Vec<String>),
     /// All: callers prove who they are, and browsers add no such proof to what a page sends.
     All,
@@ -85,10 +86,7 @@ impl Origin {
     /// Puts what the browser is told in place of what the server says of it. `origin` is that of the request, and allowed.
     fn tell(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
         let Some(origin) = origin else { return };
-        let told: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(CORS)).cloned().collect();
-        for name in told {
-            headers.remove(name);
-        }
+        remove_where(headers, |name| name.starts_with(CORS));
         let origin = if let Allowed::All = self.allowed { HeaderValue::from_static("*") } else { origin };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);

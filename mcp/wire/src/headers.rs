@@ -38,8 +38,12 @@ pub fn opens_stream(method: &Method, headers: &HeaderMap) -> bool {
 /// checked. `Mcp-Param-*` stays: MCP lets these names hold what the names of arguments hold.
 pub fn remove_ambiguous(headers: &mut HeaderMap) -> usize {
     let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    let ambiguous = |name: &&HeaderName| !is_plain(name.as_str()) && !name.as_str().starts_with(PARAM_PREFIX);
-    let names: Vec<HeaderName> = headers.keys().filter(ambiguous).cloned().collect();
+    remove_where(headers, |name| !is_plain(name) && !name.starts_with(PARAM_PREFIX))
+}
+
+/// Removes the headers whose names are `unwanted`, and says how many names those were. Names are in lower case.
+pub fn remove_where(headers: &mut HeaderMap, unwanted: impl Fn(&str) -> bool) -> usize {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| unwanted(name.as_str())).cloned().collect();
     for name in &names {
         headers.remove(name);
     }

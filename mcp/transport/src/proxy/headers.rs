@@ -8,6 +8,7 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use mcp_runconfig::is_claim_header;
+use mcp_wire::headers::remove_where;
 
 use crate::carriers;
 
@@ -33,10 +34,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 pub(super) fn prepare(headers: &mut HeaderMap, uri: &Uri, client: Option<SocketAddr>, remote: Option<&str>) {
     remove_hop_by_hop(headers);
     // What the client claims about its way here is not believed.
-    let claimed: Vec<HeaderName> = headers.keys().filter(|name| is_claim_header(name.as_str())).cloned().collect();
-    for name in claimed {
-        headers.remove(name);
-    }
+    remove_where(headers, is_claim_header);
     if headers.get_all(COOKIE).iter().any(carriers::is_in_cookie) {
         headers.remove(COOKIE);
     }
