@@ -1,4 +1,4 @@
-//! What authors ask of a proxy beyond ToolHive's fields, in annotations of the workload.
+//! Annotations of workloads by which authors ask more of a proxy than ToolHive's fields can say.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,12 @@ use crate::{problem::Problem, settings::Settings};
 /// The most origins that an annotation may list.
 const MAX_ORIGINS: usize = 64;
 
-/// What the annotations of a workload ask of its proxy.
+/// The requests of a workload's annotations to its proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Additions {
-    /// Paths that serve MCP, beside the transport's own.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub mcp_paths: Vec<String>,
-    /// Paths that requests reach unjudged.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub open_paths: Vec<String>,
+    /// The paths, as the document has them.
+    #[serde(flatten)]
+    pub paths: mcp_runconfig::Additions,
     /// Origins of the web pages that may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_origins: Vec<String>,
@@ -32,7 +29,12 @@ impl Additions {
             let text = annotations.and_then(|annotations| annotations.get(key));
             text.map(|text| text.split(',').map(|entry| entry.trim().to_owned()).collect()).unwrap_or_default()
         };
-        Self { mcp_paths: list(MCP_PATHS), open_paths: list(OPEN_PATHS), allowed_origins: list(ALLOWED_ORIGINS) }
+        let paths = mcp_runconfig::Additions {
+            mcp_paths: list(MCP_PATHS),
+            open_paths: list(OPEN_PATHS),
+            ..mcp_runconfig::Additions::default()
+        };
+        Self { paths, allowed_origins: list(ALLOWED_ORIGINS) }
     }
 
     /// Whether nothing is asked for.
@@ -40,19 +42,15 @@ impl Additions {
         *self == Self::default()
     }
 
-    /// What is wrong with them. `no_paths` says why the proxy can serve no other paths than it does, where that is so.
+    /// Lists the rules that they break. `no_paths` says why the proxy can serve no other paths than it does, where that is so.
     pub fn problems(&self, no_paths: Option<&str>) -> Vec<Problem> {
-        let document = self.document();
-        let mut problems = Vec::new();
-        for (key, list, wrong) in [
-            (MCP_PATHS, &self.mcp_paths, document.mcp_path_problems()),
-            (OPEN_PATHS, &self.open_paths, document.open_path_problems()),
-        ] {
-            match no_paths.filter(|_| !list.is_empty()) {
-                Some(why) => problems.push(problem(key, format!("has no effect, as {why}; remove it"))),
-                None => problems.extend(wrong.into_iter().map(|message| problem(key, message))),
-            }
-        }
+        let mut problems: Vec<Problem> = if let Some(why) = no_paths {
+            self.path_keys().map(|key| problem(key, format!("has no effect, as {why}; remove it"))).collect()
+        } else {
+            let mcp = self.paths.mcp_path_problems().into_iter().map(|message| problem(MCP_PATHS, message));
+            let open = self.paths.open_path_problems().into_iter().map(|message| problem(OPEN_PATHS, message));
+            mcp.chain(open).collect()
+        };
         if self.allowed_origins.len() > MAX_ORIGINS {
             let message = format!("has {} origins; {MAX_ORIGINS} are the most", self.allowed_origins.len());
             problems.push(problem(ALLOWED_ORIGINS, message));
@@ -67,26 +65,23 @@ impl Additions {
         if settings.can_run(&[MCP_ENDPOINTS]) {
             return None;
         }
-        let asked = [(MCP_PATHS, &self.mcp_paths), (OPEN_PATHS, &self.open_paths)];
-        asked.into_iter().find(|(_, paths)| !paths.is_empty()).map(|(key, _)| key)
+        self.path_keys().next()
+    }
+
+    /// The annotations that ask for paths.
+    pub fn path_keys(&self) -> impl Iterator<Item = &'static str> {
+        let asked = [(MCP_PATHS, &self.paths.mcp_paths), (OPEN_PATHS, &self.paths.open_paths)];
+        asked.into_iter().filter(|(_, paths)| !paths.is_empty()).map(|(key, _)| key)
     }
 
     /// Puts them into the document of the proxy.
     pub fn render(&self, document: &mut RunConfig) {
-        let mcp_runconfig::Additions { mcp_paths, open_paths, .. } = self.document();
-        (document.portcullis.mcp_paths, document.portcullis.open_paths) = (mcp_paths, open_paths);
+        document.portcullis.mcp_paths.clone_from(&self.paths.mcp_paths);
+        document.portcullis.open_paths.clone_from(&self.paths.open_paths);
         for origin in &self.allowed_origins {
             if !document.allowed_origins.contains(origin) {
                 document.allowed_origins.push(origin.clone());
             }
-        }
-    }
-
-    fn document(&self) -> mcp_runconfig::Additions {
-        mcp_runconfig::Additions {
-            mcp_paths: self.mcp_paths.clone(),
-            open_paths: self.open_paths.clone(),
-            ..mcp_runconfig::Additions::default()
         }
     }
 }

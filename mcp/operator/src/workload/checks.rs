@@ -2,7 +2,7 @@
 //! and at `kubectl apply`.
 
 use mcp_api::{
-    names::{annotation, condition, reason},
+    names::{condition, reason},
     v1beta1::{SessionStorage, SessionStorageProvider},
 };
 use mcp_plan::{settings::Settings, workload::pod_template};
@@ -81,9 +81,7 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
     let guards = workload.guards();
     let unbuilt = guards.unbuilt(settings).into_iter();
     let unbuilt = unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"));
-    let additions = &guards.additions;
-    let paths = [(annotation::MCP_PATHS, &additions.mcp_paths), (annotation::OPEN_PATHS, &additions.open_paths)];
-    let idle = paths.into_iter().filter(|(_, paths)| !paths.is_empty() && !guards.judge_messages()).map(|(key, _)| {
+    let idle = guards.additions.path_keys().filter(|_| !guards.judge_messages()).map(|key| {
         format!("metadata.annotations[{key}] has no effect: no webhooks and no tool filter judge messages, so every path is open")
     });
     let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));

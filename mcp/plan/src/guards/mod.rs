@@ -43,7 +43,7 @@ pub struct RequestedGuards {
     pub configs: Vec<GuardRef>,
     /// Fields that ask for a guard of a kind that this version does not have.
     pub unbuilt: Vec<&'static str>,
-    /// What the workload's annotations ask of its proxy.
+    /// The requests of the workload's annotations to its proxy.
     pub additions: Additions,
 }
 
@@ -295,7 +295,7 @@ impl Guards {
 
     /// The paths that are open although a guard judges messages.
     fn passed_by(&self) -> String {
-        let open = &self.additions.open_paths;
+        let open = &self.additions.paths.open_paths;
         if open.is_empty() || !self.guards.iter().any(|guard| guard.asked.judges_messages()) {
             return String::new();
         }
