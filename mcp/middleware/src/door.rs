@@ -54,7 +54,7 @@ pub(crate) fn mentions_json_rpc(body: &[u8]) -> bool {
                 plain.extend(code);
                 rest = &digits[2..];
             }
-            _ => plain.push(first.to_ascii_lowercase()),
+            _ => plain.push(*first),
         }
     }
     plain.make_ascii_lowercase();

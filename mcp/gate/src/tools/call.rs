@@ -11,6 +11,7 @@ use mcp_http::{Body, empty, json_error};
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next, ReplaceError, RequestContext};
 use mcp_runconfig::{TOOL_CALL_FILTER, ToolFilterParameters};
 use mcp_wire::{ErrorBody, OwnedMessage, code, splice};
+use serde_json::value::RawValue;
 
 use super::names::ToolNames;
 
@@ -65,9 +66,9 @@ impl ToolCallFilter {
         // From here on the message has the MCP server's names.
         let names = Arc::clone(&self.names);
         context.judge_again(move |context, message| match names.real_call(message) {
-            Ok(None) => None,
-            Ok(Some(name)) => Some(refusal.hidden(context, message, &name)),
-            Err(()) => Some(malformed(context, message, UNNAMED)),
+            Call::Pass | Call::Replace(_) => None,
+            Call::Hidden(name) => Some(refusal.hidden(context, message, &name)),
+            Call::Malformed => Some(malformed(context, message, UNNAMED)),
         });
         next.call(request).await
     }
@@ -75,7 +76,7 @@ impl ToolCallFilter {
 
 const UNNAMED: &str = "a call names no tool";
 
-/// How calls of one request are refused.
+/// The form of refusals of one request's calls.
 #[derive(Clone, Copy)]
 struct Refusal {
     /// The status of the answer to a call of a tool that clients may not see.
@@ -117,22 +118,11 @@ impl Middleware for ToolCallFilter {
 }
 
 impl ToolNames {
-    /// The tool that a call names by the MCP server's name and clients may not see; none where there is nothing to refuse.
-    fn real_call(&self, message: &OwnedMessage) -> Result<Option<String>, ()> {
-        if message.method() != Some("tools/call") {
-            return Ok(None);
-        }
-        let raw = message.message().param("name").ok().flatten().ok_or(())?;
-        let name = serde_json::from_str::<String>(raw.get()).map_err(|_| ())?;
-        Ok(Some(name).filter(|name| self.presented(name).is_none()))
-    }
-
     fn call(&self, message: &OwnedMessage) -> Call {
-        if message.method() != Some("tools/call") {
-            return Call::Pass;
-        }
-        let Ok(Some(raw)) = message.message().param("name") else { return Call::Malformed };
-        let Ok(name) = serde_json::from_str::<String>(raw.get()) else { return Call::Malformed };
+        let (raw, name) = match called(message) {
+            Ok(tool) => tool,
+            Err(outcome) => return outcome,
+        };
         match self.tool(&name) {
             Some(tool) if tool == name => Call::Pass,
             Some(tool) => {
@@ -142,6 +132,25 @@ impl ToolNames {
             None => Call::Hidden(name),
         }
     }
+
+    /// The same for a message that has the MCP server's names by now.
+    fn real_call(&self, message: &OwnedMessage) -> Call {
+        match called(message) {
+            Ok((_, name)) if self.presented(&name).is_none() => Call::Hidden(name),
+            Ok(_) => Call::Pass,
+            Err(outcome) => outcome,
+        }
+    }
+}
+
+/// The name of the tool that a message calls, as it was written and as text. An error is the outcome of a message that calls none.
+fn called(message: &OwnedMessage) -> Result<(&RawValue, String), Call> {
+    if message.method() != Some("tools/call") {
+        return Err(Call::Pass);
+    }
+    let raw = message.message().param("name").ok().flatten().ok_or(Call::Malformed)?;
+    let name = serde_json::from_str(raw.get()).map_err(|_| Call::Malformed)?;
+    Ok((raw, name))
 }
 
 /// Whether the client reads an answer in JSON; one that does not say reads anything (RFC 9110 §12.5.1).

@@ -20,13 +20,18 @@ pub(super) struct ServerUrl {
     own: Vec<String>,
 }
 
+/// The path in the URL of a server that every request gets, where it has one.
+pub(super) fn own_path(backend: &Uri) -> Option<&str> {
+    Some(backend.path()).filter(|path| !matches!(*path, "" | "/"))
+}
+
 impl ServerUrl {
     pub(super) fn of(backend: &Uri) -> Self {
         let query = backend.query().filter(|query| !query.is_empty());
         let names = query.into_iter().flat_map(|query| query.split(ENDS)).filter_map(member);
         Self {
             url: backend.clone(),
-            path: Some(backend.path()).filter(|path| !matches!(*path, "" | "/")).map(str::to_owned),
+            path: own_path(backend).map(str::to_owned),
             own: names.map(|(name, _)| name).collect(),
             query: query.map(str::to_owned),
         }

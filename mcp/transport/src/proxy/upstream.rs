@@ -146,7 +146,7 @@ impl Upstream {
         Err(UpstreamError::Redirect(path.path().to_owned()))
     }
 
-    /// What a client may see of an answer. Behind a login, the challenge of a server would lead the client away from the proxy's provider to one
+    /// An answer without what no client may see. Behind a login, the challenge of a server would lead the client away from the proxy's provider to one
     /// of that server's choice, and have it send the proxy's users there.
     fn without_challenge(&self, mut response: Response<Body>) -> Result<Response<Body>, UpstreamError> {
         if self.login {
