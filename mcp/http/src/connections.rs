@@ -40,7 +40,7 @@ use crate::body::{Body, BoxError, empty};
 
 /// Connections that were not used for so long are closed.
 const IDLE: Duration = Duration::from_mins(1);
-/// How long a look-up of a name may take where opening a connection has no limit.
+/// The longest look-up of a name where opening a connection has no limit.
 const RESOLVE: Duration = Duration::from_secs(5);
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 256;

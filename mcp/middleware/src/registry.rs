@@ -103,8 +103,8 @@ pub struct BuildError {
 // === impl ProxySettings ===
 
 impl ProxySettings {
-    /// The settings of a proxy that listens at `address`: with answers in responses, without names, without a login and without a root for files, with the user
-    /// `local`, half a minute for a body, no exempt networks and no secrets.
+    /// The settings of a proxy that listens at `address`: with answers in responses, without names, a login and a root for
+    /// files, with the user `local`, half a minute for a body, no exempt networks and no secrets.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         Self {
             server_name: String::new(),

@@ -30,7 +30,7 @@ pub struct Args {
     /// the flag as well
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     exempt_endpoints: Vec<IpNet>,
-    /// What the proxies' image can do, with commas, where that is not the runner of this version: the types of middleware that it has, and
+    /// Abilities of the proxies' image, with commas, where that is not the runner of this version: the types of middleware that it has, and
     /// `mcp-endpoints`. A workload that asks for a guard it does not have gets no proxy
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     runner_middleware: Option<Vec<String>>,

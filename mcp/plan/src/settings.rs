@@ -11,7 +11,7 @@ pub struct Settings {
     pub proxy_host: String,
     /// Image pull secrets added behind each workload's own.
     pub default_image_pull_secrets: Vec<String>,
-    /// What the proxy's image can do, by the names of [`abilities`](mcp_runconfig::chain::abilities). A guard that needs something else
+    /// The abilities of the proxy's image, by the names of [`abilities`](mcp_runconfig::chain::abilities). A guard that needs something else
     /// cannot be enforced.
     pub runner_middleware: Vec<String>,
     /// Origins of web pages that may call every proxy.

@@ -54,12 +54,12 @@ impl Additions {
         *self == Self::default()
     }
 
-    /// What is wrong with [`mcp_paths`](Self::mcp_paths), a clause each.
+    /// Lists the problems of [`mcp_paths`](Self::mcp_paths), a clause each.
     pub fn mcp_path_problems(&self) -> Vec<String> {
         problems(&self.mcp_paths, path_problem)
     }
 
-    /// What is wrong with [`open_paths`](Self::open_paths), a clause each.
+    /// Lists the problems of [`open_paths`](Self::open_paths), a clause each.
     pub fn open_path_problems(&self) -> Vec<String> {
         problems(&self.open_paths, |path| {
             let exact = path.strip_suffix('*').unwrap_or(path);

@@ -88,7 +88,7 @@ const fn count() -> usize {
     count
 }
 
-/// What the proxies of this version can do, by name: the types of middleware that they have, and what documents may ask for under
+/// The abilities of this version's proxies, by name: the types of middleware that they have, and what documents may ask for under
 /// `portcullis` that guards.
 pub fn abilities() -> Vec<String> {
     BUILT.iter().chain(&[MCP_ENDPOINTS]).map(|&name| name.to_owned()).collect()

@@ -130,7 +130,7 @@ pub struct RunConfig {
     /// Replicas of the backend and their shared session store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_config: Option<ScalingConfig>,
-    /// What ToolHive's document does not have.
+    /// Members that ToolHive's document does not have.
     #[serde(skip_serializing_if = "Additions::is_empty")]
     pub portcullis: Additions,
     /// Members this version does not act on.

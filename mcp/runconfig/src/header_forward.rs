@@ -24,7 +24,7 @@ const RESERVED: [&str; 13] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// What servers believe of a proxy before them: where a request comes from, who sent it, and which method and path it is really of.
+/// Headers that servers believe of a proxy before them: where a request comes from, who sent it, and which method and path it is really of.
 const CLAIMS: [&str; 11] = [
     "forwarded",
     "true-client-ip",

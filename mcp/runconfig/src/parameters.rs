@@ -71,7 +71,7 @@ impl Parameters for OriginParameters {
     }
 }
 
-/// What is wrong with an origin that a list of allowed ones has: nobody's page has it. A clause that quotes it.
+/// The problem of an origin in a list of allowed ones that no page can have: a clause that quotes it.
 pub fn origin_problem(origin: &str) -> Option<String> {
     let good = origin.split_once("://").is_some_and(|(scheme, host)| {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);

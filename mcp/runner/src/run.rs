@@ -89,7 +89,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
         let plan = plan(&path, &config, &options, &environment, &settings.provider, login.is_some())?;
         let forwards = plan.forwards();
-        // Of a server behind a pipe, there are no other paths.
+        // A server behind a pipe has no other paths.
         let endpoints = plan.endpoints(&path, &config)?.filter(|_| chain.judges_messages());
         let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
         let backend = plan.start().await?;

@@ -12,7 +12,7 @@ use crate::query::{self, ENDS};
 
 /// The names of a session's id in a query, as servers write them; other spellings are taken for the one whose letters they have.
 const NAMES: [&str; 6] = ["sessionId", "sessionid", "session_id", "session-id", "mcp-session-id", "mcp_session_id"];
-/// What some servers take for the id of a session, and others use for something else: it is no way to name one here.
+/// Names that some servers take for the id of a session, and others use for something else: they name no session here.
 const LOOKALIKES: [&str; 3] = ["sid", "session", "mcpsession"];
 
 /// What a request says of its session.
@@ -85,7 +85,7 @@ pub(crate) fn without_lookalikes(uri: &Uri) -> Option<Uri> {
     edit(uri, |text| if is_lookalike(text) { Edit::Drop } else { Edit::Keep })
 }
 
-/// What becomes of a member of a query.
+/// The outcome of a member of a query.
 enum Edit {
     Keep,
     Drop,

@@ -60,7 +60,7 @@ impl Endpoints {
         if self.open.iter().any(|open| is_below(open, path)) {
             return Ok(Route::Open);
         }
-        // Whatever path it has: it goes to the place that the stream of its session named, or nowhere.
+        // Its path does not matter: it goes to the place that the stream of its session named, or nowhere.
         if self.sse && request.method == Method::POST {
             return Ok(Route::Mcp);
         }

@@ -101,7 +101,7 @@ impl ProxyConfig {
 
     /// Whether the server's URL has a path, which every request gets.
     pub fn replaces_paths(&self) -> bool {
-        !matches!(self.backend.path(), "" | "/")
+        server_url::own_path(&self.backend).is_some()
     }
 
     fn of(backend: Uri, remote: Option<Connecting>) -> Self {

@@ -23,9 +23,9 @@ pub(crate) struct Memory {
 impl Memory {
     /// The shares of a process that may take `limit` bytes, or of one that may take what it needs.
     ///
-    /// Of what it leaves beside 24 MiB for the process itself, a sixteenth is for bodies of admission, each of which is in memory several
-    /// times while it is read and decoded, and three eighths for conversions. The rest is for what does not come from reviews: connections, the stores of
-    /// controllers, and what the allocator keeps. A limit never grants more than there is without one.
+    /// A process takes 24 MiB for itself. Of the rest, a sixteenth is for bodies of admission, each of which is in memory several times
+    /// while it is read and decoded, and three eighths for conversions. The remainder is for what does not come from reviews: connections,
+    /// the stores of controllers, and what the allocator keeps. A limit never grants more than there is without one.
     pub(crate) fn of(limit: Option<usize>) -> Self {
         let Some(limit) = limit else {
             return Self { admission: BODIES, conversion: CONVERSIONS / COPIES, largest: usize::MAX };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::endpoint::{Endpoint, Reply};
 use crate::support::{CALL, Files, Proxy, authority, local_server, webhook};
 
-/// What becomes of a body.
+/// The outcome of a body.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     /// It is refused before any webhook is asked, with a text that has this in it.
@@ -124,7 +124,7 @@ fn kinds() -> Vec<(&'static str, String, Fate)> {
     ]
 }
 
-/// What is JSON to some readers only.
+/// Bodies that are JSON to some readers only.
 fn texts() -> Vec<(&'static str, Vec<u8>, Fate)> {
     let good = arguments("{}");
     let (le, be) = (utf16(&good, u16::to_le_bytes), utf16(&good, u16::to_be_bytes));

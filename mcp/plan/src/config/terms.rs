@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{additions::Additions, digest::short_digest, problem::Problem};
 
-/// What a workload says of a configuration that it refers to. A kind of configuration reads what concerns it.
+/// The terms on which a workload refers to a configuration. A kind of configuration reads what concerns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Terms {
     /// The audience that tokens must be issued for.
@@ -14,7 +14,7 @@ pub struct Terms {
     pub scopes: Vec<String>,
     /// The address by which clients know the workload, where it is not the one of its Service.
     pub resource_url: Option<String>,
-    /// What the workload's annotations ask of its proxy.
+    /// The requests of the workload's annotations to its proxy.
     #[serde(skip_serializing_if = "Additions::is_empty")]
     pub additions: Additions,
 }

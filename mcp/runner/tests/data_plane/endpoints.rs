@@ -18,7 +18,7 @@ fn guarded(additions: &Value) -> Value {
     members
 }
 
-/// What the runner answers and the server is asked, where the server answers `{}`.
+/// The runner's answer and the request line that the server got, where the server answers `{}`.
 async fn passes(runner: &Runner, backend: &mut Recorder, method: Method, path: &str, body: &str) -> (Answer, String) {
     let (answer, line) = tokio::join!(runner.request(method, path, &JSON, body), async {
         let request = backend.next().await;

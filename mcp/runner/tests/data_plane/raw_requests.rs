@@ -9,7 +9,7 @@ use crate::support::{Recorder, Runner, within};
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const JSON: &str = "content-type: application/json\r\n";
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// The server gets one request with the message in it, framed by its length alone.

@@ -157,7 +157,7 @@ async fn discover(mux: &Mux) -> Option<String> {
     as_result(&discovered).map(|result| result.to_string())
 }
 
-/// What was `discovered`, as the answer to an `initialize`.
+/// The answer to an `initialize` by a process that was `discovered`.
 fn as_result(discovered: &Value) -> Option<Value> {
     let versions = discovered["supportedVersions"].as_array()?.iter().filter_map(Value::as_str);
     let version = versions.filter(|version| *version < MODERN_VERSION).max()?;

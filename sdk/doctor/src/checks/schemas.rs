@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 use super::{Said, View, fail};
 
-/// How many fields a finding names.
+/// The most fields that a finding names.
 const NAMED: usize = 5;
 
 /// W15
