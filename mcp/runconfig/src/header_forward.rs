@@ -25,8 +25,10 @@ const RESERVED: [&str; 13] = [
     "upgrade",
 ];
 /// Headers that servers believe of a proxy before them: where a request comes from, who sent it, and which method and path it is really of.
-const CLAIMS: [&str; 11] = [
+const CLAIMS: [&str; 12] = [
     "forwarded",
+    // CGI makes HTTP_PROXY of it, and many HTTP clients call through what that variable names.
+    "proxy",
     "true-client-ip",
     "x-client-ip",
     "x-forwarded",

@@ -40,6 +40,7 @@ fn headers_that_are_not_the_documents_to_set_stop_the_start() {
         "X-HTTP-Method",
         "X-Method-Override",
         "X-Client-IP",
+        "Proxy",
         "X-Original-URI",
         "X-Forwarded",
         "X-Auth-Request-User",

@@ -130,6 +130,7 @@ mod tests {
                 ("x-http-method", "DELETE"),
                 ("x-method-override", "DELETE"),
                 ("x-client-ip", "10.0.0.1"),
+                ("proxy", "http://192.0.2.1"),
                 ("x-forwarded", "for=10.0.0.1"),
                 ("x-auth-request-user", "admin"),
                 ("cookie", "a=b; Mcp-Session-Id=x"),

@@ -2,9 +2,11 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
+use kube::api::DeleteParams;
 use portcullis_e2e::apply::{Refusal, apply};
 use portcullis_e2e::gate::in_namespace;
 use portcullis_e2e::stage::settled;
+use serde_json::Value;
 
 use crate::objects::{servers, text};
 use crate::say::{shown, step};
@@ -39,14 +41,30 @@ pub(crate) async fn refusals(client: &Client, namespace: &str) -> Result<()> {
 
 pub(crate) async fn warning(client: &Client, namespace: &str) -> Result<()> {
     for object in in_namespace(WARNED, namespace)? {
-        let applied =
-            apply(client, &object).await?.map_err(|refusal| anyhow::anyhow!("refused: {}", refusal.message))?;
-        ensure!(!applied.warnings.is_empty(), "no warning came with {}", object["metadata"]["name"]);
-        step(&format!("{} {} is admitted, with a warning:", text(&object["kind"]), text(&object["metadata"]["name"])));
-        applied.warnings.iter().for_each(|warning| shown(warning));
-        status(client, namespace, text(&object["metadata"]["name"])).await?;
+        let name = text(&object["metadata"]["name"]);
+        let warnings = warnings(client, namespace, &object).await?;
+        step(&format!("{} {name} is admitted, with a warning:", text(&object["kind"])));
+        warnings.iter().for_each(|warning| shown(warning));
+        status(client, namespace, name).await?;
     }
     Ok(())
+}
+
+/// Applies an object that is to be warned of. An operator that has just started warns of nothing that it has not read, so the object is made
+/// anew until it does.
+async fn warnings(client: &Client, namespace: &str, object: &Value) -> Result<Vec<String>> {
+    let name = text(&object["metadata"]["name"]);
+    let servers = servers(client, namespace);
+    settled(&format!("a warning of {name}"), async || {
+        let applied = apply(client, object).await?;
+        let warnings = applied.map_err(|refusal| anyhow::anyhow!("refused: {}", refusal.message))?.warnings;
+        if !warnings.is_empty() {
+            return Ok(Some(warnings));
+        }
+        servers.delete(name, &DeleteParams::default()).await?;
+        Ok(None)
+    })
+    .await
 }
 
 /// Shows the status of a server that gets no proxy, once the operator has written it.
