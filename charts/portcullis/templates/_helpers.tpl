@@ -23,4 +23,7 @@ Arguments that are the MCP operator's own. Those of every operator are in the ge
 {{- with .Values.runner.allowedOrigins }}
 - --allowed-origins={{ join "," . }}
 {{- end }}
+{{- with .Values.runner.trustedProxies }}
+- --trusted-proxies={{ join "," . }}
+{{- end }}
 {{- end }}

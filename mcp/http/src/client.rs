@@ -199,7 +199,7 @@ impl Client {
         let connections = self.current.load_full();
         let (head, body) = match connections.exchange(request, None).await {
             Ok((response, _)) => response.into_parts(),
-            Err(Failure::Unreachable(error) | Failure::Broken(error)) => {
+            Err(Failure::Unreachable(error) | Failure::Unnamed(error) | Failure::Broken(error)) => {
                 // The failure may come of an exchange of certificates: look before the next call.
                 self.next_check.store(0, Ordering::Relaxed);
                 return Err(failure(&*error, limits));

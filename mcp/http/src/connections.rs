@@ -50,6 +50,8 @@ const MAX_IDLE: usize = 256;
 pub enum Failure {
     /// No connection: nothing was sent.
     Unreachable(BoxError),
+    /// No connection, as nobody says now which addresses the server's name has: nothing was sent.
+    Unnamed(BoxError),
     /// No connection, as the policy allows none of the server's addresses.
     Forbidden(ForbiddenAddress),
     /// The connection ended before the head of an answer; the request may have been acted on.
@@ -328,7 +330,9 @@ impl Connections {
             Some(address) => {
                 let host = self.0.server.host().unwrap_or_default();
                 let named = timeout(self.0.timeout.unwrap_or(RESOLVE), leads_to(&self.0.resolver, host, address));
-                named.await.map_err(BoxError::from).and_then(|named| named).map_err(Failure::Unreachable)?;
+                if !named.await.map_err(BoxError::from).and_then(|named| named).map_err(Failure::Unnamed)? {
+                    return Err(Failure::Unreachable(format!("{host} does not lead to {address} any more").into()));
+                }
                 format!("http://{address}/").parse().map_err(|error| Failure::Unreachable(Box::new(error)))?
             }
         };

@@ -105,7 +105,7 @@ impl RequestContext {
         self.peer
     }
 
-    /// Whether the request is to a path that is open: no middleware has judged it, and it is not for MCP.
+    /// Whether the request is to a path that is open, and not for MCP. Middleware that read or judge messages pass it by.
     pub fn is_open(&self) -> bool {
         self.open
     }

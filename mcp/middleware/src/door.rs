@@ -40,25 +40,25 @@ pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
 /// Whether a body that no middleware parses may be JSON-RPC to some server: it has the name of the member that every message has,
 /// in whatever encoding and with whatever escapes.
 pub(crate) fn mentions_json_rpc(body: &[u8]) -> bool {
-    const NAME: &[u8] = b"jsonrpc";
-    let mut plain = Vec::with_capacity(body.len());
-    let mut rest = body;
+    // In UTF-16 and UTF-32, a letter of ASCII is that byte among zeros.
+    let bytes: Vec<u8> = body.iter().copied().filter(|byte| *byte != 0).collect();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = &bytes[..];
     while let [first, after @ ..] = rest {
-        rest = after;
-        match (first, after) {
-            // In UTF-16 and UTF-32, a letter of ASCII is that byte among zeros.
-            (0, _) => {}
-            (b'\\', [b'u', b'0', b'0', digits @ ..]) if digits.len() >= 2 => {
-                let code =
-                    std::str::from_utf8(&digits[..2]).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                plain.extend(code);
-                rest = &digits[2..];
-            }
-            _ => plain.push(*first),
+        let escaped = after.strip_prefix(b"u").filter(|_| *first == b'\\').and_then(|after| after.split_at_checked(4));
+        let code = escaped.and_then(|(digits, _)| u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        if let (Some((_, behind)), Some(code)) = (escaped, code) {
+            plain.push(u8::try_from(code).unwrap_or(u8::MAX));
+            rest = behind;
+        } else {
+            plain.push(*first);
+            rest = after;
         }
     }
     plain.make_ascii_lowercase();
-    plain.windows(NAME.len()).any(|window| window == NAME)
+    // To readers without case the s may be the long one, which is one byte where it is escaped and two or more where it is not.
+    let mut ends = plain.windows(5).enumerate().filter(|(_, window)| window == b"onrpc");
+    ends.any(|(at, _)| plain[at.saturating_sub(4)..at].contains(&b'j'))
 }
 
 /// Whether a parameter leaves the body the UTF-8 that JSON is (RFC 8259 §8.1).
@@ -77,18 +77,23 @@ mod tests {
 
     #[test]
     fn json_rpc_does_not_hide_in_the_body_to_an_open_path() {
-        let utf16: Vec<u8> = r#"{"jsonrpc":"2.0"}"#.bytes().flat_map(|byte| [0, byte]).collect();
+        let utf16 = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
         for (body, found) in [
             (&br#"{"jsonrpc":"2.0","method":"tools/call"}"#[..], true),
             (br#"[{"JSONRPC":"2.0"}]"#, true),
             (br#"{"json\u0072pc":"2.0"}"#, true),
             (br#"{"\u006A\u0053onrpc":"2.0"}"#, true),
-            (&utf16, true),
+            (&utf16(r#"{"jsonrpc":"2.0"}"#), true),
+            (&utf16(r#"{"json\u0072pc":"2.0"}"#), true),
+            (&utf16("{\"j\u{17f}onrpc\":1}"), true),
+            ("{\"j\u{17f}onrpc\":1}".as_bytes(), true),
+            (br#"{"j\u017fonrpc":1}"#, true),
             (b"\xef\xbb\xbf{\"jsonrpc\":1}", true),
             (br#"{"jsonrp":"c"}"#, false),
             (br#"{"a":"\u00"}"#, false),
             (br#"{"a":"\u0g72"}"#, false),
             (b"a=b&json=rpc", false),
+            (b"onrpc", false),
             (b"", false),
         ] {
             assert_eq!(mentions_json_rpc(body), found, "{}", String::from_utf8_lossy(body));

@@ -38,6 +38,10 @@ pub struct Args {
     /// workload. Proxies with a login and no list let pages of every origin call
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', value_parser = origin)]
     allowed_origins: Vec<String>,
+    /// Networks of ingresses and load balancers, with commas, whose X-Forwarded-For tells proxies the address of the client. Without
+    /// them all that come through an ingress count as one client
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    trusted_proxies: Vec<IpNet>,
     // Kubernetes sets it in every pod.
     /// Address or name of the Kubernetes API, where no remote server may be
     #[arg(long, env = KUBERNETES_SERVICE_HOST, hide = true)]
@@ -62,6 +66,7 @@ pub fn operator() -> Operator<Args> {
             exempt_endpoints,
             runner_middleware,
             allowed_origins,
+            trusted_proxies,
             kubernetes_api,
             watch_namespace,
         } = args.clone();
@@ -71,6 +76,7 @@ pub fn operator() -> Operator<Args> {
             default_image_pull_secrets: words(&default_image_pull_secrets),
             runner_middleware: runner_middleware.unwrap_or_else(mcp_runconfig::chain::abilities),
             allowed_origins,
+            trusted_proxies,
             exempt_endpoints,
             kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
         };

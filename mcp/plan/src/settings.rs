@@ -16,6 +16,8 @@ pub struct Settings {
     pub runner_middleware: Vec<String>,
     /// Origins of web pages that may call every proxy.
     pub allowed_origins: Vec<String>,
+    /// Networks of proxies before those of workloads, whose headers tell the address of the client.
+    pub trusted_proxies: Vec<IpNet>,
     /// Networks whose addresses count as public where a proxy may call public addresses only.
     pub exempt_endpoints: Vec<IpNet>,
     /// Address or name of the Kubernetes API, where it is known: no remote server may be there.

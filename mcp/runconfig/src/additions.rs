@@ -1,6 +1,7 @@
 //! Members that ToolHive's document does not have. They stand under one member, `portcullis`, which ToolHive's runner ignores.
 
-use serde::Serialize;
+use ipnet::IpNet;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::ParseError;
@@ -18,6 +19,9 @@ pub struct Additions {
     /// Paths, and prefixes as in `/docs/*`, that requests reach unjudged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open_paths: Vec<String>,
+    /// Networks of proxies before this one, whose `X-Forwarded-For` tells the address of the client.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "texts")]
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// The name of the ability to serve MCP endpoints alone, beside the types of middleware that a proxy has: without it,
@@ -38,6 +42,7 @@ impl Additions {
             allow_private_endpoint: members.boolean("allow_private_endpoint")?,
             mcp_paths: members.strings("mcp_paths")?,
             open_paths: members.strings("open_paths")?,
+            trusted_proxies: networks(&members.strings("trusted_proxies")?)?,
         };
         if let Some(name) = members.rest().keys().next() {
             let fix = "remove it, or use a proxy that has it";
@@ -76,6 +81,20 @@ impl Additions {
             })
         })
     }
+}
+
+fn texts<S: Serializer>(networks: &[IpNet], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(networks.iter().map(IpNet::to_string))
+}
+
+fn networks(texts: &[String]) -> Result<Vec<IpNet>, ParseError> {
+    let network = |text: &String| {
+        text.parse().map_err(|_| {
+            let problem = format!("{text:?} is no network");
+            ParseError::new("portcullis.trusted_proxies", problem, "write an address and a length, as in 10.0.0.0/8")
+        })
+    };
+    texts.iter().map(network).collect()
 }
 
 fn problems(paths: &[String], problem: impl Fn(&str) -> Option<String>) -> Vec<String> {

@@ -20,6 +20,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::clients::TrustedProxies;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::upload::Upload;
@@ -39,6 +40,8 @@ pub(crate) struct App {
     /// The paths that are served, where that is not every path.
     pub(crate) endpoints: Option<Endpoints>,
     pub(crate) stateless: bool,
+    /// The proxies whose headers tell the address of the client.
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     /// The port of the diagnostics listener, where it alone serves `/metrics`.
@@ -129,9 +132,10 @@ impl App {
                 return misrouted.answer();
             }
         };
+        let client = self.trusted_proxies.client(body.peer(), &head.headers);
         let context = match route {
-            Route::Mcp => self.chain.context(body.peer()),
-            Route::Open => self.chain.open_context(body.peer()),
+            Route::Mcp => self.chain.context(client),
+            Route::Open => self.chain.open_context(client),
         };
         if route == Route::Mcp
             && let Some(refusal) = refuse_method(self.stateless, &head.method, &head.headers)

@@ -5,6 +5,7 @@
 
 mod app;
 mod backend;
+mod clients;
 mod config;
 mod diagnostics;
 mod error;

@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 use crate::RunError;
 use crate::app::{App, Late};
 use crate::backend::plan;
+use crate::clients::TrustedProxies;
 use crate::config::{load, login, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
@@ -106,6 +107,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             forwards,
             endpoints,
             stateless: config.stateless,
+            trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
             health,
             metrics: Metrics::new(server.connections(), settings.webhook_calls.clone()),
             metrics_elsewhere,

@@ -180,18 +180,22 @@ impl Mux {
 
     /// Asks the server and waits for its answer, which carries the client's id. `None` when none came.
     pub(crate) async fn ask(&self, body: &Bytes) -> Option<Bytes> {
-        timeout(self.answer_timeout, self.ask_patiently(body)).await.ok().flatten()
+        timeout(self.answer_timeout, self.ask_patiently(body, Reply::Once)).await.ok().flatten()
     }
 
     /// As [`Mux::ask`], for as long as the caller and the process want to wait.
-    async fn ask_patiently(&self, body: &Bytes) -> Option<Bytes> {
+    async fn ask_patiently(
+        &self,
+        body: &Bytes,
+        reply: impl FnOnce(oneshot::Sender<Message>) -> Reply,
+    ) -> Option<Bytes> {
         let message = Envelope::parse(body).ok()?;
         let params = Params::read(message.params()).ok()?;
-        let (reply, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let number = self.ids.fresh();
         let bytes = request_line(body, &message, &params, &self.ids.text(number));
         let id = message.id()?.raw().into();
-        let call = Call { id, token: None, origin: None, reply: Reply::Once(reply), written: false };
+        let call = Call { id, token: None, origin: None, reply: reply(sender), written: false };
         self.calls.open(number, call);
         // Whoever asks may leave before the answer.
         let _open = Open { calls: &self.calls, number };

@@ -339,7 +339,9 @@ impl Inner {
     }
 
     fn outgoing(&self, mut parts: Parts, body: Bytes) -> Outgoing {
-        let client = RequestContext::of(&parts.extensions).map(|context| context.peer());
+        let context = RequestContext::of(&parts.extensions);
+        let client = context.map(|context| context.peer());
+        let follows = context.is_none_or(|context| !context.is_open());
         headers::prepare(&mut parts.headers, &parts.uri, client, self.upstream.remote_scheme());
         if let Some(uri) = carriers::without_lookalikes(&parts.uri) {
             parts.uri = uri;
@@ -351,6 +353,7 @@ impl Inner {
             headers: parts.headers,
             body,
             to: None,
+            follows,
             sent: AtomicBool::new(false),
         }
     }
@@ -426,7 +429,7 @@ fn refusal(error: &UpstreamError, id: Option<&str>) -> Response<Body> {
         _ => (StatusCode::BAD_GATEWAY, code::INTERNAL),
     };
     let mut response = json(status, ErrorBody::new(code, error.to_client()).raw_id(id).encode());
-    if matches!(error, UpstreamError::Unreachable(_)) {
+    if matches!(error, UpstreamError::Unreachable(_) | UpstreamError::Unnamed(_)) {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use memchr::memchr2;
+
 /// Deepest nesting of objects and arrays that is accepted: what typed JSON parsers commonly stop at.
 pub const MAX_DEPTH: usize = 128;
 
@@ -75,9 +77,9 @@ fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
                 }
             }
             b'"' => {
-                let end = string_end(bytes, at);
+                let (end, escapes) = string_end(bytes, at);
                 let quoted = &json[at..end];
-                if rules.values && has_lone_surrogate(quoted) {
+                if escapes && rules.values && has_lone_surrogate(quoted) {
                     return Err(Ambiguity::LoneSurrogate);
                 }
                 let next = bytes.get(end..).unwrap_or_default().iter().find(|b| !b.is_ascii_whitespace());
@@ -112,17 +114,19 @@ fn check_number(number: &str) -> Result<(), Ambiguity> {
     Ok(())
 }
 
-/// The position after the closing quote of the string that opens at `start`.
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+/// The position after the closing quote of the string that opens at `start`, and whether there is an escape in it.
+fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
+    let (mut at, mut escapes) = (start + 1, false);
+    // A body is mostly text, of which this search looks at many bytes at a time.
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if bytes[at] == b'"' {
+            return (at + 1, escapes);
         }
+        escapes = true;
+        at += 2;
     }
-    bytes.len()
+    (bytes.len(), escapes)
 }
 
 /// Whether a surrogate that is escaped in `quoted` lacks its other half.

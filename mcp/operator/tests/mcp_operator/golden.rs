@@ -275,6 +275,7 @@ fn settings() -> Settings {
         default_image_pull_secrets: Vec::new(),
         runner_middleware: chain::abilities(),
         allowed_origins: Vec::new(),
+        trusted_proxies: Vec::new(),
         exempt_endpoints: Vec::new(),
         kubernetes_api: None,
     }

@@ -226,6 +226,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             allow_private_endpoint: true,
             mcp_paths: vec!["/api/mcp".into()],
             open_paths: vec!["/docs/*".into()],
+            trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
         },
         ..RunConfig::default()
     };
@@ -244,7 +245,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
         r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
         r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}},"#,
-        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"]}}"#,
+        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"]}}"#,
     ]
     .concat();
     assert_eq!(config.to_json().replace([' ', '\n'], ""), document);

@@ -127,6 +127,12 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &["--backend", "http://127.0.0.1:1/p"],
             &["portcullis.mcp_paths", "replaces every other"],
         ),
+        (
+            "no network",
+            http(json!({"portcullis": {"trusted_proxies": ["10.0.0.1"]}})),
+            &[],
+            &["portcullis.trusted_proxies", "\"10.0.0.1\"", "10.0.0.0/8"],
+        ),
         ("no path", http(json!({"portcullis": {"mcp_paths": ["/a b"]}})), &[], &["portcullis.mcp_paths", "\"/a b\""]),
         (
             "an open path of MCP",

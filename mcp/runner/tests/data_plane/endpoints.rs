@@ -98,7 +98,8 @@ async fn an_added_endpoint_is_judged() {
 async fn an_open_path_passes_all_but_json_rpc() {
     let mut backend = Recorder::start().await;
     let additions = json!({"mcp_paths": ["/api/mcp"], "open_paths": ["/docs/*", "/status"]});
-    let runner = Runner::http(&backend.url(), &guarded(&additions)).await;
+    let backend_url = backend.url();
+    let runner = Runner::http(&backend_url, &guarded(&additions)).await;
     for (method, path, body) in [
         (Method::GET, "/docs/a.html?x=1", ""),
         (Method::GET, "/status", ""),
@@ -117,6 +118,12 @@ async fn an_open_path_passes_all_but_json_rpc() {
         head
     });
     assert!(head.starts_with("GET /status?a=b HTTP/1.1") && !head.contains("session"), "{head}");
+    // A redirect is the client's to follow: the proxy decides whether the new path passes.
+    let (answer, ()) = tokio::join!(runner.request(Method::GET, "/docs/login?next=x", &[], ""), async {
+        let location = format!("location: {backend_url}/api/tools/danger?x=1\r\n");
+        backend.next().await.json("302 Found", &location, "").await;
+    });
+    assert_eq!((answer.status, answer.header("location")), (302, Some("/api/tools/danger?x=1")));
     let gzip = ("content-encoding", "gzip");
     let utf_7 = ("content-type", "application/json; charset=utf-7");
     for (path, headers, body, status) in [

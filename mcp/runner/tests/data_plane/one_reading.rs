@@ -56,6 +56,36 @@ async fn a_server_finds_no_session_or_claim_that_was_not_checked() {
 }
 
 #[tokio::test]
+async fn a_trusted_proxy_alone_says_whose_address_a_request_has() {
+    for (trusted, client, source) in
+        [(json!([]), "127.0.0.1", "127.0.0.1:"), (json!(["127.0.0.0/8"]), "192.0.2.7", "192.0.2.7:0")]
+    {
+        let (mut backend, mut webhook) = (Recorder::start().await, Recorder::start().await);
+        let hook = json!({"name": "w", "url": webhook.url(), "timeout": 0, "failure_policy": "fail",
+            "tls_config": {"insecure_skip_verify": true}});
+        let members = json!({
+            "portcullis": {"trusted_proxies": trusted},
+            "middleware_configs": [
+                {"type": "mcp-parser", "parameters": {}},
+                {"type": "validating-webhook", "parameters": {"webhooks": [hook]}},
+            ],
+        });
+        let runner = Runner::http(&backend.url(), &members).await;
+        let headers = [("content-type", "application/json"), ("x-forwarded-for", "10.0.0.1, 192.0.2.7")];
+        let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &headers, PING), async {
+            let asked = webhook.next().await;
+            let body = String::from_utf8_lossy(&asked.body).into_owned();
+            assert!(body.contains(&format!(r#""source_ip":"{source}"#)), "{body}");
+            asked.json("200 OK", "", r#"{"version":"v0.1.0","uid":"x","allowed":true}"#).await;
+            let request = backend.next().await;
+            assert_eq!(request.header("x-forwarded-for"), Some(client));
+            request.json("200 OK", "", PONG).await;
+        });
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_cookie_of_a_login_elsewhere_goes_on() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
@@ -91,4 +121,27 @@ async fn an_authors_query_and_headers_are_sent_as_written() {
         request.json("200 OK", "", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
     });
     assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn a_webhook_that_blames_requests_is_counted_apart() {
+    let (mut backend, mut webhook) = (Recorder::start().await, Recorder::start().await);
+    let hook = json!({"name": "w", "url": webhook.url(), "timeout": 0, "failure_policy": "ignore",
+        "tls_config": {"insecure_skip_verify": true}});
+    let members = json!({"middleware_configs": [
+        {"type": "mcp-parser", "parameters": {}},
+        {"type": "validating-webhook", "parameters": {"webhooks": [hook]}},
+    ]});
+    let runner = Runner::http(&backend.url(), &members).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger"}}"#;
+    let (answer, ()) = tokio::join!(runner.post(&[], call), async {
+        webhook.next().await.json("400 Bad Request", "", "{}").await;
+    });
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert!(backend.is_quiet());
+    let metrics = runner.get("/metrics").await.body;
+    for (outcome, count) in [("allowed", 0), ("denied", 0), ("blamed", 1), ("failed", 0)] {
+        let line = format!("mcp_runner_webhook_calls_total{{outcome=\"{outcome}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
 }

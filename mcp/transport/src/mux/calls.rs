@@ -23,6 +23,9 @@ const NO_ROOM: &str = "the answer was dropped: too many bytes wait for clients t
 pub(super) enum Reply {
     /// The answer alone.
     Once(oneshot::Sender<Message>),
+    /// The answer to the handshake in this revision, which is kept before anybody hears of it: a process that takes the place of the one that
+    /// answered must be greeted.
+    Handshake(&'static str, oneshot::Sender<Message>),
     /// Notifications about the call, then the answer.
     Stream(mpsc::Sender<Message>),
 }
@@ -149,7 +152,7 @@ fn fail(calls: impl IntoIterator<Item = Call>) {
 impl Call {
     fn deliver(self, message: Message) {
         match self.reply {
-            Reply::Once(reply) => drop(reply.send(message)),
+            Reply::Once(reply) | Reply::Handshake(_, reply) => drop(reply.send(message)),
             Reply::Stream(stream) => drop(stream.try_send(message)),
         }
     }

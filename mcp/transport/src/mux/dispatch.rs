@@ -8,6 +8,7 @@ use mcp_wire::{ErrorBody, Kind, Message, code, compact, splice};
 use serde_json::value::RawValue;
 
 use super::Mux;
+use super::calls::Reply;
 use super::queue::Line;
 use super::rewrite::Params;
 
@@ -68,6 +69,9 @@ fn response(mux: &Mux, json: &Bytes, message: &Message<'_>) {
         tracing::debug!(id = id.raw(), "dropped an answer that nobody waits for");
         return;
     };
+    if let Reply::Handshake(version, _) = call.reply {
+        mux.handshake.keep(version, message);
+    }
     let result = Params::read_loose(message.result());
     let mut edits = vec![(id.raw(), &*call.id)];
     if let Some(subscription) = result.meta.as_ref().and_then(|meta| meta.subscription) {

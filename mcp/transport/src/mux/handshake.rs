@@ -4,7 +4,7 @@
 //! A process of both eras may refuse the handshake of the Legacy era because a request of the Modern one came first: the Go SDK's says that
 //! it was initialized. Then what it says of itself in the Modern era is the result.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::Mux;
+use super::calls::Reply;
+use super::{Mux, Sent};
 use crate::modern::REVISIONS;
 
 /// How long a process may take to answer the handshake, whoever waits for it meanwhile: it may be fetching its packages.
@@ -37,9 +38,17 @@ pub(crate) enum Outcome {
 /// The handshake that was made, to be given out and to be repeated with a new process.
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
-    /// The revision that the process was asked for, and its result.
-    made: Mutex<Option<(&'static str, Arc<str>)>>,
+    made: Mutex<Option<Made>>,
     one_at_a_time: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Clone, Debug)]
+struct Made {
+    /// The revision that the process was asked for.
+    version: &'static str,
+    result: Arc<str>,
+    /// Whether the process is told that the handshake is over, so that requests may follow.
+    over: bool,
 }
 
 /// The `initialize` by which every process is greeted in revision `version`: with no capabilities, as requests of a shared process to its client
@@ -51,28 +60,41 @@ pub(super) fn request(version: &str) -> Bytes {
 }
 
 impl Handshake {
-    /// The result, where the handshake was made.
+    /// The result, where the handshake is over.
     fn result(&self) -> Option<Arc<str>> {
-        self.made().map(|(_, result)| result)
+        self.made().clone().filter(|made| made.over).map(|made| made.result)
     }
 
     /// The revision to greet a new process in. `None` before the first handshake.
     pub(super) fn version(&self) -> Option<&'static str> {
-        self.made().map(|(version, _)| version)
+        self.made().as_ref().map(|made| made.version)
     }
 
-    fn made(&self) -> Option<(&'static str, Arc<str>)> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Keeps the result in the answer of a process to the handshake in `version`. Returns false when the answer is an error.
+    pub(super) fn keep(&self, version: &'static str, answer: &Message<'_>) -> bool {
+        let made = answer.result().map(|result| Made { version, result: result.get().into(), over: false });
+        let is_made = made.is_some();
+        if is_made {
+            *self.made() = made;
+        }
+        is_made
     }
 
-    /// Keeps the result in the answer of a process to the handshake in `version`; `None` when the answer is an error.
-    pub(super) fn keep(&self, version: &'static str, answer: &[u8]) -> Option<Arc<str>> {
-        Some(self.keep_result(version, Message::parse(answer).ok()?.result()?.get().into()))
+    /// Forgets a handshake that the process never heard the end of.
+    fn forget(&self) {
+        *self.made() = None;
     }
 
-    fn keep_result(&self, version: &'static str, result: Arc<str>) -> Arc<str> {
-        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, Arc::clone(&result)));
-        result
+    /// Notes that the process is told that the handshake is over, and returns the result.
+    pub(super) fn end(&self) -> Option<Arc<str>> {
+        self.made().as_mut().map(|made| {
+            made.over = true;
+            Arc::clone(&made.result)
+        })
+    }
+
+    fn made(&self) -> MutexGuard<'_, Option<Made>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,37 +146,40 @@ async fn ask(mux: &Mux) -> Outcome {
     let patience = PATIENCE.max(mux.answer_timeout);
     let mut refusal = None;
     for version in REVISIONS.into_iter().filter(|version| *version != MODERN_VERSION).rev() {
-        let Some(answer) = timeout(patience, mux.ask_patiently(&request(version))).await.ok().flatten() else {
+        let (request, reply) = (request(version), |answer| Reply::Handshake(version, answer));
+        let Some(answer) = timeout(patience, mux.ask_patiently(&request, reply)).await.ok().flatten() else {
             return Outcome::Silence;
         };
-        let result = match mux.handshake.keep(version, &answer) {
-            None if refusal.is_none() => {
-                discover(mux).await.map(|result| mux.handshake.keep_result(version, result.into()))
-            }
-            result => result,
-        };
-        if let Some(result) = result {
-            mux.notify(Bytes::from_static(INITIALIZED)).await;
-            return Outcome::Result(result);
+        let refused = Message::parse(&answer).map_or(true, |answer| answer.result().is_none());
+        if refused && (refusal.is_some() || !discover(mux, version).await) {
+            refusal.get_or_insert(answer);
+            continue;
         }
-        refusal.get_or_insert(answer);
+        if mux.notify(Bytes::from_static(INITIALIZED)).await != Sent::Queued {
+            mux.handshake.forget();
+            return Outcome::Silence;
+        }
+        return mux.handshake.end().map_or(Outcome::Silence, Outcome::Result);
     }
     let refusal = refusal.unwrap_or_default();
     let error = Message::parse(&refusal).ok().and_then(|answer| Some(answer.error()?.get().into()));
     error.map_or(Outcome::Silence, Outcome::Refused)
 }
 
-/// The result of a process that is asked in the Modern era what it is. `None` where it does not know that era, or no other.
-async fn discover(mux: &Mux) -> Option<String> {
+/// Asks a process in the Modern era what it is, and keeps that as its answer to the handshake in `version`. Returns false where it does not know
+/// that era, or no other.
+async fn discover(mux: &Mux, version: &'static str) -> bool {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
         "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
-    let answer = mux.ask(&discover.to_string().into()).await?;
-    let discovered: Value = serde_json::from_str(Message::parse(&answer).ok()?.result()?.get()).ok()?;
-    as_result(&discovered).map(|result| result.to_string())
+    let Some(answer) = mux.ask(&discover.to_string().into()).await else { return false };
+    let discovered = Message::parse(&answer).ok().and_then(|answer| serde_json::from_str(answer.result()?.get()).ok());
+    let Some(result) = discovered.as_ref().and_then(as_result) else { return false };
+    *mux.handshake.made() = Some(Made { version, result: result.to_string().into(), over: false });
+    true
 }
 
 /// The answer to an `initialize` by a process that was `discovered`.

@@ -276,8 +276,14 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     input.write_all(&line).await.map_err(|_| CLOSED)?;
     input.flush().await.map_err(|_| CLOSED)?;
     let answer = answer.await.map_err(|_| "it ended during the handshake")?;
-    mux.handshake.keep(version, &answer.bytes).ok_or("it refuses the handshake")?;
+    let answer = Message::parse(&answer.bytes).map_err(|_| "it refuses the handshake")?;
+    if !mux.handshake.keep(version, &answer) {
+        // That it answers this is no reason to start it again at once.
+        mux.take_answered();
+        return Err("it refuses the handshake");
+    }
     input.write_all(INITIALIZED).await.map_err(|_| CLOSED)?;
+    mux.handshake.end();
     for uri in mux.subscriptions.uris() {
         let line = mux.subscription_line("resources/subscribe", &uri);
         input.write_all(&line).await.map_err(|_| CLOSED)?;
@@ -320,6 +326,18 @@ mod tests {
         fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, Closed> {
             Box::pin(async { Closed::Stays })
         }
+    }
+
+    #[tokio::test]
+    async fn a_handshake_is_kept_before_the_one_who_asked_hears_of_it() {
+        let running = Running::start(Arc::new(Mute), MuxConfig::default()).await.unwrap();
+        let (mux, (reply, _waiting)) = (&running.mux, oneshot::channel());
+        let number = mux.ids.fresh();
+        let reply = Reply::Handshake("2025-11-25", reply);
+        mux.calls.open(number, Call { id: "0".into(), token: None, origin: None, reply, written: true });
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, mux.ids.text(number));
+        dispatch::line(mux, &answer.into());
+        assert_eq!(mux.handshake.version(), Some("2025-11-25"), "a process that follows is greeted");
     }
 
     #[tokio::test(start_paused = true)]

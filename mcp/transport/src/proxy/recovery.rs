@@ -202,6 +202,7 @@ async fn open(
         headers,
         body,
         to,
+        follows: true,
         sent: AtomicBool::new(false),
     };
     let mut first = headers.clone();

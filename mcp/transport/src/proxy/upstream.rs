@@ -29,6 +29,9 @@ pub(super) enum UpstreamError {
     /// No connection: nothing was sent.
     #[error("cannot connect to the MCP server: {0}")]
     Unreachable(#[source] BoxError),
+    /// No connection, as nobody says now which addresses the server's name has: nothing was sent.
+    #[error("cannot look up the MCP server: {0}")]
+    Unnamed(#[source] BoxError),
     /// No connection, as the server may not be called where it is.
     #[error("cannot connect to the MCP server: {0}")]
     Forbidden(#[source] ForbiddenAddress),
@@ -53,7 +56,7 @@ impl UpstreamError {
     /// What a client may know.
     pub(super) fn to_client(&self) -> &'static str {
         match self {
-            Self::Unreachable(_) => "the MCP server cannot be reached",
+            Self::Unreachable(_) | Self::Unnamed(_) => "the MCP server cannot be reached",
             Self::Forbidden(_) => "the MCP server may not be called at its address",
             Self::Timeout => "the MCP server did not answer in time",
             Self::Broken(_) => "the MCP server ended the connection",
@@ -76,6 +79,8 @@ pub(super) struct Outgoing {
     pub(super) body: Bytes,
     /// The address that has to answer. `None`: any of the server's.
     pub(super) to: Option<SocketAddr>,
+    /// Whether redirects are followed here. Where they are not, the client asks for the new path itself, and the proxy decides whether it passes.
+    pub(super) follows: bool,
     /// Whether the server may have got it.
     pub(super) sent: AtomicBool,
 }
@@ -136,12 +141,18 @@ impl Upstream {
         let place = outgoing.place.clone().or_else(|| self.url.target(&outgoing.target));
         let mut path = place.ok_or(UpstreamError::TooLong)?;
         for _ in 0..=MAX_REDIRECTS {
-            let (response, from) = self.connected(outgoing, &path).await?;
+            let (mut response, from) = self.connected(outgoing, &path).await?;
             if !is_redirect(&response) {
                 return Ok((self.without_challenge(response)?, from));
             }
             let to = location(&response);
             path = self.url.same_host(&to).ok_or_else(|| UpstreamError::Redirect(without_secrets(&to)))?;
+            if !outgoing.follows {
+                // The server knows itself by another name than the client does.
+                let here = HeaderValue::from_str(path.as_str()).map_err(|error| UpstreamError::Broken(error.into()))?;
+                response.headers_mut().insert(LOCATION, here);
+                return Ok((self.without_challenge(response)?, from));
+            }
         }
         Err(UpstreamError::Redirect(path.path().to_owned()))
     }
@@ -166,9 +177,9 @@ impl Upstream {
         loop {
             let Outgoing { method, headers, body, to, sent, .. } = outgoing;
             match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to, sent).await {
-                Err(UpstreamError::Unreachable(error)) => match pauses.next() {
+                Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Unnamed(_))) => match pauses.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
-                    None => return Err(UpstreamError::Unreachable(error)),
+                    None => return Err(error),
                 },
                 other => return other,
             }
@@ -200,6 +211,7 @@ impl Upstream {
                 Ok((response, (!self.remote).then_some(from)))
             }
             Err(Failure::Unreachable(error)) => Err(UpstreamError::Unreachable(error)),
+            Err(Failure::Unnamed(error)) => Err(UpstreamError::Unnamed(error)),
             Err(Failure::Forbidden(error)) => Err(UpstreamError::Forbidden(error)),
             Err(Failure::Broken(error)) => Err(UpstreamError::Broken(error)),
         }

@@ -2,7 +2,7 @@
 
 use mcp_api::v1beta1::{self, MCPServerSpec};
 use mcp_plan::{settings::Settings, workload::workload_labels};
-use mcp_runconfig::{PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
+use mcp_runconfig::{Additions, PermissionProfile, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, Transport};
 
 use super::{environment, rules};
 
@@ -57,6 +57,7 @@ pub(super) fn run_config(name: &str, spec: &MCPServerSpec, settings: &Settings) 
         scaling_config: spec
             .backend_replicas
             .map(|replicas| ScalingConfig { backend_replicas: Some(replicas), ..ScalingConfig::default() }),
+        portcullis: Additions { trusted_proxies: settings.trusted_proxies.clone(), ..Additions::default() },
         ..RunConfig::default()
     }
 }

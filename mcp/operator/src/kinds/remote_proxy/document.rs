@@ -30,7 +30,11 @@ pub(super) fn run_config(name: &str, spec: &MCPRemoteProxySpec, settings: &Setti
         proxy_mode,
         endpoint_prefix: spec.endpoint_prefix.clone().unwrap_or_default(),
         header_forward: headers::document(name, spec),
-        portcullis: Additions { allow_private_endpoint: spec.allow_private_endpoint, ..Additions::default() },
+        portcullis: Additions {
+            allow_private_endpoint: spec.allow_private_endpoint,
+            trusted_proxies: settings.trusted_proxies.clone(),
+            ..Additions::default()
+        },
         ..RunConfig::default()
     }
 }

@@ -27,6 +27,10 @@ fn additions_stand_under_one_member_of_the_document() {
     assert_eq!((plain.get("portcullis"), plain.get("allowed_origins")), (None, None));
     let paths = document(&[(MCP, "/api/mcp, /"), (OPEN, "/docs/*")], &[]);
     assert_eq!(paths["portcullis"], json!({"mcp_paths": ["/api/mcp", "/"], "open_paths": ["/docs/*"]}));
+    let mut world = World::tooled();
+    world.settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    let trusting: Value = serde_json::from_str(run_config(&world.plan())).unwrap();
+    assert_eq!(trusting["portcullis"], json!({"trusted_proxies": ["10.0.0.0/8"]}));
     let origins = document(&[(ORIGINS, "https://a,https://b")], &["https://b", "https://all"]);
     assert_eq!(origins["allowed_origins"], json!(["https://b", "https://all", "https://a"]));
 }

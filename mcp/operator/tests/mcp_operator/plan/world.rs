@@ -122,6 +122,7 @@ where
                 default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::abilities(),
                 allowed_origins: Vec::new(),
+                trusted_proxies: Vec::new(),
                 exempt_endpoints: Vec::new(),
                 kubernetes_api: None,
             },

@@ -44,7 +44,9 @@ pub(crate) async fn warning(client: &Client, namespace: &str) -> Result<()> {
         let name = text(&object["metadata"]["name"]);
         let warnings = warnings(client, namespace, &object).await?;
         step(&format!("{} {name} is admitted, with a warning:", text(&object["kind"])));
-        warnings.iter().for_each(|warning| shown(warning));
+        for warning in &warnings {
+            shown(warning);
+        }
         status(client, namespace, name).await?;
     }
     Ok(())
