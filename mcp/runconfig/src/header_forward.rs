@@ -25,22 +25,24 @@ const RESERVED: [&str; 13] = [
     "upgrade",
 ];
 /// Headers that servers believe of a proxy before them: where a request comes from, who sent it, and which method and path it is really of.
-const CLAIMS: [&str; 12] = [
+const CLAIMS: [&str; 14] = [
     "forwarded",
     // CGI makes HTTP_PROXY of it, and many HTTP clients call through what that variable names.
     "proxy",
+    "remote-user",
     "true-client-ip",
     "x-client-ip",
+    "x-envoy-original-path",
     "x-forwarded",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-    "x-original-uri",
-    "x-original-url",
     "x-real-ip",
+    "x-remote-user",
     "x-rewrite-url",
+    "x-script-name",
 ];
-const CLAIM_PREFIXES: [&str; 2] = ["x-auth-request-", "x-forwarded-"];
+const CLAIM_PREFIXES: [&str; 3] = ["x-auth-request-", "x-forwarded-", "x-original-"];
 
 /// Whether a header of this name cannot be added to requests (toolhive-runner §2.19, toolhive-0.63 §4.3).
 pub fn is_reserved_header(name: &str) -> bool {

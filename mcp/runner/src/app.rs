@@ -118,6 +118,14 @@ impl Handler for App {
 
 impl App {
     async fn pass(&self, mut request: Request<RequestBody>) -> Response<Body> {
+        // What follows it on a connection is a request to some servers, and its body to others (RFC 9110 §9.3.6).
+        if request.method() == Method::CONNECT {
+            self.metrics.misrouted("method");
+            let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed: this is no tunnel");
+            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+            refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return refusal;
+        }
         // Before anything looks at a header: from here on no name can be taken for another.
         let removed = remove_ambiguous(request.headers_mut());
         self.metrics.removed_headers.inc_by(removed as u64);

@@ -24,6 +24,9 @@ pub enum Ambiguity {
     /// A string has one half of a surrogate pair without the other: it is no text, and parsers refuse it, replace it or keep it (RFC 7493 §2.1).
     #[error("a string has half of a surrogate pair; escape whole characters")]
     LoneSurrogate,
+    /// A string has a NUL, where readers in C end it.
+    #[error("a string has a NUL; leave `\\u0000` out")]
+    Nul,
     /// The method differs from one that MCP knows only in case or blanks: a lenient server would take it for that.
     #[error("method {0:?} differs from `{1}` only in case or blanks; spell it `{1}`")]
     Method(String, &'static str),
@@ -79,8 +82,8 @@ fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
             b'"' => {
                 let (end, escapes) = string_end(bytes, at);
                 let quoted = &json[at..end];
-                if escapes && rules.values && has_lone_surrogate(quoted) {
-                    return Err(Ambiguity::LoneSurrogate);
+                if escapes && rules.values {
+                    check_escapes(quoted)?;
                 }
                 let next = bytes.get(end..).unwrap_or_default().iter().find(|b| !b.is_ascii_whitespace());
                 // A string followed by a colon is a name; elsewhere a colon cannot follow a string.
@@ -129,8 +132,8 @@ fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
     (bytes.len(), escapes)
 }
 
-/// Whether a surrogate that is escaped in `quoted` lacks its other half.
-fn has_lone_surrogate(quoted: &str) -> bool {
+/// Refuses a surrogate that is escaped in `quoted` without its other half, and a NUL.
+fn check_escapes(quoted: &str) -> Result<(), Ambiguity> {
     // The position behind a high surrogate: the low one must stand there.
     let mut wanted = None;
     let mut at = 0;
@@ -138,14 +141,17 @@ fn has_lone_surrogate(quoted: &str) -> bool {
         let escape = at + found;
         let unit = quoted.get(escape + 1..escape + 6).and_then(|text| text.strip_prefix('u'));
         let unit = unit.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        if unit == Some(0) {
+            return Err(Ambiguity::Nul);
+        }
         at = escape + if unit.is_some() { 6 } else { 2 };
         let is_low = matches!(unit, Some(0xDC00..=0xDFFF));
         if is_low != (wanted == Some(escape)) || wanted.is_some_and(|wanted| wanted != escape) {
-            return true;
+            return Err(Ambiguity::LoneSurrogate);
         }
         wanted = matches!(unit, Some(0xD800..=0xDBFF)).then_some(at);
     }
-    wanted.is_some()
+    if wanted.is_some() { Err(Ambiguity::LoneSurrogate) } else { Ok(()) }
 }
 
 fn name(quoted: &str) -> Result<Cow<'_, str>, Ambiguity> {
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_refused_in_a_message() {
+    fn half_a_surrogate_pair_and_a_nul_are_refused_in_a_message() {
         for (json, lone) in [
             (r#"{"a":"\ud800"}"#, true),
             (r#"{"a":["\uDC00"]}"#, true),
@@ -285,6 +291,10 @@ mod tests {
             let expected = if lone { Err(Ambiguity::LoneSurrogate) } else { Ok(()) };
             assert_eq!(check_message(json), expected, "{json}");
         }
+        for json in [r#"{"method\u0000":1}"#, r#"["tools/call\u0000x"]"#] {
+            assert_eq!(check_message(json), Err(Ambiguity::Nul), "{json}");
+        }
+        assert_eq!(check_message(r#"["\\u0000"]"#), Ok(()));
         // Elsewhere a value is its reader's affair.
         assert_eq!(check_structure(r#"{"\ud800":1}"#), Err(Ambiguity::LoneSurrogate));
         assert_eq!(check_structure(r#"{"a":"\ud800"}"#), Ok(()));

@@ -11,8 +11,29 @@ use crate::guard::{Ambiguity, check_case, check_message};
 use crate::methods::check_method;
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
-/// The members of `params` that decide what a request does or where it is routed.
-const PARAMS: &[&str] = &["name", "uri", "taskId", "arguments", "_meta"];
+/// The members of `params` in MCP's requests and notifications.
+const PARAMS: &[&str] = &[
+    "_meta",
+    "argument",
+    "arguments",
+    "capabilities",
+    "clientInfo",
+    "context",
+    "cursor",
+    "level",
+    "name",
+    "notifications",
+    "progress",
+    "progressToken",
+    "protocolVersion",
+    "reason",
+    "ref",
+    "requestId",
+    "task",
+    "taskId",
+    "total",
+    "uri",
+];
 const ERROR: &[&str] = &["code", "message", "data"];
 
 /// Why bytes are not one JSON-RPC message. The sender's fault: answer HTTP 400 with [`MessageError::body`].

@@ -105,7 +105,14 @@ fn kinds() -> Vec<(&'static str, String, Fate)> {
         ("response", call(r#""result":{},"x":1"#), Unjudged),
         ("capital method", call(r#""method":"Tools/Call","params":{"name":"danger"}"#), Refused("blanks")),
         ("method with a blank", call(r#""method":"tools/call ","params":{"name":"danger"}"#), Refused("blanks")),
-        ("method with NUL", call(r#""method":"tools/call\u0000","params":{"name":"danger"}"#), Refused("blanks")),
+        ("method with NUL", call(r#""method":"tools/call\u0000","params":{"name":"danger"}"#), Refused("NUL")),
+        ("name with NUL", call(r#""method":"tools/call","params":{"name":"safe\u0000"}"#), Refused("NUL")),
+        (
+            "member with NUL",
+            call(r#""method\u0000":"x","method":"tools/call","params":{"name":"safe"}"#),
+            Refused("NUL"),
+        ),
+        ("member of completions", call(r#""method":"completion/complete","params":{"Ref":{}}"#), Refused("`ref`")),
         ("method with a long s", call(r#""method":"tool\u017f/call","params":{"name":"danger"}"#), Refused("blanks")),
         ("an own method", call(r#""method":"own/Method","params":{"name":"danger"}"#), Judged),
         ("params in a list", call(r#""method":"tools/call","params":["danger"]"#), Refused("must be an object")),
@@ -205,8 +212,7 @@ async fn no_body_is_another_message_to_the_server_than_to_a_guard() {
 #[tokio::test]
 async fn no_spelling_of_a_hidden_tool_is_a_tool() {
     let (proxy, endpoint) = guarded().await;
-    for name in [r"danger", r"d\u0061nger", r"safe\u0000", r"safe ", r" safe", r"Safe", r"\ufeffsafe", r"\u017fafe", ""]
-    {
+    for name in [r"danger", r"d\u0061nger", r"safe ", r" safe", r"Safe", r"\ufeffsafe", r"\u017fafe", ""] {
         let body = call(&format!(r#""method":"tools/call","params":{{"name":"{name}"}}"#));
         let answer = proxy.post(body).await;
         assert!(answer.text.contains("tool not found"), "{name:?}: {answer:?}");

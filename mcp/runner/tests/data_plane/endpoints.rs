@@ -124,6 +124,8 @@ async fn an_open_path_passes_all_but_json_rpc() {
         backend.next().await.json("302 Found", &location, "").await;
     });
     assert_eq!((answer.status, answer.header("location")), (302, Some("/api/tools/danger?x=1")));
+    let tunnel = runner.request(Method::CONNECT, "/docs/x", &[], HIDDEN).await;
+    assert_eq!((tunnel.status, tunnel.header("connection")), (405, Some("close")));
     let gzip = ("content-encoding", "gzip");
     let utf_7 = ("content-type", "application/json; charset=utf-7");
     for (path, headers, body, status) in [
