@@ -44,6 +44,9 @@ enum Allowed {
     All,
 }
 
+const FOREIGN: &str = "Origin not allowed: list it in the workload's annotation portcullis.dev/allowed-origins, or for all workloads by \
+                       --allowed-origins of the operator";
+
 impl Origin {
     pub(crate) fn new(OriginParameters { allowed_origins }: OriginParameters, context: &BuildContext<'_>) -> Self {
         let address = context.settings.address;
@@ -67,7 +70,15 @@ impl Origin {
             }
         }
         let mut origins = headers.get_all(ORIGIN).iter();
-        let origin = origins.next()?;
+        let Some(origin) = origins.next() else {
+            // A page that does not want to read the answer gets its GETs sent without an origin.
+            let says = |name: &str, values: &[&str]| {
+                headers.get(name).is_some_and(|value| values.iter().any(|known| value == known))
+            };
+            let foreign =
+                says("sec-fetch-site", &["cross-site", "same-site"]) && !says("sec-fetch-mode", &["navigate"]);
+            return (foreign && matches!(self.allowed, Allowed::Listed(_))).then_some(FOREIGN);
+        };
         let is_allowed = match &self.allowed {
             Allowed::All => true,
             Allowed::Listed(list) => {
@@ -77,10 +88,7 @@ impl Origin {
         };
         // Which of several the browser meant, nobody can say.
         let refused = origins.next().is_some() || !is_allowed;
-        refused.then_some(
-            "Origin not allowed: list it in the workload's annotation portcullis.dev/allowed-origins, or for all workloads by \
-             --allowed-origins of the operator",
-        )
+        refused.then_some(FOREIGN)
     }
 
     /// Puts what the browser is told in place of what the server says of it. `origin` is that of the request, and allowed.
@@ -191,6 +199,11 @@ mod tests {
             (&none, vec![], false),
             (&none, vec![("origin", "https://evil.example")], true),
             (&none, vec![("host", "evil.example"), ("origin", "http://evil.example")], true),
+            (&none, vec![("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")], true),
+            (&listed, vec![("sec-fetch-site", "same-site")], true),
+            (&none, vec![("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], false),
+            (&none, vec![("sec-fetch-site", "none")], false),
+            (&login, vec![("sec-fetch-site", "cross-site")], false),
             (&login, vec![("origin", "https://evil.example")], false),
             (&login, vec![("origin", "null")], false),
             (&login, vec![("origin", "https://a"), ("origin", "https://b")], true),

@@ -119,9 +119,10 @@ fn path_problem(path: &str) -> Option<String> {
     (own || path.starts_with("/.well-known/")).then(|| "is served by the proxy itself".to_owned())
 }
 
-/// Whether some servers could take a request to the open path for one to `mcp`: many compare paths without case and last slash.
+/// Whether some servers could take a request to the open path for one to `mcp`: many compare paths without case, and without slashes and dots
+/// at the end.
 fn covers(open: &str, folder: bool, mcp: &str) -> bool {
-    let plain = |path: &str| path.trim_end_matches('/').to_ascii_lowercase();
+    let plain = |path: &str| path.trim_end_matches(['/', '.']).to_ascii_lowercase();
     let (open, mcp) = (plain(open), plain(mcp));
     open == mcp || folder && mcp.starts_with(&format!("{open}/"))
 }
@@ -172,6 +173,7 @@ mod tests {
             (None, "/mcpx/*", true),
             (None, "/mcp", false),
             (None, "/MCP/", false),
+            (None, "/mcp.", false),
             (None, "/mcp/*", false),
             (None, "/*", false),
             (None, "/sse", false),

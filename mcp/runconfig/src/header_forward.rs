@@ -25,13 +25,16 @@ const RESERVED: [&str; 13] = [
     "upgrade",
 ];
 /// Headers that servers believe of a proxy before them: where a request comes from, who sent it, and which method and path it is really of.
-const CLAIMS: [&str; 14] = [
+const CLAIMS: [&str; 18] = [
+    "cf-connecting-ip",
+    "client-ip",
     "forwarded",
     // CGI makes HTTP_PROXY of it, and many HTTP clients call through what that variable names.
     "proxy",
     "remote-user",
     "true-client-ip",
     "x-client-ip",
+    "x-cluster-client-ip",
     "x-envoy-original-path",
     "x-forwarded",
     "x-http-method",
@@ -39,6 +42,7 @@ const CLAIMS: [&str; 14] = [
     "x-method-override",
     "x-real-ip",
     "x-remote-user",
+    "x-replaced-path",
     "x-rewrite-url",
     "x-script-name",
 ];

@@ -64,9 +64,12 @@ fn letters(name: &str) -> impl Iterator<Item = char> {
 /// Whether a `Cookie` names a session of MCP. Other names, such as `sessionid` and `session`, are of logins at web applications.
 pub(crate) fn is_in_cookie(cookie: &HeaderValue) -> bool {
     let text = String::from_utf8_lossy(cookie.as_bytes());
-    // Python's standard library ends a cookie at a blank too.
+    // Python's standard library ends a cookie at a blank too, and other readers trim more than blanks.
     let mut pairs = text.split([';', ',', ' ', '\t']).filter_map(query::member);
-    pairs.any(|(name, _)| letters(&name).eq("mcpsessionid".chars()))
+    pairs.any(|(name, _)| {
+        let name = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase());
+        name.eq("mcpsessionid".chars())
+    })
 }
 
 /// `uri` with `id` where its query names a session, or without these members where there is no `id`. `None` where it names none.

@@ -4,6 +4,7 @@ use http::header::{ACCEPT, ALLOW, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use mcp_http::{Body, text};
+use percent_encoding::percent_decode_str;
 
 use crate::carriers::Carried;
 
@@ -57,11 +58,15 @@ impl Endpoints {
         if self.serves(path) {
             return self.method(request).map(|()| Route::Mcp);
         }
+        // The path of a message does not matter: it goes to the place that the stream of its session named, or nowhere.
+        let is_message = self.sse && request.method == Method::POST;
+        if is_message && Carried::by(request) != Carried::Nothing {
+            return Ok(Route::Mcp);
+        }
         if self.open.iter().any(|open| is_below(open, path)) {
             return Ok(Route::Open);
         }
-        // Its path does not matter: it goes to the place that the stream of its session named, or nowhere.
-        if self.sse && request.method == Method::POST {
+        if is_message {
             return Ok(Route::Mcp);
         }
         Err(Misrouted::Path)
@@ -127,14 +132,24 @@ pub(crate) fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// Whether `open` is `path`, or a prefix above it. A path that some servers take for another one is below none: one with dots for
-/// segments, or slashes, dots and parameters in disguise.
+/// Whether `open` is `path`, or a prefix above it. A path that some servers take for another one is below none.
 fn is_below(open: &str, path: &str) -> bool {
     let Some(folder) = open.strip_suffix('*') else { return open == path };
     let Some(rest) = path.strip_prefix(folder) else { return false };
-    let rest = rest.to_ascii_lowercase();
-    let disguised = ["%2e", "%2f", "%5c", "%25", "%3b", "%00", "\\", ";", "//"].iter().any(|text| rest.contains(text));
-    !rest.is_empty() && !rest.starts_with('/') && !disguised && !rest.split('/').any(|part| matches!(part, "." | ".."))
+    !rest.is_empty() && !rest.starts_with('/') && !is_disguised(rest)
+}
+
+/// Whether some server reads another path in `rest`: by dots for segments, by slashes, escapes and parameters that show once it is decoded, or
+/// by bytes that are no text.
+fn is_disguised(rest: &str) -> bool {
+    let Ok(plain) = percent_decode_str(rest).decode_utf8() else { return true };
+    let slashes = |path: &str| path.matches('/').count();
+    slashes(&plain) != slashes(rest)
+        || plain.contains("//")
+        || plain.contains(['\\', ';', '%'])
+        || plain.chars().any(char::is_control)
+        || rest.to_ascii_lowercase().contains("%2e")
+        || plain.split('/').any(|segment| matches!(segment.trim(), "." | ".."))
 }
 
 #[cfg(test)]
@@ -207,12 +222,19 @@ mod tests {
             (&streamable, "GET /docs/..%2fmcp", Err(404)),
             (&streamable, "GET /docs/..;/mcp", Err(404)),
             (&streamable, "GET /docs/%252e%252e/mcp", Err(404)),
+            (&streamable, "GET /docs/%u002e%u002e/mcp", Err(404)),
+            (&streamable, "GET /docs/%c0%ae%c0%ae/mcp", Err(404)),
+            (&streamable, "GET /docs/.%09./mcp", Err(404)),
+            (&streamable, "GET /docs/..%20/mcp", Err(404)),
+            (&streamable, "GET /docs/a%0d", Err(404)),
+            (&streamable, "GET /docs/%C3%A9", open),
             (&streamable, "GET /docsx", Err(404)),
             (&sse, "GET /sse accept:text/event-stream", mcp),
             (&sse, "POST /sse", mcp),
             (&sse, "POST /messages/?session_id=x", mcp),
             (&sse, "GET /messages/ accept:text/event-stream", Err(404)),
             (&sse, "POST /docs/a", open),
+            (&sse, "POST /docs/a?session_id=x", mcp),
             (&sse, "DELETE /sse mcp-session-id:x", Err(405)),
             (&sse, "GET /mcp accept:text/event-stream", Err(404)),
             (&every, "POST /whatever", mcp),

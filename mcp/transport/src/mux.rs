@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_store::Client;
-use mcp_wire::Message as Envelope;
+use mcp_wire::{Message as Envelope, escape_line_breaks};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -216,7 +216,7 @@ impl Mux {
         let (id, uri) = (self.ids.text(self.ids.fresh()), serde_json::Value::from(uri));
         let message =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"uri\":{uri}}}}}");
-        Line::of_ours(message).bytes
+        Line::of_ours(escape_line_breaks(message.into_bytes())).bytes
     }
 
     /// A `ping` whose answer nobody waits for.

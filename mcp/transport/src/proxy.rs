@@ -341,7 +341,7 @@ impl Inner {
     fn outgoing(&self, mut parts: Parts, body: Bytes) -> Outgoing {
         let context = RequestContext::of(&parts.extensions);
         let client = context.map(|context| context.peer());
-        let follows = context.is_none_or(|context| !context.is_open());
+        let open = context.is_some_and(|context| context.is_open());
         headers::prepare(&mut parts.headers, &parts.uri, client, self.upstream.remote_scheme());
         if let Some(uri) = carriers::without_lookalikes(&parts.uri) {
             parts.uri = uri;
@@ -353,7 +353,7 @@ impl Inner {
             headers: parts.headers,
             body,
             to: None,
-            follows,
+            open,
             sent: AtomicBool::new(false),
         }
     }

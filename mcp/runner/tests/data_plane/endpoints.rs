@@ -128,6 +128,8 @@ async fn an_open_path_passes_all_but_json_rpc() {
     assert_eq!((tunnel.status, tunnel.header("connection")), (405, Some("close")));
     let gzip = ("content-encoding", "gzip");
     let utf_7 = ("content-type", "application/json; charset=utf-7");
+    let with_body = runner.request(Method::GET, "/docs/x", &[], "GET /api HTTP/1.1\r\n\r\n").await;
+    assert_eq!(with_body.status, 400, "{with_body:?}");
     for (path, headers, body, status) in [
         ("/docs/x", JSON.to_vec(), CALL, 403),
         ("/status", vec![("content-type", "text/plain")], HIDDEN, 403),

@@ -202,7 +202,7 @@ async fn open(
         headers,
         body,
         to,
-        follows: true,
+        open: false,
         sent: AtomicBool::new(false),
     };
     let mut first = headers.clone();

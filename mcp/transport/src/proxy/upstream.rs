@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -79,8 +79,9 @@ pub(super) struct Outgoing {
     pub(super) body: Bytes,
     /// The address that has to answer. `None`: any of the server's.
     pub(super) to: Option<SocketAddr>,
-    /// Whether redirects are followed here. Where they are not, the client asks for the new path itself, and the proxy decides whether it passes.
-    pub(super) follows: bool,
+    /// Whether it is to a path that is open. Then a redirect is the client's to follow, since the proxy decides whether the new path passes, and the
+    /// connection ends with the answer, since a server may take some of the body for another request.
+    pub(super) open: bool,
     /// Whether the server may have got it.
     pub(super) sent: AtomicBool,
 }
@@ -147,7 +148,7 @@ impl Upstream {
             }
             let to = location(&response);
             path = self.url.same_host(&to).ok_or_else(|| UpstreamError::Redirect(without_secrets(&to)))?;
-            if !outgoing.follows {
+            if outgoing.open {
                 // The server knows itself by another name than the client does.
                 let here = HeaderValue::from_str(path.as_str()).map_err(|error| UpstreamError::Broken(error.into()))?;
                 response.headers_mut().insert(LOCATION, here);
@@ -175,8 +176,12 @@ impl Upstream {
         let pauses = if outgoing.to.is_some() { 1 } else { CONNECT_PAUSES.len() };
         let mut pauses = CONNECT_PAUSES.into_iter().take(pauses);
         loop {
-            let Outgoing { method, headers, body, to, sent, .. } = outgoing;
-            match self.once(method.clone(), path.clone(), headers.clone(), body.clone(), *to, sent).await {
+            let Outgoing { method, headers, body, to, sent, open, .. } = outgoing;
+            let mut headers = headers.clone();
+            if *open {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            match self.once(method.clone(), path.clone(), headers, body.clone(), *to, sent).await {
                 Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Unnamed(_))) => match pauses.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(error),
