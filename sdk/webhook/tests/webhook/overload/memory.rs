@@ -95,11 +95,14 @@ async fn reviews_never_take_more_memory_than_the_process_is_limited_to() {
             decided += answers.iter().filter(|status| **status == 200).count();
             shed += answers.iter().filter(|status| **status == 429).count();
         }
+        // On a machine that is slow enough, all of a flood is shed. What comes alone is not.
+        let alone = list((limit - 24) * MIB / 24);
+        assert_eq!(status(&peers, "/convert/people?timeout=30s", alone.len(), &alone).await, Some(200), "{limit} MiB");
         let (now, most) = process.memory();
         eprintln!(
             "limit {limit} MiB: {decided} decided, {shed} shed; memory {quiet} MiB at rest, {now} after, {most} at most"
         );
-        assert!(decided > 0 && shed > 0, "{decided} decided and {shed} shed: not the load that was meant");
+        assert!(shed > 0, "{decided} decided and {shed} shed: not the load that was meant");
         assert!(most <= limit, "{most} MiB of {limit}");
         // What could never be converted is not tried again.
         let too_long = limit * MIB / 8 + MIB;
