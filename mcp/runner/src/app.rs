@@ -98,18 +98,20 @@ impl Handler for App {
         }
         response.map(|body| Body::new(Tracked { body, serving }))
     }
+}
 
+impl mcp_listener::Handler for App {
     /// While all connections are at work, probes are still answered.
-    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Body>> {
+    async fn shed(&self, request: Request<RequestBody>) -> Response<Body> {
         if let Some(response) = self.reserved(&request) {
-            return Some(response);
+            return response;
         }
         discard(request.into_body()).await;
         let status = StatusCode::SERVICE_UNAVAILABLE;
         let mut refusal = text(status, "all connections of this proxy are at work; ask again in a second");
         refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         self.metrics.count(status);
-        Some(refusal)
+        refusal
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcp_http::{Body, full};
+use mcp_listener::Places;
 use mcp_middleware::{WebhookCalls, WebhookOutcome};
 use mcp_transport::Transport;
-use portcullis_listener::Connections;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -46,15 +46,15 @@ pub(crate) struct Metrics {
     backend_up: Gauge,
     connections: Gauge,
     sessions: Gauge,
-    open: Connections,
+    places: Places,
     webhook_calls: WebhookCalls,
     /// Their outcomes, as the last report had them.
     outcomes: [Counter; WebhookOutcome::ALL.len()],
 }
 
 impl Metrics {
-    /// Counts from nothing; `open` are the connections of the listener, and `webhook_calls` is counted elsewhere.
-    pub(crate) fn new(open: Connections, webhook_calls: WebhookCalls) -> Self {
+    /// Counts from nothing; `places` are those of the listener, and `webhook_calls` is counted elsewhere.
+    pub(crate) fn new(places: Places, webhook_calls: WebhookCalls) -> Self {
         let mut registry = Registry::with_prefix("mcp_runner");
         let requests = Family::<Code, Counter>::default();
         let help = "Requests but for those of the proxy's own paths, by class of the answer's status";
@@ -92,7 +92,7 @@ impl Metrics {
             backend_up,
             connections,
             sessions,
-            open,
+            places,
             webhook_calls,
             outcomes,
         }
@@ -113,7 +113,7 @@ impl Metrics {
     /// The report; `up` says whether the server answered its last check.
     pub(crate) fn report(&self, backend: &dyn Transport, up: bool) -> http::Response<Body> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.connections.set(number(self.open.count()));
+        self.connections.set(number(self.places.count()));
         self.sessions.set(number(backend.sessions()));
         self.backend_up.set(up.into());
         for (outcome, counter) in WebhookOutcome::ALL.into_iter().zip(&self.outcomes) {
