@@ -61,7 +61,7 @@ impl Server {
     /// # Errors
     /// When none can be bound.
     pub async fn bind(addresses: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
-        Ok(Self { listener: Listener::bind(addresses).await?, limits, places: Places::default() })
+        Ok(Self { listener: Listener::bind(addresses).await?, limits, places: Places::new(limits.each.connections) })
     }
 
     /// Returns the bound address.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
-use mcp_listener::{Limits, Server, Workers};
+use mcp_listener::{Given, Limits, Server, Workers};
 use mcp_middleware::{ProxySettings, WebhookCalls};
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
@@ -106,6 +106,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             forwards,
             endpoints,
             stateless: config.stateless,
+            streams: if settings.answers_on_stream { Given::Session } else { Given::Stream },
             health,
             metrics: Metrics::new(server.places(), settings.webhook_calls.clone()),
             metrics_elsewhere,

@@ -98,7 +98,7 @@ impl Serving {
     /// Waits until it has so many connections open.
     async fn has(&self, count: usize) {
         let look = async {
-            while self.places.count() != count {
+            while self.places.usage().open != count {
                 tokio::task::yield_now().await;
             }
         };

@@ -75,7 +75,7 @@ async fn few_connections_share_a_thread_many_are_spread_and_none_changes_its_thr
     // What one thread loses it gets again.
     clients.retain(|(_, on)| on != "worker-1");
     timeout(PATIENCE, async {
-        while open.count() > clients.len() {
+        while open.usage().open > clients.len() {
             tokio::task::yield_now().await;
         }
     })
