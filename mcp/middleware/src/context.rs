@@ -13,11 +13,13 @@ use http_body::Body as _;
 use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::Principal;
+use mcp_store::Client;
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, read_message};
 use crate::door;
+use crate::network::client_network;
 
 /// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
@@ -118,6 +120,16 @@ impl RequestContext {
     /// Says who called.
     pub fn identify(&self, identity: Arc<Identity>) {
         self.found().identity = Some(identity);
+    }
+
+    /// Who the request counts for: its principal once it has logged in, the network of the peer before.
+    pub fn client(&self) -> Client {
+        let login = self.found().identity.as_deref().filter(|identity| identity.logged_in).and_then(|identity| {
+            let issuer = identity.claims.get("iss").and_then(Value::as_str).filter(|issuer| !issuer.is_empty())?;
+            let subject = Some(&*identity.subject).filter(|subject| !subject.is_empty())?;
+            Some(mcp_store::Principal::new(issuer, subject))
+        });
+        login.map_or_else(|| Client::Network(client_network(Some(self.peer))), Client::Principal)
     }
 
     /// The message as the request carries it now, once it was [read](Self::read): after a mutation, the mutated one.

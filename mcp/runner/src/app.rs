@@ -1,6 +1,7 @@
 //! One request: the reserved paths, which methods there are, then the middleware chain around the transport.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -11,8 +12,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use mcp_authn::{ProtectedResource, WELL_KNOWN};
-use mcp_http::{Body, BoxError, BoxService, json, text};
-use mcp_middleware::Chain;
+use mcp_http::{Body, BoxError, BoxService, is_type, json, text};
+use mcp_listener::{Given, Place, Streaming};
+use mcp_middleware::{Chain, RequestContext};
 use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::{opens_stream, remove_ambiguous};
 use portcullis_listener::{Handler, RequestBody, discard};
@@ -42,6 +44,8 @@ pub(crate) struct App {
     pub(crate) stateless: bool,
     /// The proxies whose headers tell the address of the client.
     pub(crate) trusted_proxies: TrustedProxies,
+    /// What a client loses with a stream that it opens.
+    pub(crate) streams: Given,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     /// The port of the diagnostics listener, where it alone serves `/metrics`.
@@ -75,7 +79,8 @@ impl Handler for App {
 
     async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
         self.metrics.in_flight.inc();
-        let mut serving = Serving { in_flight: self.metrics.in_flight.clone(), drain: None, due: None };
+        let mut serving =
+            Serving { in_flight: self.metrics.in_flight.clone(), drain: None, due: None, streaming: None };
         let mut response = if let Some(response) = self.reserved(&request) {
             response
         } else {
@@ -84,7 +89,7 @@ impl Handler for App {
                 serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
             }
             let response = tokio::select! {
-                response = self.pass(request) => response,
+                response = self.pass(request, lasts, &mut serving.streaming) => response,
                 // Some servers send the head of a stream with its first event.
                 () = self.drain.cancelled(), if lasts => text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending"),
             };
@@ -101,23 +106,27 @@ impl Handler for App {
         }
         response.map(|body| Body::new(Tracked { body, serving }))
     }
+}
 
+impl mcp_listener::Handler for App {
     /// While all connections are at work, probes are still answered.
-    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Body>> {
+    async fn shed(&self, request: Request<RequestBody>) -> Response<Body> {
         if let Some(response) = self.reserved(&request) {
-            return Some(response);
+            return response;
         }
         discard(request.into_body()).await;
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        let mut refusal = text(status, "all connections of this proxy are at work; ask again in a second");
-        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        self.metrics.count(status);
-        Some(refusal)
+        self.metrics.count(StatusCode::SERVICE_UNAVAILABLE);
+        busy("all connections of this proxy are at work; ask again in a second")
     }
 }
 
 impl App {
-    async fn pass(&self, mut request: Request<RequestBody>) -> Response<Body> {
+    async fn pass(
+        &self,
+        mut request: Request<RequestBody>,
+        lasts: bool,
+        streaming: &mut Option<Streaming>,
+    ) -> Response<Body> {
         // What follows it on a connection is a request to some servers, and its body to others (RFC 9110 §9.3.6).
         if request.method() == Method::CONNECT {
             self.metrics.misrouted("method");
@@ -132,7 +141,7 @@ impl App {
         if self.forwards && !names_hop_by_hop_only(request.headers()) {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let route = match self.endpoints.as_ref().map(|endpoints| endpoints.route(&head)).transpose() {
             Ok(route) => route.unwrap_or(Route::Mcp),
             Err(misrouted) => {
@@ -150,8 +159,33 @@ impl App {
         {
             return refusal;
         }
+        let place: Option<Place> = head.extensions.remove();
         let request = Request::from_parts(head, Upload::new(body).boxed_unsync());
-        self.chain.serve(&context, request, &self.transport).await
+        let mut answer = pin!(self.chain.serve(&context, request, &self.transport));
+        let mut counted = false;
+        let answer = poll_fn(|cx| {
+            if streaming.as_ref().is_some_and(Streaming::has_to_end) {
+                return Poll::Ready(busy("the stream ends: another client needs its connection; open it again"));
+            }
+            let answer = answer.as_mut().poll(cx);
+            if let Some(place) = place.as_ref().filter(|_| !counted) {
+                counted = self.count(&context, place);
+                *streaming = (counted && lasts).then(|| place.streams(self.streams));
+            }
+            answer
+        });
+        let answer = answer.await;
+        // Half of anything else would look like the whole.
+        if !is_type(answer.headers(), "text/event-stream") {
+            *streaming = None;
+        }
+        answer
+    }
+
+    /// Counts the connection for the sender of its request; returns whether that is known.
+    fn count(&self, context: &RequestContext, place: &Place) -> bool {
+        place.counts_for(&context.client());
+        self.resource.is_none() || context.identity().is_some()
     }
 
     /// What is served outside of the chain.
@@ -193,6 +227,13 @@ impl App {
     }
 }
 
+/// A refusal for now.
+fn busy(why: &'static str) -> Response<Body> {
+    let mut refusal = text(StatusCode::SERVICE_UNAVAILABLE, why);
+    refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    refusal
+}
+
 /// Undone when the answer is complete or nobody wants it any more.
 struct Serving {
     in_flight: Gauge,
@@ -200,6 +241,17 @@ struct Serving {
     drain: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// What is to be answered in that body before.
     due: Option<DueAnswers>,
+    /// Ends the body when another client needs the connection.
+    streaming: Option<Streaming>,
+}
+
+impl Serving {
+    /// Whether the answer's body is to end where it is.
+    fn ends(&mut self, cx: &mut Context<'_>) -> bool {
+        !self.due.as_ref().is_some_and(DueAnswers::any)
+            && (self.streaming.as_ref().is_some_and(Streaming::has_to_end)
+                || self.drain.as_mut().is_some_and(|drain| drain.as_mut().poll(cx).is_ready()))
+    }
 }
 
 impl Drop for Serving {
@@ -221,14 +273,7 @@ impl HttpBody for Tracked {
         let this = &mut *self;
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         // The body is asked again after each answer, so that the last one is noticed.
-        if frame.is_pending()
-            && !this.serving.due.as_ref().is_some_and(DueAnswers::any)
-            && let Some(drain) = &mut this.serving.drain
-            && drain.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(None);
-        }
-        frame
+        if frame.is_pending() && this.serving.ends(cx) { Poll::Ready(None) } else { frame }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcp_http::{Body, full};
+use mcp_listener::{Given, Places, Use};
 use mcp_middleware::{WebhookCalls, WebhookOutcome};
 use mcp_transport::Transport;
-use portcullis_listener::Connections;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -23,6 +23,11 @@ struct Code {
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
@@ -45,16 +50,20 @@ pub(crate) struct Metrics {
     pub(crate) removed_headers: Counter,
     backend_up: Gauge,
     connections: Gauge,
+    connections_at_work: Gauge,
+    streams: Gauge,
     sessions: Gauge,
-    open: Connections,
+    places: Places,
+    /// What was given up, as the last report had it.
+    given: [Counter; Given::ALL.len()],
     webhook_calls: WebhookCalls,
     /// Their outcomes, as the last report had them.
     outcomes: [Counter; WebhookOutcome::ALL.len()],
 }
 
 impl Metrics {
-    /// Counts from nothing; `open` are the connections of the listener, and `webhook_calls` is counted elsewhere.
-    pub(crate) fn new(open: Connections, webhook_calls: WebhookCalls) -> Self {
+    /// Counts from nothing; `places` are those of the listener, and `webhook_calls` is counted elsewhere.
+    pub(crate) fn new(places: Places, webhook_calls: WebhookCalls) -> Self {
         let mut registry = Registry::with_prefix("mcp_runner");
         let requests = Family::<Code, Counter>::default();
         let help = "Requests but for those of the proxy's own paths, by class of the answer's status";
@@ -67,6 +76,9 @@ impl Metrics {
         };
         let in_flight = gauge("requests_in_flight", "Requests whose answer is not complete");
         let connections = gauge("connections", "Open connections");
+        let connections_at_work =
+            gauge("connections_at_work", "Connections with a request under way, streams included");
+        let streams = gauge("streams", "Streams that clients have open to listen");
         let sessions = gauge("sessions", "Sessions that are remembered");
         let backend_up = gauge("backend_up", "1 while the MCP server answered its last check");
         let failed_checks = Counter::default();
@@ -78,6 +90,13 @@ impl Metrics {
         let help =
             "Headers of clients that were not forwarded: their names have other characters than letters, digits and -";
         registry.register("removed_headers", help, removed_headers.clone());
+        let evictions = Family::<Kind, Counter>::default();
+        registry.register(
+            "evictions",
+            "Connections that gave way to those of other clients, by kind",
+            evictions.clone(),
+        );
+        let given = Given::ALL.map(|kind| evictions.get_or_create_owned(&Kind { kind: kind.as_str() }));
         let calls = Family::<Outcome, Counter>::default();
         registry.register("webhook_calls", "Calls of webhooks, by outcome", calls.clone());
         let outcomes =
@@ -91,8 +110,11 @@ impl Metrics {
             removed_headers,
             backend_up,
             connections,
+            connections_at_work,
+            streams,
             sessions,
-            open,
+            places,
+            given,
             webhook_calls,
             outcomes,
         }
@@ -113,7 +135,13 @@ impl Metrics {
     /// The report; `up` says whether the server answered its last check.
     pub(crate) fn report(&self, backend: &dyn Transport, up: bool) -> http::Response<Body> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.connections.set(number(self.open.count()));
+        let Use { open, at_work, streams } = self.places.usage();
+        self.connections.set(number(open));
+        self.connections_at_work.set(number(at_work));
+        self.streams.set(number(streams));
+        for (kind, counter) in Given::ALL.into_iter().zip(&self.given) {
+            counter.inner().store(self.places.given(kind), Relaxed);
+        }
         self.sessions.set(number(backend.sessions()));
         self.backend_up.set(up.into());
         for (outcome, counter) in WebhookOutcome::ALL.into_iter().zip(&self.outcomes) {

@@ -156,7 +156,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = drain_delay)]
     pub(crate) drain_delay: Duration,
     /// How many connections are served at once: fewer in tests.
-    #[arg(long, value_name = "COUNT", default_value_t = 4096, hide = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 6144, hide = true)]
     pub(crate) connections: usize,
     /// Accepted because operators pass it; the workload belongs to the operator, so it has no effect.
     #[arg(long, value_name = "JSON", hide = true)]
@@ -319,7 +319,7 @@ mod tests {
             ("run img -- server --gone --debug", false, Some("img"), &[]),
         ] {
             let (run, left_out) = parse(line);
-            assert_eq!((run.debug, run.image.as_deref(), run.connections), (debug, image, 4096), "{line}");
+            assert_eq!((run.debug, run.image.as_deref(), run.connections), (debug, image, 6144), "{line}");
             assert_eq!(left_out, ignored, "{line}");
         }
         let (run, _) = parse("run --gone img -- server --gone");

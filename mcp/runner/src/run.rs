@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use mcp_authn::ProtectedResource;
+use mcp_listener::{Given, Limits, Server, Workers};
 use mcp_middleware::{ProxySettings, WebhookCalls};
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
-use portcullis_listener::{Limits, Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -108,8 +108,9 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             endpoints,
             stateless: config.stateless,
             trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
+            streams: if settings.answers_on_stream { Given::Session } else { Given::Stream },
             health,
-            metrics: Metrics::new(server.connections(), settings.webhook_calls.clone()),
+            metrics: Metrics::new(server.places(), settings.webhook_calls.clone()),
             metrics_elsewhere,
             resource: login.as_ref().map(ProtectedResource::of),
             ending: AtomicBool::new(false),
@@ -118,7 +119,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         });
         app.chain.announce();
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
-        let serving = tokio::spawn(server.on(workers).serve_plain(Arc::clone(&app), app.drain.clone()));
+        let serving = tokio::spawn(server.serve(workers, Arc::clone(&app), app.drain.clone()));
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
         let result = tokio::select! {
             delay = ending.asked(drain_delay) => {
@@ -187,7 +188,7 @@ fn workers(forwards: bool) -> std::io::Result<Workers> {
 
 /// What clients are granted on the proxy's port.
 fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> Limits {
-    Limits {
+    let each = portcullis_listener::Limits {
         connections,
         first_request: Duration::from_mins(2),
         idle: Duration::from_mins(2),
@@ -195,12 +196,13 @@ fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> 
         write: Duration::from_mins(1),
         head_bytes: 64 << 10,
         drain: SHUTDOWN.saturating_sub(drain_delay + LATE + REST),
-        ..Limits::default()
-    }
+        ..portcullis_listener::Limits::default()
+    };
+    Limits { each, ..Limits::default() }
 }
 
 /// Checks the server and serves the diagnostics until `last`.
-async fn beside(app: Arc<App>, metrics_server: Option<Server>, last: CancellationToken) {
+async fn beside(app: Arc<App>, metrics_server: Option<portcullis_listener::Server>, last: CancellationToken) {
     let monitor = async {
         let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
     };
@@ -258,7 +260,7 @@ mod tests {
     fn a_head_has_as_long_as_the_whole_request_and_ten_seconds_at_most() {
         for (read_timeout, head) in [(1, 1), (30, 10)] {
             let limits = limits(Duration::from_secs(read_timeout), Duration::ZERO, 1);
-            assert_eq!(limits.head, Duration::from_secs(head), "{read_timeout}");
+            assert_eq!(limits.each.head, Duration::from_secs(head), "{read_timeout}");
         }
     }
 }

@@ -12,8 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::BoxError;
-use crate::crowded::Crowded;
-use crate::places::{Busy, Place};
+use crate::connection::{Busy, Connection, Crowded};
 
 /// How long, and how much in bytes, of a body is read that nobody wants.
 const LINGER: Duration = Duration::from_millis(500);
@@ -23,22 +22,22 @@ const DISCARDED: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub struct RequestBody {
     incoming: Incoming,
-    place: Place,
+    connection: Connection,
 }
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, place: Place) -> Self {
-        Self { incoming, place }
+    pub(crate) fn new(incoming: Incoming, connection: Connection) -> Self {
+        Self { incoming, connection }
     }
 
     /// Returns the address of the client.
     pub fn peer(&self) -> SocketAddr {
-        self.place.peer()
+        self.connection.peer()
     }
 
     /// Returns a flag that tells whether new connections wait for a slow client's to close.
     pub fn crowded(&self) -> Crowded {
-        self.place.crowded().clone()
+        self.connection.crowded().clone()
     }
 }
 

@@ -6,19 +6,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::connection::{Activity, Connection, Told};
 use crate::limits::Limits;
-use crate::places::{Doing, Place, Told};
 
-/// Time for a connection that is asked to leave to end in order, when it has sent a request before: an answer may be on
-/// its way.
-const LEAVE: Duration = Duration::from_secs(1);
-/// The same for one that never sent a request.
-const LEAVE_UNHEARD: Duration = Duration::from_millis(100);
+/// Time for a request to arrive when the listener ends: the client has not heard of it.
+const END: Duration = Duration::from_secs(1);
 /// How often the socket is asked whether the client of a request under way is still there.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What a deadline belongs to: what the connection does, for the how manieth request, and what it was told.
-type Phase = (Doing, usize, Told);
+/// A deadline belongs to an activity, the number of requests so far and an instruction.
+type Phase = (Activity, usize, Told);
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +44,11 @@ impl Clock {
 
     /// Called whenever the connection was worked on. The timer is moved only when it is due or too late, not for each
     /// request.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, place: &Place) -> Poll<Due> {
-        let phase = match (place.doing(), place.asked(), place.told()) {
-            // The beginning of a head is no reason to stay longer.
-            (Doing::Reads, asked, Told::Leave) => (Doing::Waits, asked, Told::Leave),
-            phase => phase,
-        };
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<Due> {
+        let phase = (connection.activity(), connection.requests(), connection.told());
+        if phase.0 != Activity::Serves && phase.2 == Told::Leave {
+            return Poll::Ready(Due::End);
+        }
         if self.timed != Some(phase) {
             self.timed = Some(phase);
             self.deadline = self.deadline_of(phase);
@@ -65,7 +61,7 @@ impl Clock {
             let now = Instant::now();
             if now < self.deadline {
                 self.timer.as_mut().reset(self.deadline);
-            } else if phase.0 == Doing::Serves {
+            } else if phase.0 == Activity::Serves {
                 self.deadline = now + LOOK;
                 return Poll::Ready(Due::Look);
             } else {
@@ -77,13 +73,12 @@ impl Clock {
     fn deadline_of(&self, phase: Phase) -> Instant {
         let now = Instant::now();
         match phase {
-            (Doing::Serves, ..) => now + LOOK,
-            (_, 0, Told::Leave) => now + LEAVE_UNHEARD,
-            (_, _, Told::Leave) | (_, 0, Told::End | Told::Cut) => now + LEAVE,
-            (Doing::Waits, 0, Told::Stay) => self.first_request,
-            (Doing::Reads, 0, Told::Stay) => self.first_request.min(now + self.limits.head),
-            (Doing::Waits, ..) => now + self.limits.idle,
-            (Doing::Reads, ..) => now + self.limits.head,
+            (Activity::Serves, ..) => now + LOOK,
+            (.., Told::End | Told::Cut) => now + END,
+            (Activity::Waits, 0, _) => self.first_request,
+            (Activity::Reads, 0, _) => self.first_request.min(now + self.limits.head),
+            (Activity::Waits, ..) => now + self.limits.idle,
+            (Activity::Reads, ..) => now + self.limits.head,
         }
     }
 }
@@ -93,7 +88,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::places::Places;
+    use crate::connection::Crowded;
 
     const LIMITS: fn() -> Limits = || Limits {
         first_request: Duration::from_millis(300),
@@ -104,21 +99,19 @@ mod tests {
 
     struct Client {
         clock: Clock,
-        places: Places,
-        place: Place,
+        connection: Connection,
     }
 
     fn client() -> Client {
-        let mut places = Places::default();
-        let place = places.take(([127, 0, 0, 1], 1).into(), false);
-        Client { clock: Clock::new(LIMITS()), places, place }
+        let connection = Connection::new(([127, 0, 0, 1], 1).into(), &Crowded::default());
+        Client { clock: Clock::new(LIMITS()), connection }
     }
 
     impl Client {
         /// How long it takes until something is due.
         async fn due(&mut self) -> (Duration, Due) {
             let start = Instant::now();
-            let due = poll_fn(|cx| self.clock.poll(cx, &self.place)).await;
+            let due = poll_fn(|cx| self.clock.poll(cx, &self.connection)).await;
             (start.elapsed(), due)
         }
 
@@ -133,7 +126,7 @@ mod tests {
         let mut client = client();
         for _ in 0..5 {
             client.quiet(LIMITS().idle * 9 / 10).await;
-            drop(client.place.request());
+            drop(client.connection.request());
         }
         assert_eq!(client.due().await, (LIMITS().idle, Due::End));
     }
@@ -141,12 +134,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_has_its_time_from_its_first_byte_however_many_follow() {
         let mut client = client();
-        drop(client.place.request());
+        drop(client.connection.request());
         client.quiet(LIMITS().idle / 2).await;
-        client.place.first_byte();
+        client.connection.first_byte();
         for _ in 0..4 {
             client.quiet(LIMITS().head / 5).await;
-            client.place.first_byte();
+            client.connection.first_byte();
         }
         assert_eq!(client.due().await, (LIMITS().head / 5, Due::End));
     }
@@ -155,14 +148,14 @@ mod tests {
     async fn a_first_head_that_begins_late_has_no_time_of_its_own() {
         let mut client = client();
         client.quiet(LIMITS().head * 29 / 5).await;
-        client.place.first_byte();
+        client.connection.first_byte();
         assert_eq!(client.due().await, (LIMITS().head / 5, Due::End));
     }
 
     #[tokio::test(start_paused = true)]
     async fn while_a_request_is_served_silence_has_no_limit_but_the_client_is_looked_for() {
         let mut client = client();
-        let busy = client.place.request();
+        let busy = client.connection.request();
         for _ in 0..100 {
             assert_eq!(client.due().await, (LOOK, Due::Look));
         }
@@ -171,11 +164,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_told_to_leave_gains_no_time_by_beginning_a_head() {
+    async fn an_idle_connection_that_is_told_to_leave_ends_at_once() {
         let mut client = client();
-        client.places.tell_all(Told::Leave);
-        client.quiet(LEAVE_UNHEARD / 2).await;
-        client.place.first_byte();
-        assert_eq!(client.due().await, (LEAVE_UNHEARD / 2, Due::End));
+        client.connection.first_byte();
+        client.connection.tell(Told::Leave);
+        assert_eq!(client.due().await, (Duration::ZERO, Due::End));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_a_second_for_its_request_when_the_listener_ends() {
+        let mut client = client();
+        client.connection.tell(Told::End);
+        assert_eq!(client.due().await, (END, Due::End));
     }
 }

@@ -1,185 +1,197 @@
-//! One connection, from the first byte to the last.
+//! The state of one connection, which its task and the accept loop share.
 
-use std::convert::Infallible;
-use std::future::poll_fn;
-use std::io;
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
+use std::task::Waker;
+use std::time::Duration;
 
-use http_body_util::Either;
-use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use rustls::{AlertDescription, CertificateError, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
-use tracing::debug;
+use futures::task::AtomicWaker;
+use tokio::time::Instant;
 
-use crate::body::{Answer, RequestBody};
-use crate::client_ca::ClientCertificate;
-use crate::clock::{Clock, Due};
-use crate::handler::{Handler, retry_later};
-use crate::limits::Limits;
-use crate::places::{Busy, Place, Told};
-use crate::socket::Socket;
+/// A flag that tells whether new connections wait because the listener is at its connection limit.
+#[derive(Clone, Debug, Default)]
+pub struct Crowded(Arc<AtomicBool>);
 
-/// What is read from a TLS connection at a time, in bytes: a whole record and its head.
-const READ_BUFFER: usize = 16 * 1024 + 512;
-/// The longest head on a reserved connection, in bytes, and the smallest buffer that hyper takes.
-const SMALL_HEAD: usize = 8192;
+impl Crowded {
+    /// Returns whether new connections wait now.
+    pub fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
 
-/// A handshake that failed because of a certificate.
+    /// Sets whether new connections wait: for accept loops.
+    pub fn set(&self, crowded: bool) {
+        self.0.store(crowded, Relaxed);
+    }
+}
+
+/// A handle to one connection: its activity, and the instruction that it got last. Clones are handles to the same
+/// connection.
+#[derive(Clone, Debug)]
+pub struct Connection(Arc<State>);
+
 #[derive(Debug)]
-pub(crate) enum Distrust {
-    /// What a client said that did not trust ours.
-    OfOurs(AlertDescription),
-    /// What is wrong with a client's.
-    OfTheirs(CertificateError),
+struct State {
+    peer: SocketAddr,
+    accepted: Instant,
+    crowded: Crowded,
+    activity: AtomicU8,
+    /// Requests that have begun.
+    requests: AtomicUsize,
+    /// When the last request ended, in nanoseconds after `accepted`.
+    idle_since: AtomicU64,
+    told: AtomicU8,
+    /// The socket is to see whether its client is still there.
+    look: AtomicBool,
+    /// The connection's task.
+    task: AtomicWaker,
 }
 
-/// Serves a connection until it ends, or until it is told to and then the end of the answer under way. Whatever a
-/// client does wrong ends its own connection and nothing else. Returns why one of the two did not trust the other's
-/// certificate.
-pub(crate) async fn serve<H: Handler>(
-    stream: TcpStream,
-    tls: Option<Arc<ServerConfig>>,
-    handler: Arc<H>,
-    limits: Limits,
-    place: Place,
-) -> Option<Distrust> {
-    let socket = match Socket::new(stream, place.clone(), limits.write) {
-        Ok(socket) => socket,
-        Err(error) => {
-            debug!(%error, "client disconnected before its connection was set up");
-            return None;
-        }
-    };
-    let Some(config) = tls else {
-        requests(socket, None, handler, limits, place).await;
-        return None;
-    };
-    // rustls reads 4 KiB at a time, and most requests are longer.
-    let stream = BufReader::with_capacity(READ_BUFFER, socket);
-    let handshake = timeout(limits.handshake, TlsAcceptor::from(config).accept(stream));
-    let mut handshake = pin!(handshake);
-    let shaken = poll_fn(|cx| match place.listen(cx.waker()) {
-        Told::Stay => handshake.as_mut().poll(cx).map(Some),
-        _ => Poll::Ready(None),
-    });
-    match shaken.await {
-        Some(Ok(Ok(stream))) => {
-            place.waits();
-            let certificate = ClientCertificate::of(stream.get_ref().1.peer_certificates());
-            requests(stream, certificate, handler, limits, place).await;
-        }
-        Some(Ok(Err(error))) => {
-            debug!(%error, "TLS handshake failed");
-            return distrust(&error);
-        }
-        Some(Err(_)) => debug!("TLS handshake took too long"),
-        None => debug!("closed a connection during its TLS handshake, for a new client or to stop"),
-    }
-    None
+/// The activity of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// The client is to send a request.
+    Waits = 0,
+    /// Some of a head was read.
+    Reads = 1,
+    /// A request is under way.
+    Serves = 2,
 }
 
-/// Which certificate a handshake failed because of.
-fn distrust(error: &io::Error) -> Option<Distrust> {
-    use AlertDescription as Alert;
-    match error.get_ref()?.downcast_ref()? {
-        rustls::Error::AlertReceived(
-            alert @ (Alert::BadCertificate
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateExpired
-            | Alert::CertificateUnknown
-            | Alert::UnknownCA),
-        ) => Some(Distrust::OfOurs(*alert)),
-        rustls::Error::InvalidCertificate(problem) => Some(Distrust::OfTheirs(problem.clone())),
-        _ => None,
+/// An instruction to a connection. A later one in this order replaces an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Told {
+    /// Stay open.
+    Stay = 0,
+    /// Close with the next answer, and not before.
+    LastAnswer = 1,
+    /// Close at once, or with the answer to a request that is under way: a new connection needs the place.
+    Leave = 2,
+    /// The listener ends: as `Leave`, and a client that has connected has a second to send its request.
+    End = 3,
+    /// The listener has ended: answer a request under way with 503.
+    Cut = 4,
+}
+
+impl Connection {
+    /// A connection that was accepted now. `crowded` belongs to its listener.
+    pub fn new(peer: SocketAddr, crowded: &Crowded) -> Self {
+        Self(Arc::new(State {
+            peer,
+            accepted: Instant::now(),
+            crowded: crowded.clone(),
+            activity: AtomicU8::new(Activity::Waits as u8),
+            requests: AtomicUsize::new(0),
+            idle_since: AtomicU64::new(0),
+            told: AtomicU8::new(Told::Stay as u8),
+            look: AtomicBool::new(false),
+            task: AtomicWaker::new(),
+        }))
+    }
+
+    /// Returns the address of the client.
+    pub fn peer(&self) -> SocketAddr {
+        self.0.peer
+    }
+
+    /// Returns the flag of the listener.
+    pub fn crowded(&self) -> &Crowded {
+        &self.0.crowded
+    }
+
+    /// Returns the number of requests that have begun.
+    pub fn requests(&self) -> usize {
+        self.0.requests.load(Relaxed)
+    }
+
+    /// Returns when the connection was accepted or its last request ended; `None` while a request is under way. A client
+    /// that has sent part of a head is idle.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let since = Duration::from_nanos(self.0.idle_since.load(Relaxed));
+        (self.activity() != Activity::Serves).then(|| self.0.accepted + since)
+    }
+
+    /// Gives the connection an instruction. An earlier one in the order of [`Told`] than it has already changes nothing.
+    pub fn tell(&self, what: Told) {
+        self.0.told.fetch_max(what as u8, Release);
+        self.0.task.wake();
+    }
+
+    /// Returns the instruction in force.
+    pub fn told(&self) -> Told {
+        match self.0.told.load(Acquire) {
+            0 => Told::Stay,
+            1 => Told::LastAnswer,
+            2 => Told::Leave,
+            3 => Told::End,
+            _ => Told::Cut,
+        }
+    }
+
+    /// Returns whether anything else has a handle to the connection, as its task has.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Returns the instruction in force, and wakes `task` when it changes.
+    pub(crate) fn listen(&self, task: &Waker) -> Told {
+        self.0.task.register(task);
+        self.told()
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        match self.0.activity.load(Relaxed) {
+            0 => Activity::Waits,
+            1 => Activity::Reads,
+            _ => Activity::Serves,
+        }
+    }
+
+    /// Notes that some bytes were read.
+    pub(crate) fn first_byte(&self) {
+        let (waits, reads) = (Activity::Waits as u8, Activity::Reads as u8);
+        let _ = self.0.activity.compare_exchange(waits, reads, Relaxed, Relaxed);
+    }
+
+    /// Notes that the bytes that were read were no part of a request.
+    pub(crate) fn waits(&self) {
+        self.0.activity.store(Activity::Waits as u8, Relaxed);
+    }
+
+    /// Notes that a request is under way until the result is dropped. HTTP/1.1 serves one at a time.
+    pub(crate) fn request(&self) -> Busy {
+        self.0.requests.fetch_add(1, Relaxed);
+        self.0.activity.store(Activity::Serves as u8, Relaxed);
+        Busy(self.clone())
+    }
+
+    /// Has the socket see whether its client is still there, when it is next flushed.
+    pub(crate) fn look(&self) {
+        self.0.look.store(true, Relaxed);
+    }
+
+    /// Returns whether [`Self::look`] was called since this was.
+    pub(crate) fn takes_look(&self) -> bool {
+        self.0.look.load(Relaxed) && self.0.look.swap(false, Relaxed)
     }
 }
 
-async fn requests<H: Handler>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    certificate: Option<ClientCertificate>,
-    handler: Arc<H>,
-    limits: Limits,
-    place: Place,
-) {
-    let service = service_fn(|mut request: Request<Incoming>| {
-        if let Some(certificate) = &certificate {
-            request.extensions_mut().insert(certificate.clone());
-        }
-        let (handler, busy) = (Arc::clone(&handler), place.request());
-        async move { Ok::<_, Infallible>(answer(&*handler, busy, request).await) }
-    });
-    let head_bytes = if place.reserved() { limits.head_bytes.min(SMALL_HEAD) } else { limits.head_bytes };
-    let connection = http1::Builder::new()
-        // hyper's own would count the time between two requests as part of the head.
-        .header_read_timeout(None)
-        .max_header_size(head_bytes)
-        .max_buf_size(head_bytes.max(SMALL_HEAD))
-        .serve_connection(TokioIo::new(stream), service);
-    let (mut connection, mut clock, mut told) = (pin!(connection), Clock::new(limits), Told::Stay);
-    // By hand and not with `select!`: this runs at every wake-up, and locks of timers and tokens cost more than the
-    // rest of it.
-    let ended = poll_fn(|cx| {
-        let news = place.listen(cx.waker());
-        if news > told {
-            // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that the
-            // client's pool does not send its next request here. One on which nothing was asked would be ended at once,
-            // and with it a request that is just arriving: the clock gives it a moment.
-            if place.asked() > 0 {
-                connection.as_mut().graceful_shutdown();
-            }
-            told = news;
-        }
-        loop {
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(Some(ended));
-            }
-            match clock.poll(cx, &place) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Due::Look) => place.look(),
-                Poll::Ready(Due::End) => return Poll::Ready(None),
-            }
-        }
-    });
-    match ended.await {
-        Some(Ok(())) => {}
-        Some(Err(error)) => debug!(%error, peer = %place.peer(), "connection ended early"),
-        None => debug!(peer = %place.peer(), "closed a connection: no request arrived in time"),
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Busy(Connection);
+
+impl Busy {
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.0
     }
 }
 
-async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>) -> Response<Answer<H::Body>> {
-    let place = busy.place().clone();
-    let request = request.map(|body| RequestBody::new(body, place.clone()));
-    let answer = async {
-        if !place.reserved() {
-            return handler.handle(request).await.map(Either::Left);
-        }
-        let refusal = || retry_later(StatusCode::TOO_MANY_REQUESTS, "all connections of this server are busy");
-        let shed = handler.shed(request).await;
-        shed.map_or_else(|| refusal().map(Either::Right), |answer| answer.map(Either::Left))
-    };
-    let mut answer = pin!(answer);
-    let answer = poll_fn(|cx| match place.told() {
-        // Another replica, or the next process, can do better.
-        Told::Cut => {
-            Poll::Ready(retry_later(StatusCode::SERVICE_UNAVAILABLE, "this server is shutting down").map(Either::Right))
-        }
-        _ => answer.as_mut().poll(cx),
-    });
-    let mut answer = answer.await;
-    if place.closes_after_answer() {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let state = &*self.0.0;
+        let idle_since = u64::try_from(state.accepted.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        state.idle_since.store(idle_since, Relaxed);
+        self.0.waits();
     }
-    answer.map(|body| Answer { body, _busy: busy })
 }

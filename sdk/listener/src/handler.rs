@@ -7,7 +7,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 
 use crate::BoxError;
-use crate::body::{RequestBody, discard};
+use crate::body::RequestBody;
 
 /// Handles requests. Implemented for every async function from a request to a response.
 pub trait Handler: Send + Sync + 'static {
@@ -16,16 +16,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Handles one request. The future, and then the response body, is dropped when the client disconnects.
     fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
-
-    /// Handles one request on a reserved connection, which was accepted while all others were busy. It must answer at
-    /// once, without real work; the connection is closed after it. `None` (the default) answers 429 with `Retry-After:
-    /// 1`.
-    fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Option<Response<Self::Body>>> + Send {
-        async move {
-            discard(request.into_body()).await;
-            None
-        }
-    }
 }
 
 impl<F, R, B> Handler for F

@@ -1,13 +1,14 @@
 //! An HTTP/1.1 listener that slow clients cannot block.
 //!
-//! Clients (the API server, MCP clients behind a load balancer) keep connections open and reuse them for hours. So the
+//! Clients (the API server, a load balancer) keep connections open and reuse them for hours. So the
 //! accept loop never waits for a client (the TLS handshake runs in the task of the connection), certificates are
 //! replaced without closing the port, everything that a client can be slow at has a timeout, and shutdown closes
 //! keep-alive connections so that no request is lost.
 //!
-//! When [`Limits::connections`] are open, idle ones are closed for new ones: first those of the address with the most
-//! idle connections, of these first those that never sent a request, then the oldest. While all are busy,
-//! [`Limits::reserved`] more are accepted: each gets one response from [`Handler::shed`] and is closed.
+//! When [`Limits::connections`] are open, the one that has been idle longest is closed for a new one. While none is idle,
+//! new ones wait in the kernel's queue, and [`Crowded`] tells handlers to give up slow clients.
+//!
+//! A server that needs another rule has an accept loop of its own, over [`Listener`], [`Socket`] and [`Connection`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,23 +30,23 @@ mod body;
 mod client_ca;
 mod clock;
 mod connection;
-mod crowded;
 mod handler;
 mod limits;
-mod places;
+mod listener;
+mod serve;
 mod server;
 mod socket;
 mod tls;
-mod workers;
 
 /// Any error of a response body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use body::{RequestBody, discard};
 pub use client_ca::{ClientCa, ClientCaError, ClientCertificate};
-pub use crowded::Crowded;
+pub use connection::{Connection, Crowded, Told};
 pub use handler::{Handler, retry_later};
 pub use limits::Limits;
+pub use listener::Listener;
 pub use server::{Connections, Server, UNTRUSTED_CERTIFICATE};
+pub use socket::Socket;
 pub use tls::{TlsError, tls_config, tls_config_asking};
-pub use workers::Workers;

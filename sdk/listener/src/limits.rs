@@ -5,12 +5,9 @@ use std::time::Duration;
 /// Limits and timeouts of one listener. It never waits without one of these timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of open connections. When more arrive, idle ones are closed.
+    /// Maximum number of open connections. When more arrive, the one that has been idle longest is closed; while none is
+    /// idle, they wait in the kernel's queue.
     pub connections: usize,
-    /// Number of further connections that are accepted while all or nearly all others are busy. Each gets one response
-    /// from [`Handler::shed`](crate::Handler::shed) and is closed. Further connections wait in the kernel's queue, and
-    /// reserved ones without a request are closed for them.
-    pub reserved: usize,
     /// Timeout of a TLS handshake.
     pub handshake: Duration,
     /// Timeout for the head of the first request on a connection.
@@ -23,8 +20,7 @@ pub struct Limits {
     pub head: Duration,
     /// Timeout for a client to read some bytes of a response.
     pub write: Duration,
-    /// Maximum size of the head of a request in bytes, and the size of a connection's read buffer. At most 8 KiB on a
-    /// reserved connection.
+    /// Maximum size of the head of a request in bytes, and the size of a connection's read buffer.
     pub head_bytes: usize,
     /// Time to finish responses in flight when the server stops. After that, requests without a response get 503 with
     /// `Retry-After: 1`, and responses that are still being sent are aborted.
@@ -35,7 +31,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 512,
-            reserved: 32,
             handshake: Duration::from_secs(10),
             first_request: Duration::from_secs(10),
             idle: Duration::from_secs(150),

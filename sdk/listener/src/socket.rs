@@ -11,30 +11,36 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tracing::debug;
 
-use crate::places::Place;
+use crate::connection::Connection;
 
-/// When the operating system asks a silent client whether it is still there, and how often: an event stream may be silent for hours.
+/// When the operating system asks a silent client whether it is still there, and how often: an event stream may be
+/// silent for hours.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_mins(1)).with_interval(Duration::from_secs(15)).with_retries(4);
 
-pub(crate) struct Socket {
+/// The socket of a [`Connection`]. It fails when the client takes no byte of an answer for too long.
+#[derive(Debug)]
+pub struct Socket {
     stream: TcpStream,
-    place: Place,
+    connection: Connection,
     /// How long a client may take no byte of what is ready for it.
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
+    /// Prepares an accepted socket. `stall` is the time for the client to read some bytes of an answer
+    /// ([`Limits::write`](crate::Limits::write)).
+    ///
     /// # Errors
-    /// When the client has gone before it asked anything.
-    pub(crate) fn new(stream: TcpStream, place: Place, stall: Duration) -> io::Result<Self> {
+    /// When the client has gone already.
+    pub fn new(stream: TcpStream, connection: Connection, stall: Duration) -> io::Result<Self> {
         // Answers are small writes: waiting to fill a segment would add the client's delayed ACK to every one.
         stream.set_nodelay(true)?;
         if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE) {
             debug!(%error, "cannot set SO_KEEPALIVE");
         }
-        Ok(Self { stream, place, stall, stalled: None })
+        Ok(Self { stream, connection, stall, stalled: None })
     }
 
     /// Passes on what a write said, and counts the time while it says "later".
@@ -58,7 +64,7 @@ impl Socket {
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
-        self.place.first_byte();
+        self.connection.first_byte();
         Poll::Ready(read)
     }
 }
@@ -82,11 +88,12 @@ impl AsyncWrite for Socket {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes each time that the connection is worked on, also while it has nothing to write, and so this is where the client is
-    /// looked for. hyper notices by itself that it has gone as long as it has nothing left to read; a client that sends the beginning of a
-    /// second request and goes would hold its place, and its event stream at the server, for ever.
+    /// hyper flushes each time that the connection is worked on, also while it has nothing to write, and so this is where
+    /// the client is looked for. hyper notices by itself that it has gone as long as it has nothing left to read; a client
+    /// that sends the beginning of a second request and goes would hold its connection, and its event stream at the server,
+    /// for ever.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.place.takes_look() && self.has_left(cx) {
+        if self.connection.takes_look() && self.has_left(cx) {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has gone")));
         }
         Pin::new(&mut self.stream).poll_flush(cx)

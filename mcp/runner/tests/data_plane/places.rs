@@ -1,4 +1,4 @@
-//! All connections of the proxy taken: by streams, by slow uploads.
+//! All connections of the proxy taken: by calls, by slow uploads, by clients that say nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,15 +11,13 @@ use tokio::task::JoinSet;
 
 use crate::support::{Recorder, Runner, eventually, within};
 
-/// The runner serves this many connections at once. Filling it takes seconds, so that one test does it.
-const PLACES: usize = 4096;
-/// The other tests have the runner serve this many.
-const FEW: usize = 64;
+/// Most tests have the runner serve this many connections at once. Filling it as it is takes seconds.
+pub(crate) const FEW: usize = 64;
 /// The shortest `timeoutSeconds` of the probes that the operator writes.
 const PROBE: Duration = Duration::from_secs(3);
 
 /// A server each answer of which is a stream that says nothing.
-async fn silent_streams() -> String {
+pub(crate) async fn silent_streams() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -36,10 +34,13 @@ async fn silent_streams() -> String {
     url
 }
 
-const GET: &[u8] = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+/// A call, the answer to which does not end.
+const CALL: &[u8] =
+    b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 40\r\n\r\n\
+    {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}";
 
 /// Sends this on a connection of its own, and reads the status of the answer.
-async fn begin(address: SocketAddr, sent: &[u8]) -> Option<(TcpStream, String)> {
+pub(crate) async fn begin(address: SocketAddr, sent: &[u8]) -> Option<(TcpStream, String)> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(sent).await.ok()?;
     let mut status = [0; 12];
@@ -48,19 +49,19 @@ async fn begin(address: SocketAddr, sent: &[u8]) -> Option<(TcpStream, String)> 
 }
 
 /// A runner of few places, with `members` over the usual document.
-async fn small(members: &Value) -> Runner {
+pub(crate) async fn small(members: &Value) -> Runner {
     let backend = silent_streams().await;
     let arguments = ["--connections", &FEW.to_string(), "--backend", &backend].map(Into::into);
     Runner::start("streamable-http", members, &arguments, &[]).await
 }
 
-/// So many streams, each of which has begun.
-async fn streams(runner: &Runner, count: usize) -> Vec<TcpStream> {
+/// So many calls, the answer to each of which has begun.
+async fn calls(runner: &Runner, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     while held.len() < count {
         let (mut some, address) = (JoinSet::new(), runner.address);
         for _ in 0..64.min(count - held.len()) {
-            some.spawn(async move { within("the head of a stream", begin(address, GET)).await.unwrap() });
+            some.spawn(async move { within("the head of an answer", begin(address, CALL)).await.unwrap() });
         }
         held.extend(some.join_all().await.into_iter().map(|(stream, status)| {
             assert_eq!(status, "200");
@@ -71,7 +72,7 @@ async fn streams(runner: &Runner, count: usize) -> Vec<TcpStream> {
 }
 
 /// Asks on a connection of its own, as kubelet does; the status and the whole answer.
-async fn probe(runner: &Runner, path: &str) -> (u16, String) {
+pub(crate) async fn probe(runner: &Runner, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(runner.address).await.unwrap();
     stream
         .write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())
@@ -84,9 +85,9 @@ async fn probe(runner: &Runner, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
-    let runner = Runner::http(&silent_streams().await, &json!({})).await;
-    let mut held = streams(&runner, PLACES).await;
+async fn calls_in_every_place_do_not_make_liveness_restart_the_pod() {
+    let runner = small(&json!({})).await;
+    let mut held = calls(&runner, FEW).await;
     for path in ["/health", "/readyz", "/metrics"] {
         let began = Stopwatch::start();
         let (status, answer) = probe(&runner, path).await;
@@ -96,9 +97,9 @@ async fn streams_in_every_place_do_not_make_liveness_restart_the_pod() {
     let (status, answer) = probe(&runner, "/mcp").await;
     assert_eq!(status, 503, "{answer}");
     assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
-    held.truncate(PLACES - 1);
+    held.truncate(FEW - 1);
     eventually("the place of a client that left", || async {
-        begin(runner.address, GET).await.filter(|(_, status)| status == "200")
+        begin(runner.address, CALL).await.filter(|(_, status)| status == "200")
     })
     .await;
 }
@@ -116,7 +117,7 @@ async fn silent(runner: &Runner, count: usize) -> Vec<TcpStream> {
 async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
     for (at_work, silent_ones) in [(FEW, 100), (FEW - 1, 100), (0, FEW + 100)] {
         let runner = small(&json!({})).await;
-        let _streams = streams(&runner, at_work).await;
+        let _calls = calls(&runner, at_work).await;
         let _silent = silent(&runner, silent_ones).await;
         let began = Stopwatch::start();
         let (status, answer) = probe(&runner, "/health").await;
@@ -152,7 +153,7 @@ async fn clients_that_never_end_their_requests_do_not_keep_others_out() {
 async fn slow_uploads_in_the_last_places_do_not_keep_a_quick_client_out() {
     const UPLOADS: usize = 20;
     let runner = small(&json!({"proxy_read_timeout": "5m"})).await;
-    let _streams = streams(&runner, FEW - UPLOADS).await;
+    let _calls = calls(&runner, FEW - UPLOADS).await;
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let mut uploads = Vec::new();
     for _ in 0..UPLOADS {

@@ -1,6 +1,6 @@
 //! Clients that hold connections, and those that come after them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::{Request, Response};
 use portcullis_listener::{Connections, Handler, Limits, RequestBody, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -58,10 +58,6 @@ impl Handler for Handled {
             _ => Bytewise { left: 1, ends: true },
         })
     }
-
-    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Bytewise>> {
-        (request.uri().path() == "/health").then(|| Response::new(Bytewise { left: 1, ends: true }))
-    }
 }
 
 struct Serving {
@@ -83,16 +79,13 @@ async fn serve(limits: Limits) -> Serving {
 }
 
 impl Serving {
-    /// A connection from `127.0.0.<host>`.
-    async fn connect_from(&self, host: u8) -> TcpStream {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::new(IpAddr::from([127, 0, 0, host]), 0)).unwrap();
-        socket.connect(self.address).await.unwrap()
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
     }
 
     /// A connection on which this was asked, and the head of the answer.
-    async fn ask(&self, host: u8, path: &str) -> (TcpStream, String) {
-        let mut stream = self.connect_from(host).await;
+    async fn ask(&self, path: &str) -> (TcpStream, String) {
+        let mut stream = self.connect().await;
         let head = ask(&mut stream, path).await;
         (stream, head)
     }
@@ -109,7 +102,7 @@ impl Serving {
 
     /// A connection on which the large answer is asked for, and nothing is read.
     async fn ask_for_large(&self) -> TcpStream {
-        let mut stream = self.connect_from(1).await;
+        let mut stream = self.connect().await;
         stream.write_all(b"GET /large HTTP/1.1\r\nhost: l\r\nconnection: close\r\n\r\n").await.unwrap();
         stream
     }
@@ -131,82 +124,38 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
     timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
 }
 
+/// By themselves none of them would end before this test does.
 #[tokio::test]
-async fn a_probe_is_answered_while_others_hold_every_place_and_nothing_else_is() {
-    let serving = serve(Limits { connections: 2, reserved: 1, ..Limits::default() }).await;
-    let mut streams = Vec::new();
-    for _ in 0..2 {
-        let (stream, head) = serving.ask(1, "/stream").await;
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        streams.push(stream);
-    }
-    for _ in 0..3 {
-        let (mut probe, head) = serving.ask(1, "/health").await;
-        assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
-        assert!(is_closed(&mut probe).await, "a reserved connection is for one request");
-        let (_, head) = serving.ask(1, "/stream").await;
-        assert!(head.starts_with("HTTP/1.1 429") && head.contains("retry-after: 1"), "{head}");
-    }
-    let mut long = serving.connect_from(1).await;
-    long.write_all(format!("GET /health HTTP/1.1\r\nx: {}", "y".repeat(10 << 10)).as_bytes()).await.unwrap();
-    let mut said = [0; 12];
-    timeout(PATIENCE, long.read_exact(&mut said)).await.unwrap().unwrap();
-    assert_eq!(&said, b"HTTP/1.1 431", "a small head");
-    drop(streams);
-    timeout(PATIENCE, async { while !serving.ask(1, "/stream").await.1.starts_with("HTTP/1.1 200") {} }).await.unwrap();
+async fn the_longest_idle_connection_closes_for_a_new_one() {
+    let hours = Duration::from_hours(1);
+    let serving = serve(Limits { connections: 3, first_request: hours, idle: hours, ..Limits::default() }).await;
+    let (_stream, _) = serving.ask("/stream").await;
+    let (mut first, _) = serving.ask("/").await;
+    let (mut second, _) = serving.ask("/").await;
+    assert!(ask(&mut first, "/").await.starts_with("HTTP/1.1 200"));
+    let (mut third, head) = serving.ask("/").await;
+    assert!(head.starts_with("HTTP/1.1 200") && is_closed(&mut second).await, "{head}");
+    let mut silent = serving.connect().await;
+    assert!(is_closed(&mut first).await);
+    let (mut fourth, head) = serving.ask("/").await;
+    assert!(head.starts_with("HTTP/1.1 200") && is_closed(&mut third).await, "{head}");
+    let (_stream, head) = serving.ask("/stream").await;
+    assert!(head.starts_with("HTTP/1.1 200") && is_closed(&mut silent).await, "{head}");
+    assert!(ask(&mut fourth, "/").await.starts_with("HTTP/1.1 200"), "and one that was asked later stays");
 }
 
 #[tokio::test]
-async fn a_silent_crowd_in_the_reserved_places_does_not_keep_a_probe_waiting() {
-    // By themselves they would not end before this test does.
-    let first_request = Duration::from_hours(1);
-    let serving = serve(Limits { connections: 1, reserved: 2, first_request, ..Limits::default() }).await;
-    let _stream = serving.ask(1, "/stream").await;
-    let mut silent = Vec::new();
-    for _ in 0..10 {
-        silent.push(serving.connect_from(2).await);
-    }
-    let (_, head) = serving.ask(3, "/health").await;
+async fn a_new_connection_waits_while_none_is_idle() {
+    let serving = serve(Limits { connections: 1, ..Limits::default() }).await;
+    let (stream, _) = serving.ask("/stream").await;
+    let late = async { serving.ask("/").await.1 };
+    let leave = async {
+        // Another one finds no room meanwhile, and does not take any.
+        drop(serving.connect().await);
+        drop(stream);
+    };
+    let (head, ()) = tokio::join!(late, leave);
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-}
-
-/// Otherwise each of them has its moment before the next one is let in, and a probe waits for all moments together.
-#[tokio::test]
-async fn silent_connections_do_not_pass_the_reserved_places_one_at_a_time() {
-    let serving = serve(Limits { connections: 4, reserved: 2, ..Limits::default() }).await;
-    let mut streams = Vec::new();
-    for _ in 0..4 {
-        streams.push(serving.ask(1, "/stream").await.0);
-    }
-    let mut silent = [serving.connect_from(2).await, serving.connect_from(2).await];
-    serving.has(6).await;
-    let (_, head) = serving.ask(3, "/health").await;
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    for silent in &mut silent {
-        assert!(is_closed(silent).await, "those that were in the way leave");
-    }
-    for stream in &streams {
-        assert!(!matches!(stream.try_read(&mut [0; 64]), Ok(0)), "a stream goes on");
-    }
-}
-
-#[tokio::test]
-async fn one_address_does_not_take_idle_places_from_the_others() {
-    let serving = serve(Limits { connections: 4, ..Limits::default() }).await;
-    let (mut lone, _) = serving.ask(1, "/").await;
-    let mut crowd = Vec::new();
-    for _ in 0..3 {
-        crowd.push(serving.ask(2, "/").await.0);
-    }
-    // The oldest of all is the lone one, and it stays for as long as its address has fewer than others.
-    for host in [3, 4] {
-        crowd.push(serving.ask(host, "/").await.0);
-    }
-    assert!(ask(&mut lone, "/").await.starts_with("HTTP/1.1 200"));
-    assert!(is_closed(&mut crowd[0]).await && is_closed(&mut crowd[1]).await);
-    for stream in &mut crowd[2..] {
-        assert!(ask(stream, "/").await.starts_with("HTTP/1.1 200"));
-    }
 }
 
 /// Reads a large answer slower than the limit on the whole, and quicker than it from piece to piece; how much came.
@@ -248,14 +197,14 @@ async fn a_client_that_reads_slowly_is_not_given_up_and_one_that_stops_is() {
 #[tokio::test]
 async fn before_the_listener_ends_each_connection_closes_with_its_next_answer_and_none_before() {
     let serving = serve(Limits::default()).await;
-    let (mut idle, head) = serving.ask(1, "/").await;
+    let (mut idle, head) = serving.ask("/").await;
     assert!(!head.contains("connection: close"), "{head}");
     serving.ending.cancel();
     // Until it has heard of it, connections are as before.
-    let until_told = async { while !serving.ask(1, "/").await.1.contains("connection: close") {} };
+    let until_told = async { while !serving.ask("/").await.1.contains("connection: close") {} };
     timeout(PATIENCE, until_told).await.unwrap();
     for _ in 0..3 {
-        let (mut new, head) = serving.ask(1, "/").await;
+        let (mut new, head) = serving.ask("/").await;
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
         assert!(is_closed(&mut new).await);
     }
@@ -267,7 +216,7 @@ async fn before_the_listener_ends_each_connection_closes_with_its_next_answer_an
 #[tokio::test]
 async fn a_request_that_arrives_as_the_listener_closes_is_not_lost() {
     let serving = serve(Limits::default()).await;
-    let mut late = serving.connect_from(1).await;
+    let mut late = serving.connect().await;
     serving.has(1).await;
     serving.stop.cancel();
     timeout(PATIENCE, async { while TcpStream::connect(serving.address).await.is_ok() {} }).await.unwrap();
@@ -281,8 +230,8 @@ async fn neither_silence_nor_an_endless_answer_holds_up_the_end() {
     // By itself the silent one would not end before this test does.
     let (drain, first_request) = (Duration::from_secs(2), Duration::from_hours(1));
     let serving = serve(Limits { drain, first_request, ..Limits::default() }).await;
-    let mut silent = serving.connect_from(1).await;
-    let (mut stream, _) = serving.ask(1, "/stream").await;
+    let mut silent = serving.connect().await;
+    let (mut stream, _) = serving.ask("/stream").await;
     serving.stop.cancel();
     assert!(is_closed(&mut silent).await);
     assert!(is_closed(&mut stream).await);

@@ -3,4 +3,3 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "clippy's own exception ends at functions marked as tests")]
 
 mod clients;
-mod workers;

@@ -75,13 +75,6 @@ impl Handler for Routes {
         let crowded = request.body().crowded();
         self.perform(request, &move || crowded.get()).await
     }
-
-    async fn shed(&self, request: Request<RequestBody>) -> Option<Response<Full<Bytes>>> {
-        let (head, body) = request.into_parts();
-        discard(body).await;
-        let problem = HttpError::shed("all connections of this server are busy");
-        Some(http_error(&head, self.by_path.get(head.uri.path()), problem))
-    }
 }
 
 /// Always ready: overload is answered with 429 instead of waiting.

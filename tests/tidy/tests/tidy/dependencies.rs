@@ -68,9 +68,11 @@ fn the_sdk_knows_nothing_of_its_users_and_they_nothing_of_each_other() {
 
 #[test]
 fn the_proxies_listener_brings_no_kubernetes_client() {
-    let dependencies = Graph::resolve().unwrap().dependencies("portcullis-listener").unwrap();
-    for forbidden in ["kube", "kube-core", "kube-client", "k8s-openapi"] {
-        assert!(!dependencies.contains(forbidden), "portcullis-listener depends on {forbidden}");
+    let graph = Graph::resolve().unwrap();
+    for package in ["portcullis-listener", "mcp-listener"] {
+        for forbidden in ["kube", "kube-core", "kube-client", "k8s-openapi"] {
+            assert!(!graph.dependencies(package).unwrap().contains(forbidden), "{package} depends on {forbidden}");
+        }
     }
 }
 

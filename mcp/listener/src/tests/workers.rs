@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::{Limits, Server, Workers};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response};
-use portcullis_listener::{Limits, RequestBody, Server, Workers};
+use portcullis_listener::{Handler, RequestBody};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -37,15 +38,29 @@ async fn connect(address: SocketAddr) -> (TcpStream, String) {
     (client, name)
 }
 
+/// Answers with the name of its thread.
+struct Named;
+
+impl Handler for Named {
+    type Body = Full<Bytes>;
+
+    async fn handle(&self, _: Request<RequestBody>) -> Response<Full<Bytes>> {
+        let name = thread::current().name().filter(|name| name.starts_with("worker-")).unwrap_or("first").to_owned();
+        Response::new(Full::new(Bytes::from(format!("{name}\n"))))
+    }
+}
+
+impl crate::Handler for Named {
+    async fn shed(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+        self.handle(request).await
+    }
+}
+
 #[tokio::test]
 async fn few_connections_share_a_thread_many_are_spread_and_none_changes_its_thread() {
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0), Limits::default()).await.unwrap();
-    let (address, open, stop) = (server.local_addr().unwrap(), server.connections(), CancellationToken::new());
-    let name = |_: Request<RequestBody>| async {
-        let name = thread::current().name().filter(|name| name.starts_with("worker-")).unwrap_or("first").to_owned();
-        Response::new(Full::new(Bytes::from(format!("{name}\n"))))
-    };
-    let serving = server.on(Workers::start(3).unwrap()).serve_plain(Arc::new(name), stop.clone());
+    let (address, open, stop) = (server.local_addr().unwrap(), server.places(), CancellationToken::new());
+    let serving = server.serve(Workers::start(3).unwrap(), Arc::new(Named), stop.clone());
     let serving = tokio::spawn(serving);
     let mut clients = Vec::new();
     for _ in 0..60 {
@@ -60,7 +75,7 @@ async fn few_connections_share_a_thread_many_are_spread_and_none_changes_its_thr
     // What one thread loses it gets again.
     clients.retain(|(_, on)| on != "worker-1");
     timeout(PATIENCE, async {
-        while open.count() > clients.len() {
+        while open.usage().open > clients.len() {
             tokio::task::yield_now().await;
         }
     })

@@ -1,0 +1,17 @@
+//! The listener of the proxies: HTTP/1.1 for thousands of clients, none of which takes what all share.
+//!
+//! When all [places](Places) are taken and a new connection waits, the client that holds most gives one up: a connection
+//! that is idle, else its oldest stream ([`Given`]). A client is a network until it has logged in. A call under way is
+//! never cut off. While all or nearly all are at work with calls, [`Limits::reserved`] more connections are accepted: each
+//! gets one response from [`Handler::shed`] and is closed.
+
+mod places;
+mod server;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+pub use places::{Given, Place, Places, Streaming, Use};
+pub use server::{Handler, Limits, Server};
+pub use workers::Workers;

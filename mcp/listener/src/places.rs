@@ -1,0 +1,431 @@
+//! The places of a listener: which client holds them, and which one gives one up for another.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mcp_middleware::client_network;
+use mcp_store::Client;
+use portcullis_listener::{Connection, Crowded, Told};
+use tokio::time::Instant;
+
+/// Time for a new connection to send its first request before it gives way, and for one that gives way to be gone before
+/// another one is asked.
+const MOMENT: Duration = Duration::from_millis(100);
+/// While so many connections, or a quarter of all, are about to have had their moment, a new one waits for them.
+const AWAITED: usize = 16;
+
+/// The places of one listener. Clones share them.
+///
+/// While all are taken and a new connection waits, the client that holds most gives one up, in the order of [`Given`].
+/// A client is a network until a request of the connection has [logged in](Place::counts_for). A call under way is never
+/// cut off, and streams never hold the last quarter of the places: for one more, the client that holds most streams loses
+/// its oldest.
+#[derive(Clone, Debug)]
+pub struct Places(Arc<Table>);
+
+#[derive(Debug)]
+struct Table {
+    state: Mutex<State>,
+    crowded: Crowded,
+    clients: RandomState,
+    /// The most streams.
+    bound: usize,
+    streams: AtomicUsize,
+    /// The number of the next stream.
+    number: AtomicU64,
+    given: [AtomicU64; Given::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the order in which they were taken.
+    taken: BTreeMap<u64, Place>,
+    next: u64,
+    /// When a connection was asked to give way for the one that waits.
+    asked: Option<Instant>,
+}
+
+/// The kinds of what a client gives up, first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Given {
+    /// A connection without a request under way: first those that never sent one, then the one that has been idle longest.
+    Idle = 0,
+    /// The oldest stream that its client can resume.
+    Stream = 1,
+    /// The oldest stream that is its client's session, and the session with it.
+    Session = 2,
+}
+
+impl Given {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Idle, Self::Stream, Self::Session];
+
+    /// Returns the name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Stream => "stream",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// The use that is made of places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// Open connections.
+    pub open: usize,
+    /// Connections with a request under way, streams included.
+    pub at_work: usize,
+    /// Streams.
+    pub streams: usize,
+}
+
+/// The place of one connection.
+#[derive(Clone, Debug)]
+pub struct Place(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    places: Places,
+    connection: Connection,
+    /// Taken beyond the limit.
+    reserved: bool,
+    /// The hash of the client that it counts for.
+    client: AtomicU64,
+    /// The [`Given`] of the stream under way, or 0.
+    stream: AtomicU8,
+    /// The number of the stream among all.
+    began: AtomicU64,
+}
+
+/// A stream under way on the connection of a [`Place`], until this is dropped.
+#[derive(Debug)]
+pub struct Streaming(Place);
+
+/// A place that is taken until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    number: u64,
+    place: Place,
+}
+
+/// What a place can give up: the kind, whether a request was ever sent, and the age.
+type Gift = (Given, bool, Age);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Age {
+    Idle(Instant),
+    Stream(u64),
+}
+
+/// Hashes what is a hash already.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+impl Places {
+    /// So many places.
+    pub(crate) fn new(count: usize) -> Self {
+        Self(Arc::new(Table {
+            state: Mutex::default(),
+            crowded: Crowded::default(),
+            clients: RandomState::new(),
+            bound: count - count / 4,
+            streams: AtomicUsize::new(0),
+            number: AtomicU64::new(0),
+            given: Default::default(),
+        }))
+    }
+
+    /// Returns the use that is made of them now.
+    pub fn usage(&self) -> Use {
+        let state = self.state();
+        let at_work = state.taken.values().filter(|place| place.0.connection.idle_since().is_none()).count();
+        Use { open: state.taken.len(), at_work, streams: self.0.streams.load(Relaxed) }
+    }
+
+    /// Returns how many of a kind were given up.
+    pub fn given(&self, kind: Given) -> u64 {
+        self.0.given[kind as usize].load(Relaxed)
+    }
+
+    pub(crate) fn crowded(&self) -> &Crowded {
+        &self.0.crowded
+    }
+
+    /// Takes a place for a new connection; a `reserved` one is answered and gone at once.
+    pub(crate) fn take(&self, peer: SocketAddr, reserved: bool) -> Taken {
+        let connection = Connection::new(peer, &self.0.crowded);
+        if reserved {
+            connection.tell(Told::LastAnswer);
+        }
+        let client = self.0.clients.hash_one(Client::Network(client_network(Some(peer))));
+        let place = Place(Arc::new(Held {
+            places: self.clone(),
+            connection,
+            reserved,
+            client: client.into(),
+            stream: AtomicU8::new(0),
+            began: AtomicU64::new(0),
+        }));
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        state.taken.insert(number, place.clone());
+        if !reserved {
+            state.asked = None;
+        }
+        Taken { number, place }
+    }
+
+    /// Has one connection give way: of the client that holds the most places. Returns whether it is worth waiting: all or
+    /// nearly all are at work otherwise.
+    pub(crate) fn give(&self) -> bool {
+        let mut state = self.state();
+        let now = Instant::now();
+        if state.asked.is_some_and(|asked| now < asked + MOMENT) {
+            return true;
+        }
+        let ordinary = || state.taken.values().filter(|place| !place.0.reserved);
+        let is_new = |gift: &Gift| matches!(gift, (_, false, Age::Idle(since)) if now < *since + MOMENT);
+        let may_go = |place: &Place| place.gift().filter(|gift| !is_new(gift));
+        if let Some((gift, place)) = giver(ordinary().map(|place| (place.client(), may_go(place), place))) {
+            self.tell(gift, place);
+            state.asked = Some(now);
+            return true;
+        }
+        let new = ordinary().filter(|place| place.gift().is_some()).count();
+        new >= ordinary().count().div_ceil(4).clamp(1, AWAITED)
+    }
+
+    /// Has a stream end where there are too many: the oldest of the client that holds most.
+    fn bound_streams(&self) {
+        let state = self.state();
+        let streams = state.taken.values().filter_map(|place| {
+            let gift = place.gift().filter(|(kind, ..)| *kind != Given::Idle)?;
+            Some((place.client(), Some(gift), place))
+        });
+        if streams.clone().count() > self.0.bound
+            && let Some((gift, place)) = giver(streams)
+        {
+            self.tell(gift, place);
+        }
+    }
+
+    fn tell(&self, (kind, ..): Gift, place: &Place) {
+        place.0.connection.tell(Told::Leave);
+        self.0.given[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Has all reserved connections leave that had their moment and have no request under way.
+    pub(crate) fn give_reserved(&self) {
+        let state = self.state();
+        let idle = state.taken.values().filter(|place| {
+            place.0.reserved && place.0.connection.idle_since().is_some_and(|since| since.elapsed() >= MOMENT)
+        });
+        idle.for_each(|place| place.0.connection.tell(Told::Leave));
+    }
+
+    pub(crate) fn tell_all(&self, what: Told) {
+        self.state().taken.values().for_each(|place| place.0.connection.tell(what));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns which place gives way: of the client that holds most among those that can give, the first by [`Gift`]. Streams
+/// are safe where their client holds less than all do on average.
+fn giver<T>(places: impl Iterator<Item = (u64, Option<Gift>, T)> + Clone) -> Option<(Gift, T)> {
+    let mut held: HashMap<u64, usize, BuildHasherDefault<AsIs>> = HashMap::default();
+    let mut all = 0;
+    for (client, ..) in places.clone() {
+        *held.entry(client).or_default() += 1;
+        all += 1;
+    }
+    let gifts = places.filter_map(|(client, gift, place)| {
+        let (gift, held_by_it) = (gift?, *held.get(&client)?);
+        let gives = gift.0 == Given::Idle || held_by_it * held.len() >= all;
+        gives.then_some((Reverse(held_by_it), gift, place))
+    });
+    gifts.min_by_key(|(most, gift, _)| (*most, *gift)).map(|(_, gift, place)| (gift, place))
+}
+
+impl Place {
+    /// Counts the connection for `client` from now on: the principal, once a request has logged in.
+    pub fn counts_for(&self, client: &Client) {
+        self.0.client.store(self.0.places.0.clients.hash_one(client), Relaxed);
+    }
+
+    /// Says that the request under way is a stream of this kind: it [may have to end](Streaming::has_to_end). Call it when
+    /// it is known who the connection counts for.
+    pub fn streams(&self, kind: Given) -> Streaming {
+        let table = &self.0.places.0;
+        self.0.began.store(table.number.fetch_add(1, Relaxed), Relaxed);
+        self.0.stream.store(kind as u8, Relaxed);
+        let streaming = Streaming(self.clone());
+        if table.streams.fetch_add(1, Relaxed) >= table.bound {
+            self.0.places.bound_streams();
+        }
+        streaming
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.0.connection
+    }
+
+    /// Whether it was taken beyond the limit.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.0.reserved
+    }
+
+    fn client(&self) -> u64 {
+        self.0.client.load(Relaxed)
+    }
+
+    /// What it can give up now, unless it was asked to.
+    fn gift(&self) -> Option<Gift> {
+        let connection = &self.0.connection;
+        if connection.told() >= Told::Leave {
+            return None;
+        }
+        if let Some(since) = connection.idle_since() {
+            return Some((Given::Idle, connection.requests() > 0, Age::Idle(since)));
+        }
+        let stream = self.0.stream.load(Relaxed);
+        let kind = Given::ALL.into_iter().find(|kind| *kind != Given::Idle && *kind as u8 == stream)?;
+        Some((kind, true, Age::Stream(self.0.began.load(Relaxed))))
+    }
+}
+
+impl Streaming {
+    /// Returns whether the stream is to end, because another client needs the place: end its body, in order. The task of
+    /// the connection is woken when this changes, and polls the body of the answer.
+    pub fn has_to_end(&self) -> bool {
+        self.0.0.connection.told() >= Told::Leave
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.0.0.stream.store(0, Relaxed);
+        self.0.0.places.0.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Taken {
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.place.0.places.state().taken.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places of clients, by what each can give: `n` never asked, `i` idle, `s` a stream, `S` a session, `-` at work; and
+    /// which one gives way.
+    #[test]
+    fn the_client_that_holds_most_gives_what_it_needs_least() {
+        let now = Instant::now() + Duration::from_hours(1);
+        for (places, gives) in [
+            // The oldest of the larger one, and none of the smaller one, which is older still.
+            (&[(1, 'i', 9), (2, 'i', 3), (2, 'i', 5)][..], Some(2)),
+            (&[(1, 'n', 9), (2, 'i', 3), (2, '-', 5)], Some(1)),
+            // One that never asked goes before one that is older.
+            (&[(1, 'i', 9), (1, 'n', 3), (1, 'n', 5)], Some(2)),
+            // A client without anything to give is passed over, however much it holds.
+            (&[(1, '-', 9), (1, '-', 9), (2, 'i', 3)], Some(2)),
+            (&[(1, '-', 9), (2, '-', 9)], None),
+            // Idle connections first, then the oldest stream, and a session last: of the one that holds most.
+            (&[(1, 's', 9), (1, 'i', 3), (1, 'S', 9), (2, 'i', 9)], Some(1)),
+            (&[(1, 'S', 9), (1, 's', 3), (1, 's', 4), (2, 'i', 9)], Some(2)),
+            (&[(1, 'S', 3), (1, 'S', 4), (1, '-', 9), (2, 's', 9)], Some(1)),
+            // Whoever holds less than its share keeps its streams, and no idle connection.
+            (&[(1, '-', 3), (1, '-', 4), (1, '-', 9), (2, 's', 9)], None),
+            (&[(1, '-', 3), (1, '-', 4), (1, '-', 9), (2, 's', 9), (2, 'i', 1)], Some(4)),
+        ] {
+            let idle = |age| Age::Idle(now - Duration::from_secs(age));
+            let gift = |kind: char, age: u64| match kind {
+                'n' => Some((Given::Idle, false, idle(age))),
+                'i' => Some((Given::Idle, true, idle(age))),
+                's' => Some((Given::Stream, true, Age::Stream(10 - age))),
+                'S' => Some((Given::Session, true, Age::Stream(10 - age))),
+                _ => None,
+            };
+            let all = places.iter().enumerate().map(|(at, (client, kind, age))| (*client, gift(*kind, *age), at));
+            assert_eq!(giver(all).map(|(_, at)| at), gives, "{places:?}");
+        }
+    }
+
+    fn take(places: &Places, peer: &str, count: usize) -> Vec<Taken> {
+        (0..count).map(|_| places.take(peer.parse().unwrap(), false)).collect()
+    }
+
+    fn asked(places: &[Taken]) -> Vec<bool> {
+        places.iter().map(|place| place.place.0.connection.told() == Told::Leave).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_connection_has_its_moment_and_then_one_leaves_at_a_time() {
+        let places = Places::new(8);
+        let all = take(&places, "10.0.0.1:1", 3);
+        assert!(places.give(), "they are waited for");
+        assert_eq!(asked(&all), [false; 3]);
+        tokio::time::advance(MOMENT).await;
+        for _ in 0..2 {
+            assert!(places.give());
+            assert_eq!(asked(&all), [true, false, false]);
+        }
+        tokio::time::advance(MOMENT).await;
+        assert!(places.give(), "one that stays is not waited for");
+        assert_eq!(asked(&all), [true, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reserved_places_are_left_together_and_never_waited_for() {
+        let places = Places::new(8);
+        let reserved: Vec<_> = (0..3).map(|_| places.take(([10, 0, 0, 2], 1).into(), true)).collect();
+        tokio::time::advance(MOMENT).await;
+        assert!(!places.give());
+        assert_eq!(asked(&reserved), [false; 3]);
+        places.give_reserved();
+        assert_eq!(asked(&reserved), [true; 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_of_one_ipv6_network_count_together() {
+        let places = Places::new(8);
+        let other = take(&places, "[2001:db8:0:2::1]:1", 1);
+        let one: Vec<_> =
+            ["1", "2"].iter().flat_map(|host| take(&places, &format!("[2001:db8:0:1::{host}]:1"), 1)).collect();
+        tokio::time::advance(MOMENT).await;
+        places.give();
+        assert_eq!((asked(&other), asked(&one)), (vec![false], vec![true, false]));
+    }
+}

@@ -1,0 +1,185 @@
+//! The accept loop, from binding the port to the last answer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::{Request, Response};
+use portcullis_listener::{Listener, RequestBody, Socket, Told};
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::places::{Place, Places, Taken};
+use crate::workers::Workers;
+
+/// How often a full listener looks for a place while a new connection waits.
+const LOOK: Duration = Duration::from_millis(25);
+/// Time for clients whose answers are cut off to be told so.
+const CUT: Duration = Duration::from_secs(1);
+/// The longest head on a reserved connection, in bytes.
+const SMALL_HEAD: usize = 8192;
+
+/// The limits of a [`Server`].
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The limits of each connection, and the number of places ([`connections`](portcullis_listener::Limits::connections)).
+    pub each: portcullis_listener::Limits,
+    /// Number of further connections that are accepted while all or nearly all others are busy. Each gets one response
+    /// from [`Handler::shed`] to a head of at most 8 KiB, and is closed. Further connections wait in the kernel's queue, and
+    /// reserved ones without a request are closed for them.
+    pub reserved: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { each: portcullis_listener::Limits::default(), reserved: 32 }
+    }
+}
+
+/// Handles requests. Each request has its connection's [`Place`] as an extension.
+pub trait Handler: portcullis_listener::Handler {
+    /// Handles one request on a reserved connection, which was accepted while all others were busy. It must answer at
+    /// once, without real work.
+    fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// A bound listener that does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: Listener,
+    limits: Limits,
+    places: Places,
+}
+
+impl Server {
+    /// Binds the first of the addresses that can be bound; port 0 chooses a free one.
+    ///
+    /// # Errors
+    /// When none can be bound.
+    pub async fn bind(addresses: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
+        Ok(Self { listener: Listener::bind(addresses).await?, limits, places: Places::new(limits.each.connections) })
+    }
+
+    /// Returns the bound address.
+    ///
+    /// # Errors
+    /// When the socket is closed.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Returns the places, for use while the server runs.
+    pub fn places(&self) -> Places {
+        self.places.clone()
+    }
+
+    /// Serves connections on these threads until `stop` is cancelled, then finishes the responses in flight.
+    pub async fn serve<H: Handler>(self, workers: Workers, handler: Arc<H>, stop: CancellationToken) {
+        let Self { listener, limits, places } = self;
+        let address = listener.local_addr().ok().map(|address| address.to_string());
+        let (mut ordinary, mut reserved) = (JoinSet::new(), JoinSet::new());
+        let mut next: Option<(TcpStream, SocketAddr)> = None;
+        let spawn = |tasks: &mut JoinSet<()>, stream, taken| {
+            let handler = Arc::clone(&handler);
+            workers.spawn(tasks, stream, move |stream| connection(stream, handler, limits.each, taken));
+        };
+        loop {
+            let full = ordinary.len() >= limits.each.connections;
+            // While there is no room it stays so, though connections beyond the limit come and go.
+            if next.is_some() || !full {
+                places.crowded().set(full);
+            }
+            let has_room = |reserved: usize| {
+                if !full {
+                    return true;
+                }
+                if places.give() {
+                    return false;
+                }
+                if reserved >= limits.reserved {
+                    places.give_reserved();
+                }
+                reserved < limits.reserved
+            };
+            if let Some((stream, peer)) = next.take_if(|_| has_room(reserved.len())) {
+                let tasks = if full { &mut reserved } else { &mut ordinary };
+                spawn(tasks, stream, places.take(peer, full));
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(_) = ordinary.join_next() => {}
+                Some(_) = reserved.join_next() => {}
+                () = sleep(LOOK), if next.is_some() => {}
+                accepted = listener.accept(), if next.is_none() => next = Some(accepted),
+            }
+        }
+        let room = limits.each.connections.saturating_sub(ordinary.len());
+        for (stream, peer) in next.into_iter().chain(listener.close()).take(room) {
+            spawn(&mut ordinary, stream, places.take(peer, false));
+        }
+        let mut tasks = [ordinary, reserved];
+        let count = |tasks: &[JoinSet<()>]| tasks.iter().map(JoinSet::len).sum::<usize>();
+        info!(address, connections = count(&tasks), "draining");
+        places.tell_all(Told::End);
+        if timeout(limits.each.drain, all(&mut tasks)).await.is_err() {
+            warn!(connections = count(&tasks), "responses did not finish in time and are aborted");
+            places.tell_all(Told::Cut);
+            if timeout(CUT, all(&mut tasks)).await.is_err() {
+                for tasks in &mut tasks {
+                    tasks.shutdown().await;
+                }
+            }
+        }
+        info!(address, "listener is drained");
+    }
+}
+
+async fn all(tasks: &mut [JoinSet<()>]) {
+    for tasks in tasks {
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+async fn connection<H: Handler>(
+    stream: TcpStream,
+    handler: Arc<H>,
+    mut limits: portcullis_listener::Limits,
+    taken: Taken,
+) {
+    let place = taken.place().clone();
+    let connection = place.connection().clone();
+    let socket = match Socket::new(stream, connection.clone(), limits.write) {
+        Ok(socket) => socket,
+        Err(error) => {
+            debug!(%error, "client disconnected before its connection was set up");
+            return;
+        }
+    };
+    if place.is_reserved() {
+        limits.head_bytes = limits.head_bytes.min(SMALL_HEAD);
+    }
+    connection.serve(socket, Arc::new(Placed { handler, place }), limits).await;
+}
+
+/// The handler on one connection.
+struct Placed<H> {
+    handler: Arc<H>,
+    place: Place,
+}
+
+impl<H: Handler> portcullis_listener::Handler for Placed<H> {
+    type Body = H::Body;
+
+    async fn handle(&self, mut request: Request<RequestBody>) -> Response<H::Body> {
+        if self.place.is_reserved() {
+            return self.handler.shed(request).await;
+        }
+        request.extensions_mut().insert(self.place.clone());
+        self.handler.handle(request).await
+    }
+}

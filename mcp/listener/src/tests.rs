@@ -1,0 +1,4 @@
+//! The listener and its clients.
+
+mod clients;
+mod workers;
