@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_wire::{MODERN_VERSION, Message, splice};
+use mcp_wire::{MODERN_VERSION, Message, MessageError, OwnedMessage, splice};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -44,10 +44,12 @@ pub(super) struct Handshake {
 
 /// The `initialize` by which every process is greeted in revision `version`: with no capabilities, as requests of a shared process to its client
 /// are refused.
-pub(super) fn request(version: &str) -> Bytes {
+pub(super) fn request(version: &str) -> Result<OwnedMessage, MessageError> {
     let client = json!({ "name": "portcullis", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
-    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into()
+    OwnedMessage::read(
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into(),
+    )
 }
 
 impl Handshake {
@@ -124,7 +126,8 @@ async fn ask(mux: &Mux) -> Outcome {
     let patience = PATIENCE.max(mux.answer_timeout);
     let mut refusal = None;
     for version in REVISIONS.into_iter().filter(|version| *version != MODERN_VERSION).rev() {
-        let Some(answer) = timeout(patience, mux.ask_patiently(&request(version))).await.ok().flatten() else {
+        let Ok(request) = request(version) else { return Outcome::Silence };
+        let Some(answer) = timeout(patience, mux.ask_patiently(&request)).await.ok().flatten() else {
             return Outcome::Silence;
         };
         let result = match mux.handshake.keep(version, &answer) {
@@ -152,7 +155,7 @@ async fn discover(mux: &Mux) -> Option<String> {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
-    let answer = mux.ask(&discover.to_string().into()).await?;
+    let answer = mux.ask(&OwnedMessage::read(discover.to_string().into()).ok()?).await?;
     let discovered: Value = serde_json::from_str(Message::parse(&answer).ok()?.result()?.get()).ok()?;
     as_result(&discovered).map(|result| result.to_string())
 }
