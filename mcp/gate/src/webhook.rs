@@ -8,6 +8,7 @@ mod tree;
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, json, json_error};
-use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, ReplaceError, RequestContext};
+use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, ReplaceError, RequestContext, beside};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
 use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
@@ -32,7 +33,7 @@ pub(crate) struct Validating(Webhooks);
 struct Webhooks {
     kind: &'static str,
     hooks: Vec<Webhook>,
-    context: webhook::Context,
+    context: Arc<webhook::Context>,
 }
 
 /// Whether a request has to be reviewed.
@@ -47,7 +48,7 @@ enum Entry<'a> {
 /// What is known of a request while its webhooks are asked.
 struct Review<'a> {
     kind: &'static str,
-    context: &'a RequestContext,
+    context: &'a Arc<RequestContext>,
     message: OwnedMessage,
     identity: Option<Arc<Identity>>,
 }
@@ -64,31 +65,22 @@ impl Webhooks {
         let or = |given: String, own: &String| if given.is_empty() { own.clone() } else { given };
         let server_name = or(server_name, &context.settings.server_name);
         let transport = or(transport, &context.settings.transport);
-        Ok(Self { kind, hooks, context: webhook::Context::new(&server_name, &transport) })
+        Ok(Self { kind, hooks, context: Arc::new(webhook::Context::new(&server_name, &transport)) })
     }
 
     /// What a webhook is sent of a request that is `message` by now.
-    fn payload(&self, review: &Review<'_>, message: &[u8]) -> Result<Bytes, CallError> {
-        self.encode(review, message).map_err(|error| {
-            tracing::error!(%error, "a webhook's payload could not be encoded, the request is refused");
-            CallError::Local(error.to_string())
+    async fn payload(&self, review: &Review<'_>, message: Bytes) -> Result<Bytes, CallError> {
+        let (context, identity) = (Arc::clone(&self.context), review.identity.clone());
+        let (source, length) = (review.context.peer(), message.len());
+        let encoding =
+            move || encode(&context, identity.as_deref(), source, &message).map_err(|error| error.to_string());
+        beside(length, encoding).await.map_err(|error| {
+            tracing::error!(error, "a webhook's payload could not be encoded, the request is refused");
+            CallError::Local(error)
         })
     }
 
-    fn encode(&self, review: &Review<'_>, message: &[u8]) -> Result<Bytes, Box<dyn Error>> {
-        let mut uid = uuid::Uuid::encode_buffer();
-        let payload = Payload {
-            uid: uuid::Uuid::new_v4().hyphenated().encode_lower(&mut uid),
-            timestamp: jiff::Timestamp::now(),
-            principal: review.identity.as_deref().map(Identity::principal).transpose()?,
-            mcp_request: std::str::from_utf8(message)?.trim_ascii(),
-            source: review.context.peer(),
-            context: &self.context,
-        };
-        Ok(payload.encode().into())
-    }
-
-    fn entry<'a>(&self, request: &Request<Body>, context: &'a RequestContext) -> Entry<'a> {
+    fn entry<'a>(&self, request: &Request<Body>, context: &'a Arc<RequestContext>) -> Entry<'a> {
         if request.method() != Method::POST {
             return Entry::Skip;
         }
@@ -142,6 +134,24 @@ impl Webhooks {
         }
         .boxed()
     }
+}
+
+fn encode(
+    context: &webhook::Context,
+    identity: Option<&Identity>,
+    source: SocketAddr,
+    message: &[u8],
+) -> Result<Bytes, Box<dyn Error>> {
+    let mut uid = uuid::Uuid::encode_buffer();
+    let payload = Payload {
+        uid: uuid::Uuid::new_v4().hyphenated().encode_lower(&mut uid),
+        timestamp: jiff::Timestamp::now(),
+        principal: identity.map(Identity::principal).transpose()?,
+        mcp_request: std::str::from_utf8(message)?.trim_ascii(),
+        source,
+        context,
+    };
+    Ok(payload.encode().into())
 }
 
 impl Review<'_> {
@@ -200,7 +210,8 @@ impl Validating {
     async fn judge(&self, review: &Review<'_>) -> Result<(), Response<Body>> {
         let denied = |reason| review.deny(StatusCode::FORBIDDEN, "Request denied by policy", reason);
         // One uid for all of them: they judge one request.
-        let payload = self.0.payload(review, review.message.body()).map_err(|error| denied(error.to_string()))?;
+        let payload = self.0.payload(review, review.message.body().clone()).await;
+        let payload = payload.map_err(|error| denied(error.to_string()))?;
         for hook in &self.0.hooks {
             match hook.call(payload.clone()).await {
                 Ok(answer) if answer.allowed => {}
@@ -247,7 +258,7 @@ impl Middleware for Mutating {
             if body == review.message.body() {
                 return Ok(request);
             }
-            review.context.replace(request, body).map_err(|error| match error {
+            review.context.replace(request, body).await.map_err(|error| match error {
                 ReplaceError::Refused(refusal) => {
                     tracing::warn!("mutating webhooks made a request of another that a guard refuses");
                     *refusal
@@ -275,8 +286,8 @@ impl Mutating {
         let denied = "Request denied by webhook policy";
         let mut body = review.message.body().clone();
         for hook in &self.0.hooks {
-            let payload =
-                self.0.payload(review, &body).map_err(|error| review.fail("Webhook error", hook.failed(&error)))?;
+            let payload = self.0.payload(review, body.clone()).await;
+            let payload = payload.map_err(|error| review.fail("Webhook error", hook.failed(&error)))?;
             let answer = match hook.call(payload).await {
                 Ok(answer) if answer.allowed => answer,
                 Ok(answer) => return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer))),
@@ -289,9 +300,9 @@ impl Mutating {
                 Err(error) if hook.enforce(&error) => return Err(review.fail("Webhook error", hook.failed(&error))),
                 Err(_) => continue,
             };
-            let patch = answer.patch.as_deref().filter(|_| !answer.patch_type.is_empty());
-            let Some(patch) = patch else { continue };
-            match patch::apply(&body, &answer.patch_type, patch) {
+            let Some(patch) = answer.patch.filter(|_| !answer.patch_type.is_empty()) else { continue };
+            let (length, before, kind) = (body.len() + patch.get().len(), body.clone(), answer.patch_type);
+            match beside(length, move || patch::apply(&before, &kind, &patch)).await {
                 Ok(None) => {}
                 Ok(Some(patched)) => body = patched.into(),
                 Err(error) if hook.policy == FailurePolicy::Fail => {

@@ -1,16 +1,20 @@
 //! The memory for bodies: those of requests, which are read here, and those of answers that a filter holds.
 
+use std::future::pending;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
+use mcp_runconfig::chain::MAX_BODY_LIMIT;
 use mcp_wire::{MessageError, OwnedMessage};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::network::client_network;
 
-/// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
+/// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise. Where it lets longer ones
+/// pass, two of those; so never more than twice [`MAX_BODY_LIMIT`].
 const REQUESTS: usize = 64 << 20;
 /// Bytes of answers that are held at once, and what one client may hold of them: the longest one that is held at all.
 const ANSWERS: Bounds = Bounds { total: 128 << 20, client: MAX_ANSWER, free: FREE };
@@ -26,7 +30,7 @@ pub(crate) const LONG: usize = 1 << 20;
 /// The bodies that a proxy reads.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    /// Longest body of a request that is read, in bytes.
+    /// Longest body of a request that is read, in bytes: at most [`MAX_BODY_LIMIT`].
     limit: usize,
     /// How long a client may take to send it.
     time: Duration,
@@ -36,8 +40,9 @@ pub(crate) struct Bodies {
 
 impl Bodies {
     pub(crate) fn new(limit: usize, time: Duration) -> Self {
+        let limit = limit.min(usize::try_from(MAX_BODY_LIMIT).unwrap_or(usize::MAX));
         // One client may hold half of it, and that must do for one body.
-        let total = REQUESTS.max(limit.saturating_mul(2));
+        let total = REQUESTS.max(2 * limit);
         let requests = Bounds { total, client: total / 2, free: FREE };
         Self { limit, time, requests: Budget::new(requests), answers: Budget::new(ANSWERS) }
     }
@@ -71,17 +76,24 @@ impl Bodies {
 /// # Errors
 /// The body is not a message that every parser reads alike.
 pub async fn read_message<T: Send + 'static>(body: Bytes, held: T) -> Result<(OwnedMessage, T), MessageError> {
-    let reading = beside(body.len(), move || OwnedMessage::read(body).map(|message| (message, held)));
-    reading.await.unwrap_or(Err(MessageError::Envelope("its reader panicked")))
+    beside(body.len(), move || OwnedMessage::read(body).map(|message| (message, held))).await
 }
 
-/// Works on a body of `length` bytes, beside the thread that serves other clients where that is long; the work goes on there even if nobody
-/// waits for it any more. `None`: it panicked.
-pub(crate) async fn beside<T: Send + 'static>(length: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// Works on a body of `length` bytes: one of 1 MiB or more beside the thread that serves other clients, where the work goes on even if nobody
+/// waits for it any more. Every step over a whole body goes this way, but for a plain copy of it.
+///
+/// # Panics
+/// Where `work` does.
+pub async fn beside<T: Send + 'static>(length: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     if length < LONG {
-        return Some(work());
+        return work();
     }
-    spawn_blocking(work).await.ok()
+    match spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The runtime ends, and polls this no more.
+        Err(Err(_)) => pending().await,
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +111,25 @@ mod tests {
     impl Drop for Told {
         fn drop(&mut self) {
             let _ = self.0.send(thread::current().id());
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_for_bodies_does_not_follow_their_limit_for_ever() {
+        const MIB: usize = 1 << 20;
+        for (asked, limit, total) in [
+            (8 * MIB, 8, 64),
+            (100 * MIB, 100, 200),
+            (256 * MIB, 256, 512),
+            (257 * MIB, 256, 512),
+            (usize::MAX, 256, 512),
+        ] {
+            let bodies = Bodies::new(asked, Duration::from_secs(1));
+            assert_eq!(bodies.limit, limit * MIB, "{asked}");
+            // One client has half of it, which is enough for one body.
+            let mut share = bodies.requests.share(client_network(None));
+            assert!(share.grow(total / 2 * MIB).is_ok() && bodies.limit <= total / 2 * MIB, "{asked}");
+            assert!(share.grow(FREE + 1).is_err(), "{asked}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use mcp_http::{Body, BoxService};
+use mcp_runconfig::chain::MAX_BODY_LIMIT;
 
 use crate::bodies::Bodies;
 use crate::context::RequestContext;
@@ -32,7 +33,7 @@ pub trait Middleware: Send + Sync {
         false
     }
 
-    /// The longest request body that it lets pass, in bytes; `None` when it does not mind.
+    /// The longest request body that it lets pass, in bytes; `None` when it does not mind. [`MAX_BODY_LIMIT`] holds in any case.
     fn body_limit(&self) -> Option<usize> {
         None
     }
@@ -44,6 +45,8 @@ pub struct Chain {
     middleware: Arc<[Box<dyn Middleware>]>,
     kinds: Arc<[String]>,
     bodies: Arc<Bodies>,
+    /// The limit of request bodies that was asked for, in bytes.
+    asked_limit: usize,
     reads_messages: bool,
 }
 
@@ -57,7 +60,7 @@ pub struct Next<'a> {
 // === impl Chain ===
 
 impl Chain {
-    /// A chain of these middleware; `default_limit` bounds request bodies where none of them does, which must arrive within `time`.
+    /// A chain of these middleware; `default_limit` bounds request bodies where none of them does, [`MAX_BODY_LIMIT`] in any case; they must arrive within `time`.
     pub(crate) fn new(
         middleware: Vec<Box<dyn Middleware>>,
         kinds: Vec<String>,
@@ -70,6 +73,7 @@ impl Chain {
             middleware: middleware.into(),
             kinds: kinds.into(),
             bodies: Arc::new(Bodies::new(limit, time)),
+            asked_limit: limit,
             reads_messages,
         }
     }
@@ -77,6 +81,14 @@ impl Chain {
     /// Logs what an operator should know of the chain. Call it once nothing can fail any more: a proxy that does not
     /// start says why in one line.
     pub fn announce(&self) {
+        if self.asked_limit as u64 > MAX_BODY_LIMIT {
+            let (asked, limit) = (self.asked_limit, MAX_BODY_LIMIT);
+            tracing::warn!(
+                asked,
+                limit,
+                "the limit of request bodies is above the proxy's bound, which holds in its place"
+            );
+        }
         self.middleware.iter().for_each(|middleware| middleware.announce());
     }
 

@@ -17,7 +17,7 @@ use mcp_store::Client;
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
-use crate::bodies::{Bodies, read_message};
+use crate::bodies::{Bodies, beside, read_message};
 use crate::door;
 use crate::network::client_network;
 
@@ -207,7 +207,8 @@ impl RequestContext {
             ReadError::Broken(_) => text(StatusCode::BAD_REQUEST, "Invalid request body"),
             error => error.answer(),
         })?;
-        if self.open && door::mentions_json_rpc(&body) {
+        let (text_of, is_open) = (body.clone(), self.open);
+        if is_open && beside(body.len(), move || door::mentions_json_rpc(&text_of)).await {
             let message =
                 "JSON-RPC is refused on a path that portcullis.dev/open-paths opens; send it to an MCP endpoint";
             return Err(text(StatusCode::FORBIDDEN, message));
@@ -236,8 +237,18 @@ impl RequestContext {
     /// # Errors
     /// `body` is not a request or notification that every parser reads alike, no message was [read](Self::read) before, or a guard
     /// refuses the new one.
-    pub fn replace(&self, request: Request<Body>, body: Bytes) -> Result<Request<Body>, ReplaceError> {
+    pub async fn replace(self: &Arc<Self>, request: Request<Body>, body: Bytes) -> Result<Request<Body>, ReplaceError> {
         let before = self.message().ok_or(MessageError::Envelope("there is no message to put another in place of"))?;
+        let (length, context) = (before.body().len().max(body.len()), Arc::clone(self));
+        beside(length, move || context.put_in_place(&before, request, body)).await
+    }
+
+    fn put_in_place(
+        &self,
+        before: &OwnedMessage,
+        request: Request<Body>,
+        body: Bytes,
+    ) -> Result<Request<Body>, ReplaceError> {
         let after = OwnedMessage::read(body)?;
         if after.kind() == Kind::Response {
             return Err(MessageError::Envelope("a request must not become a response").into());

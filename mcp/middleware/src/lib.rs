@@ -45,7 +45,7 @@ pub mod response_filter;
 mod secrets;
 mod webhook_calls;
 
-pub use bodies::read_message;
+pub use bodies::{beside, read_message};
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, ReplaceError, RequestContext};
 pub use network::client_network;

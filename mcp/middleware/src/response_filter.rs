@@ -124,7 +124,7 @@ where
             let (mut head, body) = response.into_parts();
             head.headers.remove(CONTENT_LENGTH);
             let events = FilteredEvents::new(body, Arc::clone(filter), withheld.clone(), share);
-            Ok(Response::from_parts(head, Body::new(events)))
+            Ok(Response::from_parts(head, events.into_body()))
         }
         content @ (Content::Json | Content::Unknown) => {
             let (mut head, body) = response.into_parts();
@@ -133,7 +133,7 @@ where
             let may_be_events = content == Content::Unknown;
             // The share goes along: the body takes its memory until then, even if the client has left.
             let filtering = move || whole(&*filter, &body, may_be_events, &withheld).map(|body| (body, share));
-            let (body, share) = beside(length, filtering).await.unwrap_or(Err("its filter panicked"))?;
+            let (body, share) = beside(length, filtering).await?;
             head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
             Ok(Response::from_parts(head, held(body, share).map_err(|_| NO_ROOM)?))
         }

@@ -68,15 +68,19 @@ pub fn webhook<K: Subject>(
 
 impl<K: Subject> Rules<K> {
     async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
+        self.judge(None, &new, &context)
+    }
+
+    fn judge(&self, old: Option<&K>, new: &K, context: &Context) -> Verdict {
         let Judging { admission, known, settings } = &self.judging;
-        let verdict = admission.judge(new.every_problem(settings).into_iter());
+        let verdict = admission.judge(new.every_problem(settings).into_iter().chain(new.change_problems(old)));
         if !verdict.is_allowed() {
             return verdict;
         }
         let namespace = context.namespace.as_deref().unwrap_or_default();
         let seen = known.in_namespace(namespace);
         let missing = seen.map(|seen| reference::warnings(&new.references(), &*seen)).unwrap_or_default();
-        let shared = shared_children(&*new, &(self.children)(&new), |child| known.makers(namespace, child));
+        let shared = shared_children(new, &(self.children)(new), |child| known.makers(namespace, child));
         new.warnings(settings).into_iter().chain(missing).chain(shared).fold(verdict, Verdict::warn)
     }
 
@@ -87,7 +91,7 @@ impl<K: Subject> Rules<K> {
         if old.spec() == new.spec() && additions(&old) == additions(&new) {
             Verdict::allow()
         } else {
-            self.create(new, context).await
+            self.judge(Some(&old), &new, &context)
         }
     }
 }

@@ -31,6 +31,13 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
         self.problems().into_iter().chain(self.endpoint_problems(settings)).collect()
     }
 
+    /// Every rule that it breaks by a change of the object that was stored as `old`, or by being made. A rule that came after objects which
+    /// break it stands here: those keep working, and their other changes pass.
+    fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
+        let _ = old;
+        Vec::new()
+    }
+
     /// What is valid and does less than its author may think.
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let _ = settings;

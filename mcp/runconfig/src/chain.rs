@@ -24,6 +24,8 @@ pub const RECOVERY: &str = "recovery";
 
 /// The longest request body where nothing else is said, in bytes.
 pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
+/// The longest request body that a proxy reads, whatever its document says, in bytes: it holds bodies whole, in memory.
+pub const MAX_BODY_LIMIT: u64 = 256 << 20;
 
 /// A type of middleware.
 struct Row {

@@ -22,8 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_middleware::beside;
 use mcp_store::Client;
-use mcp_wire::{Message as Envelope, escape_line_breaks};
+use mcp_wire::{Message as Envelope, OwnedMessage, escape_line_breaks};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -135,15 +136,21 @@ impl Mux {
     }
 
     async fn send_call(self: &Arc<Self>, request: Request<'_>, leaving_cancels: bool, reply: Reply) -> (Waiting, Sent) {
-        let Request { body, message, params, origin } = request;
+        let Request { message, origin } = request;
         let number = self.ids.fresh();
-        let bytes = request_line(body, message, params, &self.ids.text(number));
-        let token = params.meta.as_ref().and_then(|meta| meta.progress_token).map(|token| token.get().into());
+        let bytes = self.request_line(message, number).await;
+        let params = Params::of(message.message()).ok();
+        let token = params.and_then(|params| params.meta?.progress_token).map(|token| token.get().into());
         let id = message.id().map(|id| id.raw()).unwrap_or_default();
         self.calls.open(number, Call { id: id.into(), token, origin, reply, written: false });
         let waiting = Waiting { mux: Arc::clone(self), number, leaving_cancels };
         let sent = self.send(bytes, Some(number)).await;
         (waiting, sent)
+    }
+
+    async fn request_line(&self, message: &OwnedMessage, number: u64) -> Bytes {
+        let (asked, id) = (message.clone(), self.ids.text(number));
+        beside(message.body().len(), move || request_line(&asked, &id)).await
     }
 
     /// Passes a notification on.
@@ -179,21 +186,19 @@ impl Mux {
     }
 
     /// Asks the server and waits for its answer, which carries the client's id. `None` when none came.
-    pub(crate) async fn ask(&self, body: &Bytes) -> Option<Bytes> {
-        timeout(self.answer_timeout, self.ask_patiently(body, Reply::Once)).await.ok().flatten()
+    pub(crate) async fn ask(&self, message: &OwnedMessage) -> Option<Bytes> {
+        timeout(self.answer_timeout, self.ask_patiently(message, Reply::Once)).await.ok().flatten()
     }
 
     /// As [`Mux::ask`], for as long as the caller and the process want to wait.
     async fn ask_patiently(
         &self,
-        body: &Bytes,
+        message: &OwnedMessage,
         reply: impl FnOnce(oneshot::Sender<Message>) -> Reply,
     ) -> Option<Bytes> {
-        let message = Envelope::parse(body).ok()?;
-        let params = Params::read(message.params()).ok()?;
         let (sender, answer) = oneshot::channel();
         let number = self.ids.fresh();
-        let bytes = request_line(body, &message, &params, &self.ids.text(number));
+        let bytes = self.request_line(message, number).await;
         let id = message.id()?.raw().into();
         let call = Call { id, token: None, origin: None, reply: reply(sender), written: false };
         self.calls.open(number, call);
@@ -244,9 +249,7 @@ impl Mux {
 /// A client's request.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
-    pub(crate) body: &'a [u8],
-    pub(crate) message: &'a Envelope<'a>,
-    pub(crate) params: &'a Params<'a>,
+    pub(crate) message: &'a OwnedMessage,
     pub(crate) origin: Option<Origin>,
 }
 

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use self::lines::Lines;
+
 pub use attach::Attach;
 pub use process::Process;
 
@@ -71,11 +73,11 @@ pub enum Closed {
 
 /// Logs what a server writes to its standard error.
 async fn log_errors_of(errors: impl AsyncRead + Unpin) {
-    lines::read(errors, MAX_LOG_LINE, |line| {
+    let mut lines = Lines::new(errors, MAX_LOG_LINE);
+    while let Some(line) = lines.next().await {
         let line = String::from_utf8_lossy(&line);
         tracing::info!(target: "mcp_server", "{}", line.trim_end());
-    })
-    .await;
+    }
 }
 
 /// The pipe cannot be opened. Fix the command.

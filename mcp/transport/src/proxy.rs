@@ -262,8 +262,8 @@ impl Inner {
             // Text of its own: a slice of what was read would keep all of that alive.
             let mut record = SessionRecord::new(name, principal);
             record.backend_address = from;
-            let handshake = std::str::from_utf8(&outgoing.body).ok();
-            record.handshake = handshake.filter(|handshake| handshake.len() <= MAX_HANDSHAKE).map(Into::into);
+            let handshake = Some(&outgoing.body).filter(|body| body.len() <= MAX_HANDSHAKE);
+            record.handshake = handshake.and_then(|body| std::str::from_utf8(body).ok()).map(Into::into);
             match self.sessions.insert(record, &sender.client).await {
                 Ok(Some(gone)) if gone.is_empty() => {}
                 Ok(Some(gone)) => tracing::debug!(sessions = gone.len(), "forgot sessions that expired or did not fit"),

@@ -1,6 +1,7 @@
 //! The headers that mirror a Modern request's body (SEP-2243): their values, and keeping them true after a change.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::error_body::{ErrorBody, code};
 pub use crate::message::name_member;
-use crate::message::{Members, member, string};
+use crate::message::{Members, string};
 use crate::{Id, Message, MessageError};
 
 /// `MCP-Protocol-Version`.
@@ -76,40 +77,64 @@ pub fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A header that mirrors the body and says something else: answer HTTP 400 with [`Mismatch::body`].
+/// The most `Mcp-Param-*` headers of one request: as many as a tool's marked arguments that are looked at.
+pub const MAX_PARAMS: usize = 64;
+
+/// Headers that a request must not have with its body: answer HTTP 400 with [`HeaderError::body`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{header} does not match the body")]
-pub struct Mismatch {
-    header: HeaderName,
-    /// What the header says; `None` when it cannot be decoded.
-    said: Option<String>,
-    /// What the body says; `None` when it says nothing of the kind.
-    truth: Option<String>,
+pub enum HeaderError {
+    /// A header that mirrors the body says something else.
+    #[error("{header} does not match the body")]
+    Mismatch {
+        /// The header's name.
+        header: HeaderName,
+        /// The beginning of the header's text; `None` when it cannot be decoded.
+        said: Option<String>,
+        /// The beginning of the body's text; `None` when the body says nothing of the kind.
+        truth: Option<String>,
+    },
+    /// There are more `Mcp-Param-*` than [`MAX_PARAMS`].
+    #[error("the request has {0} Mcp-Param-* headers; send at most {MAX_PARAMS}")]
+    TooManyParams(usize),
 }
 
-impl Mismatch {
-    pub(crate) fn new(header: HeaderName, said: Option<&str>, truth: Option<&str>) -> Self {
-        Self { header, said: said.map(str::to_owned), truth: truth.map(str::to_owned) }
+impl HeaderError {
+    pub(crate) fn mismatch(header: HeaderName, said: Option<&str>, truth: Option<&str>) -> Self {
+        Self::Mismatch { header, said: said.map(beginning), truth: truth.map(beginning) }
     }
 
     /// The JSON-RPC error body, to be sent with HTTP 400.
     pub fn body(&self, id: Option<Id<'_>>) -> Vec<u8> {
-        let Self { header, said, truth } = self;
-        let data = serde_json::json!({"header": header.as_str(), "headerValue": said, "bodyValue": truth}).to_string();
-        ErrorBody::new(code::HEADER_MISMATCH, &self.to_string()).id(id).data(&data).encode()
+        let message = self.to_string();
+        match self {
+            Self::Mismatch { header, said, truth } => {
+                let data = serde_json::json!({"header": header.as_str(), "headerValue": said, "bodyValue": truth});
+                ErrorBody::new(code::HEADER_MISMATCH, &message).id(id).data(&data.to_string()).encode()
+            }
+            Self::TooManyParams(_) => ErrorBody::new(code::INVALID_REQUEST, &message).id(id).encode(),
+        }
     }
 }
 
+/// As much of a text as an error shows: the body's may be megabytes long.
+pub(crate) fn beginning(text: &str) -> String {
+    text.chars().take(256).collect()
+}
+
 /// Refuses a request one of whose mirroring headers says something else than its body: who acts on the header would do
-/// what nobody judged. Every value of a repeated header counts; headers that are absent are not asked for.
-pub fn check(headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch> {
+/// what nobody judged. Every value of a repeated header counts; headers that are absent are not asked for. More than [`MAX_PARAMS`]
+/// `Mcp-Param-*` are refused too.
+pub fn check(headers: &HeaderMap, message: &Message<'_>) -> Result<(), HeaderError> {
+    let params = headers.iter().filter(|(name, _)| name.as_str().starts_with(PARAM_PREFIX)).count();
+    if params > MAX_PARAMS {
+        return Err(HeaderError::TooManyParams(params));
+    }
     let target = message.target().ok().flatten();
     for (header, truth) in [(METHOD, message.method()), (NAME, target.as_deref())] {
         for value in headers.get_all(&header) {
             let said = decode(value);
             if said.is_none() || said.as_deref() != truth {
-                let said = said.map(Cow::into_owned);
-                return Err(Mismatch { header, said, truth: truth.map(str::to_owned) });
+                return Err(HeaderError::mismatch(header, said.as_deref(), truth));
             }
         }
     }
@@ -118,14 +143,14 @@ pub fn check(headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch>
 
 /// As [`check`], and refuses a Modern request that leaves out a header which MCP 2026-07-28 demands: `Mcp-Method` always, `Mcp-Name` where
 /// the method acts on something named.
-pub fn check_required(headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch> {
+pub fn check_required(headers: &HeaderMap, message: &Message<'_>) -> Result<(), HeaderError> {
     check(headers, message)?;
     if !headers.contains_key(METHOD) {
-        return Err(Mismatch::new(METHOD, None, message.method()));
+        return Err(HeaderError::mismatch(METHOD, None, message.method()));
     }
     let named = matches!(message.method(), Some("tools/call" | "prompts/get" | "resources/read"));
     if named && !headers.contains_key(NAME) {
-        return Err(Mismatch::new(NAME, None, message.target().ok().flatten().as_deref()));
+        return Err(HeaderError::mismatch(NAME, None, message.target().ok().flatten().as_deref()));
     }
     Ok(())
 }
@@ -150,12 +175,9 @@ pub fn update(headers: &mut HeaderMap, before: &Message<'_>, after: &Message<'_>
         return Ok(());
     }
     let (old, new) = (before.param("arguments")?, after.param("arguments")?);
-    let old = Arguments::read(old)?;
-    for header in params {
-        let value = match mirrored(&header, headers, &old) {
-            Some(path) => new.map_or(Ok(None), |new| scalar_at(new, &path))?,
-            None => None,
-        };
+    let paths = mirrored(&params, headers, &Arguments::read(old)?);
+    let values = scalars_at(new, &paths)?;
+    for (header, value) in params.into_iter().zip(values) {
         set(headers, header, value.as_deref());
     }
     Ok(())
@@ -172,23 +194,78 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     }
 }
 
-/// The path of the argument that `header` mirrors.
-fn mirrored<'a>(header: &HeaderName, headers: &HeaderMap, arguments: &Arguments<'a>) -> Option<Vec<Cow<'a, str>>> {
-    let mut values = headers.get_all(header).iter();
-    let (value, None) = (decode(values.next()?)?, values.next()) else { return None };
-    let suffix = header.as_str().strip_prefix(PARAM_PREFIX)?;
-    let equal = || arguments.0.iter().filter(|argument| scalar(argument.raw).is_some_and(|text| same(&text, &value)));
-    let named = || equal().filter(|argument| argument.name.eq_ignore_ascii_case(suffix));
-    single(equal()).or_else(|| single(named())).map(|argument| arguments.path(argument))
+/// The paths of the arguments that `params` mirror, each empty where it cannot be told. The headers' values are the index, and each argument
+/// is looked up in it once.
+fn mirrored<'a>(params: &[HeaderName], headers: &HeaderMap, arguments: &Arguments<'a>) -> Vec<Vec<Cow<'a, str>>> {
+    let wanted = |header: &HeaderName| {
+        let mut values = headers.get_all(header).iter();
+        let (value, None) = (decode(values.next()?)?, values.next()) else { return None };
+        Some((Comparable::of(value), header.as_str().strip_prefix(PARAM_PREFIX)?.to_owned()))
+    };
+    let wanted: Vec<_> = params.iter().map(wanted).collect();
+    let mut index: HashMap<&Comparable<'_>, Equal<'_>> = HashMap::new();
+    for (value, suffix) in wanted.iter().flatten() {
+        index.entry(value).or_default().named.insert(suffix, Single::None);
+    }
+    for (at, argument) in arguments.0.iter().enumerate() {
+        let Some(text) = scalar(argument.raw) else { continue };
+        let Some(equal) = index.get_mut(&Comparable::of(text)) else { continue };
+        equal.all.add(at);
+        if let Some(named) = equal.named.get_mut(&*argument.name.to_ascii_lowercase()) {
+            named.add(at);
+        }
+    }
+    let path = |(value, suffix): &(Comparable<'_>, String)| {
+        let equal = index.get(value)?;
+        let at = equal.all.get().or_else(|| equal.named.get(suffix.as_str())?.get())?;
+        Some(arguments.path(arguments.0.get(at)?))
+    };
+    wanted.iter().map(|wanted| wanted.as_ref().and_then(path).unwrap_or_default()).collect()
 }
 
-fn single<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
-    found.next().filter(|_| found.next().is_none())
+/// A value as it is compared: as text, integers by their number (MCP 2026-07-28, "Custom headers").
+#[derive(PartialEq, Eq, Hash)]
+enum Comparable<'a> {
+    Integer(i64),
+    Text(Cow<'a, str>),
 }
 
-/// Values are compared as text, integers by their number (MCP 2026-07-28, "Custom headers").
+impl<'a> Comparable<'a> {
+    fn of(text: Cow<'a, str>) -> Self {
+        text.parse().map_or(Self::Text(text), Self::Integer)
+    }
+}
+
+/// The arguments of one value.
+#[derive(Default)]
+struct Equal<'a> {
+    all: Single,
+    /// Those named like a header of this value, by that name in lower case.
+    named: HashMap<&'a str, Single>,
+}
+
+/// The position of the one argument of its sort.
+#[derive(Clone, Copy, Default)]
+enum Single {
+    #[default]
+    None,
+    At(usize),
+    Several,
+}
+
+impl Single {
+    fn add(&mut self, at: usize) {
+        *self = if matches!(self, Self::None) { Self::At(at) } else { Self::Several };
+    }
+
+    fn get(self) -> Option<usize> {
+        if let Self::At(at) = self { Some(at) } else { None }
+    }
+}
+
+/// Whether the values are the same to a reader.
 pub(crate) fn same(a: &str, b: &str) -> bool {
-    a == b || matches!((a.parse::<i64>(), b.parse::<i64>()), (Ok(a), Ok(b)) if a == b)
+    Comparable::of(a.into()) == Comparable::of(b.into())
 }
 
 /// Deepest object in which a mirrored argument is looked for.
@@ -232,16 +309,30 @@ impl<'a> Arguments<'a> {
     }
 }
 
-pub(crate) fn scalar_at<'a>(
-    arguments: &'a RawValue,
-    path: &[impl AsRef<str>],
-) -> Result<Option<Cow<'a, str>>, MessageError> {
-    let mut at = arguments;
-    for name in path {
-        let Some(next) = member(at, name.as_ref())? else { return Ok(None) };
-        at = next;
+/// The header texts of the arguments at `paths`, `None` for an empty path. Each object on the way is read once, for all of them.
+pub(crate) fn scalars_at<'a, P: AsRef<str>>(
+    arguments: Option<&'a RawValue>,
+    paths: &[Vec<P>],
+) -> Result<Vec<Option<Cow<'a, str>>>, MessageError> {
+    let mut found = vec![None; paths.len()];
+    let mut next: Vec<_> = arguments.map(|raw| (0, raw, (0..paths.len()).collect::<Vec<_>>())).into_iter().collect();
+    while let Some((depth, raw, through)) = next.pop() {
+        let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
+        for at in through {
+            match paths[at].get(depth) {
+                Some(name) => wanted.entry(name.as_ref()).or_default().push(at),
+                None if depth > 0 => found[at] = scalar(raw),
+                None => {}
+            }
+        }
+        if wanted.is_empty() || !raw.get().starts_with('{') {
+            continue;
+        }
+        let members: Members<'a> = serde_json::from_str(raw.get())?;
+        let onwards = members.0.into_iter().filter_map(|(name, raw)| Some((depth + 1, raw, wanted.remove(&*name)?)));
+        next.extend(onwards);
     }
-    Ok(scalar(at))
+    Ok(found)
 }
 
 /// The header text of a string, number or boolean.

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::guard::{Ambiguity, check_case, check_message};
 use crate::methods::check_method;
+use crate::revision::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of `params` in MCP's requests and notifications.
@@ -35,6 +36,9 @@ const PARAMS: &[&str] = &[
     "uri",
 ];
 const ERROR: &[&str] = &["code", "message", "data"];
+/// The members of `params`, and of `_meta` in it, that a strict reading keeps at hand: a long message is not read again for each of them.
+const KEPT: &[&str] = &["name", "uri", "taskId", "arguments", "_meta", "protocolVersion", "progressToken", "requestId"];
+const KEPT_META: &[&str] = &["progressToken", PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES];
 
 /// Why bytes are not one JSON-RPC message. The sender's fault: answer HTTP 400 with [`MessageError::body`].
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +119,14 @@ pub struct Message<'a> {
     params: Option<&'a RawValue>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
+    kept: Option<Kept<'a>>,
+}
+
+/// What a strict reading found of [`KEPT`] and [`KEPT_META`].
+#[derive(Clone, Debug)]
+struct Kept<'a> {
+    params: Members<'a>,
+    meta: Members<'a>,
 }
 
 /// Whether the first byte that is not white space opens an array.
@@ -139,7 +151,7 @@ impl<'a> Message<'a> {
     /// MCP's only in case or blanks is refused.
     pub fn parse_strict(body: &'a [u8]) -> Result<Self, MessageError> {
         let text = text(body)?;
-        let message = Self::parse_text(text)?;
+        let mut message = Self::parse_text(text)?;
         check_message(text).map_err(|ambiguity| match ambiguity {
             problem @ Ambiguity::Number(_) => {
                 MessageError::Number { problem, id: message.id.map(|id| id.raw().into()) }
@@ -162,6 +174,10 @@ impl<'a> Message<'a> {
             }
             let params: Members<'_> = serde_json::from_str(params.get())?;
             params.0.iter().try_for_each(|(name, _)| check_case(name, PARAMS))?;
+            let meta = params.get("_meta").filter(|meta| meta.get().starts_with('{'));
+            let meta =
+                meta.map(|meta| serde_json::from_str::<Members<'_>>(meta.get())).transpose()?.unwrap_or_default();
+            message.kept = Some(Kept { params: params.only(KEPT), meta: meta.only(KEPT_META) });
         }
         if let Some(error) = message.error {
             check_error(error)?;
@@ -198,7 +214,7 @@ impl<'a> Message<'a> {
             }
             (None, None, None) => return Err(MessageError::Envelope("`method`, `result` or `error` is missing")),
         }
-        Ok(Self { id, method, params, result, error })
+        Ok(Self { id, method, params, result, error, kept: None })
     }
 
     /// What the message asks of its receiver.
@@ -237,7 +253,18 @@ impl<'a> Message<'a> {
 
     /// `member` of `params` as it was written; `None` when it or `params` is absent or `params` is no object.
     pub fn param(&self, member: &str) -> Result<Option<&'a RawValue>, MessageError> {
-        self.params.map_or(Ok(None), |params| self::member(params, member))
+        match &self.kept {
+            Some(kept) if KEPT.contains(&member) => Ok(kept.params.get(member)),
+            _ => self.params.map_or(Ok(None), |params| self::member(params, member)),
+        }
+    }
+
+    /// `member` of `params._meta` as it was written; `None` when it or one of these is absent or no object.
+    pub fn meta(&self, member: &str) -> Result<Option<&'a RawValue>, MessageError> {
+        match &self.kept {
+            Some(kept) if KEPT_META.contains(&member) => Ok(kept.meta.get(member)),
+            _ => self.param("_meta")?.map_or(Ok(None), |meta| self::member(meta, member)),
+        }
     }
 
     /// What the request acts on: `params.name`, `params.uri` or `params.taskId`, by method (SEP-2243).
@@ -265,7 +292,7 @@ pub(crate) fn member<'a>(raw: &'a RawValue, name: &str) -> Result<Option<&'a Raw
         return Ok(None);
     }
     let members: Members<'a> = serde_json::from_str(raw.get())?;
-    Ok(members.0.into_iter().find_map(|(key, value)| (key == name).then_some(value)))
+    Ok(members.get(name))
 }
 
 /// The unescaped text of a JSON string; `None` for anything else.
@@ -295,7 +322,7 @@ fn check_error(error: &RawValue) -> Result<(), MessageError> {
     }
     let members: Members<'_> = serde_json::from_str(error.get())?;
     members.0.iter().try_for_each(|(name, _)| check_case(name, ERROR))?;
-    let value = |name: &str| members.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.get());
+    let value = |name: &str| members.get(name).map(RawValue::get);
     if value("code").is_none_or(|code| code.parse::<i64>().is_err()) {
         return Err(MessageError::Envelope("`error.code` must be an integer"));
     }
@@ -312,6 +339,20 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 /// The members of an object in their order, their values as they were written.
 #[derive(Clone, Debug, Default)]
 pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Members<'a> {
+    /// The value of the first member called `name`.
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().find_map(|(key, value)| (key == name).then_some(*value))
+    }
+
+    /// These members without those of other names.
+    fn only(mut self, names: &[&str]) -> Self {
+        self.0.retain(|(name, _)| names.contains(&&**name));
+        self.0.shrink_to_fit();
+        self
+    }
+}
 
 #[derive(Default)]
 struct Envelope<'a> {

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::error_body::{ErrorBody, code};
-use crate::message::{member, string};
+use crate::headers::beginning;
+use crate::message::string;
 use crate::{Id, Message};
 
 /// The newest revision with sessions and a handshake.
@@ -11,9 +12,9 @@ pub const LEGACY_VERSION: &str = "2025-11-25";
 /// The stateless revision.
 pub const MODERN_VERSION: &str = "2026-07-28";
 
-const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// The era a request is to be served in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +82,7 @@ pub fn classify(header: Option<&str>, message: &Message<'_>) -> Result<Revision,
         return Ok(Revision::Legacy);
     }
     let header = header.filter(|value| !value.is_empty());
-    let meta = message.param("_meta").ok().flatten();
-    let get = |key: &str| meta.and_then(|meta| member(meta, key).ok().flatten());
+    let get = |key: &str| message.meta(key).ok().flatten();
     let marked = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES].iter().any(|key| get(key).is_some());
     if !marked && header != Some(MODERN_VERSION) {
         return Ok(Revision::Legacy);
@@ -95,10 +95,10 @@ pub fn classify(header: Option<&str>, message: &Message<'_>) -> Result<Revision,
         };
     };
     if let Some(header) = header.filter(|header| *header != body) {
-        return Err(RevisionError::HeaderMismatch { header: header.to_owned(), body: body.into_owned() });
+        return Err(RevisionError::HeaderMismatch { header: header.to_owned(), body: beginning(&body) });
     }
     if body != MODERN_VERSION {
-        return Err(RevisionError::UnsupportedVersion { requested: body.into_owned() });
+        return Err(RevisionError::UnsupportedVersion { requested: beginning(&body) });
     }
     if !get(CLIENT_CAPABILITIES).is_some_and(|raw| raw.get().starts_with('{')) {
         return Err(RevisionError::MissingCapabilities);

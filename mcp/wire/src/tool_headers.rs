@@ -4,36 +4,40 @@ use http::header::{HeaderMap, HeaderName};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::headers::{Mismatch, PARAM_PREFIX, decode, same, scalar_at};
+use crate::headers::{HeaderError, MAX_PARAMS, PARAM_PREFIX, decode, same, scalars_at};
 
 const MARK: &str = "x-mcp-header";
 /// Deepest object in which a marked property is looked for.
 const DEPTH: usize = 16;
-/// Marked properties of one tool that are looked at.
-const MAX_MARKS: usize = 64;
 
 /// Which properties of a tool's input schema are marked with `x-mcp-header`, and as which headers their values travel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolHeaders(Vec<(HeaderName, Vec<String>)>);
+pub struct ToolHeaders {
+    headers: Vec<HeaderName>,
+    /// The paths of the arguments that they mirror.
+    paths: Vec<Vec<String>>,
+}
 
 impl ToolHeaders {
     /// Reads the marks of an `inputSchema`.
     pub fn of_schema(schema: &Value) -> Self {
         let mut found = Vec::new();
         collect(schema, &mut Vec::new(), &mut found);
-        Self(found)
+        let (headers, paths) = found.into_iter().unzip();
+        Self { headers, paths }
     }
 
     /// Whether nothing is marked.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.headers.is_empty()
     }
 
     /// Refuses a call whose headers say something else than its `arguments`: each marked argument that is there travels in its header,
     /// once, and one that is absent or null in none.
-    pub fn check(&self, headers: &HeaderMap, arguments: Option<&RawValue>) -> Result<(), Mismatch> {
-        for (header, path) in &self.0 {
-            let truth = arguments.and_then(|arguments| scalar_at(arguments, path).ok().flatten());
+    pub fn check(&self, headers: &HeaderMap, arguments: Option<&RawValue>) -> Result<(), HeaderError> {
+        // A client's arguments were read before, strictly.
+        let truths = scalars_at(arguments, &self.paths).unwrap_or_else(|_| vec![None; self.paths.len()]);
+        for (header, truth) in self.headers.iter().zip(truths) {
             let mut values = headers.get_all(header).iter();
             let (value, more) = (values.next(), values.next());
             let said = value.and_then(decode);
@@ -43,7 +47,7 @@ impl ToolHeaders {
                 _ => false,
             };
             if !fits {
-                return Err(Mismatch::new(header.clone(), said.as_deref(), truth.as_deref()));
+                return Err(HeaderError::mismatch(header.clone(), said.as_deref(), truth.as_deref()));
             }
         }
         Ok(())
@@ -53,7 +57,7 @@ impl ToolHeaders {
 fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<(HeaderName, Vec<String>)>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     for (name, property) in properties {
-        if found.len() >= MAX_MARKS || path.len() >= DEPTH {
+        if found.len() >= MAX_PARAMS || path.len() >= DEPTH {
             return;
         }
         path.push(name.clone());

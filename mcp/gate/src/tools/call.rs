@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderMap, Request, Response, StatusCode};
 use mcp_http::{Body, empty, json_error};
-use mcp_middleware::{BuildContext, BuildError, Middleware, Next, ReplaceError, RequestContext};
+use mcp_middleware::{BuildContext, BuildError, Middleware, Next, ReplaceError, RequestContext, beside};
 use mcp_runconfig::{TOOL_CALL_FILTER, ToolFilterParameters};
 use mcp_wire::{ErrorBody, OwnedMessage, code, splice};
 use serde_json::value::RawValue;
@@ -29,7 +29,7 @@ enum Call {
     Pass,
     /// This goes on in its place.
     Replace(Vec<u8>),
-    /// It calls a tool that there is not, for clients.
+    /// It calls a tool that there is not, for clients. The name may be as long as a body.
     Hidden(String),
     /// It does not say which tool it calls.
     Malformed,
@@ -50,9 +50,10 @@ impl ToolCallFilter {
         };
         let Some(message) = context.message() else { return next.call(request).await };
         let refusal = Refusal { hidden: self.hidden, accepts_json: accepts_json(request.headers()) };
-        let request = match self.names.call(&message) {
+        let (names, asked) = (Arc::clone(&self.names), message.clone());
+        let request = match beside(message.body().len(), move || names.call(&asked)).await {
             Call::Pass => request,
-            Call::Replace(body) => match context.replace(request, body.into()) {
+            Call::Replace(body) => match context.replace(request, body.into()).await {
                 Ok(request) => request,
                 Err(ReplaceError::Refused(refusal)) => return *refusal,
                 Err(error) => {
@@ -86,6 +87,7 @@ struct Refusal {
 
 impl Refusal {
     fn hidden(self, context: &RequestContext, message: &OwnedMessage, name: &str) -> Response<Body> {
+        let name: String = name.chars().take(256).collect();
         context.deny(TOOL_CALL_FILTER, format!("there is no tool {name:?} for clients"));
         if self.accepts_json {
             let error = ErrorBody::new(code::INVALID_PARAMS, "tool not found").id(message.id());

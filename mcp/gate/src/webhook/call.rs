@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
-use mcp_middleware::{BuildContext, BuildError, WebhookCalls, WebhookOutcome};
+use mcp_middleware::{BuildContext, BuildError, WebhookCalls, WebhookOutcome, beside};
 use mcp_runconfig::endpoint::{EndpointPolicy, Reach};
 use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
@@ -165,7 +165,7 @@ impl Webhook {
     }
 
     async fn exchange(&self, payload: Bytes) -> Result<Response, CallError> {
-        let headers = self.headers(&payload)?;
+        let headers = self.headers(&payload).await?;
         let limits = RequestLimits { time: self.timeout, answer: MAX_RESPONSE_BYTES };
         let answer = self.client.post(headers, payload, limits).await.map_err(|error| match error {
             RequestError::Timeout(time) => CallError::Timeout(time),
@@ -194,7 +194,7 @@ impl Webhook {
         Ok(answer)
     }
 
-    fn headers(&self, payload: &[u8]) -> Result<HeaderMap, CallError> {
+    async fn headers(&self, payload: &Bytes) -> Result<HeaderMap, CallError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, AGENT);
@@ -202,7 +202,9 @@ impl Webhook {
             let key = secret.key().map_err(|problem| CallError::Local(format!("HMAC key: {problem}")))?;
             let timestamp = jiff::Timestamp::now().as_second().to_string();
             let value = |text: String| HeaderValue::try_from(text).map_err(|error| CallError::Local(error.to_string()));
-            headers.insert(SIGNATURE, value(key.sign(&timestamp, payload))?);
+            let (signed, at) = (payload.clone(), timestamp.clone());
+            let signature = beside(payload.len(), move || key.sign(&at, &signed)).await;
+            headers.insert(SIGNATURE, value(signature)?);
             headers.insert(TIMESTAMP, value(timestamp)?);
         }
         Ok(headers)

@@ -1,11 +1,11 @@
 //! Server-sent events, filtered one by one.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body as HttpBody, Frame};
+use futures::{StreamExt as _, stream};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use mcp_http::{Body, BoxError, Kept, NoRoom, Share};
 use mcp_wire::escape_line_breaks;
 use mcp_wire::sse::{Decoder, Event};
@@ -13,6 +13,7 @@ use serde::de::IgnoredAny;
 
 use super::held::next_piece;
 use super::{MAX_EVENT, NO_ROOM, ResponseFilter, Verdict, Withheld};
+use crate::bodies::{LONG, beside};
 
 /// A stream of events, filtered. An event that is complete is passed at once.
 pub(super) struct FilteredEvents<F> {
@@ -32,10 +33,20 @@ pub(super) struct Events<F> {
     end: EventEnd,
     /// The rest of an event that was too long is dropped.
     dropping: bool,
+    /// A long event that is complete, and has to be filtered next.
+    long: Option<Long>,
+}
+
+/// A long event at the beginning of what is kept.
+struct Long {
+    /// Where it ends.
+    end: usize,
+    /// Whether an event that is not complete is kept behind it.
+    is_followed: bool,
 }
 
 /// Looks for the empty line that ends an event.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct EventEnd {
     /// How much of the event was looked at.
     seen: usize,
@@ -67,24 +78,37 @@ impl EventEnd {
         }
         None
     }
+
+    /// Whether an event begins in `bytes` that does not end there.
+    fn leaves_part(mut self, mut bytes: &[u8]) -> bool {
+        while let Some(end) = self.find(bytes) {
+            bytes = bytes.get(end..).unwrap_or_default();
+        }
+        self.seen > 0
+    }
 }
 
 impl<F: ResponseFilter> Events<F> {
     pub(super) fn new(filter: Arc<F>, withheld: Withheld) -> Self {
-        Self { filter, withheld, end: EventEnd::default(), dropping: false }
+        Self { filter, withheld, end: EventEnd::default(), dropping: false, long: None }
     }
 
-    /// Takes what came after `event`, which is not complete, leaves there what is not complete now, and returns what may go.
+    /// Takes what came after `event`, which is not complete, leaves there what is not complete now, and returns what may go. A long event stays
+    /// there with all behind it: [`take_long`](Self::take_long) has to follow.
     pub(super) fn take(&mut self, event: &mut BytesMut, piece: &[u8]) -> Bytes {
         event.extend_from_slice(piece);
         let (mut out, before) = (BytesMut::new(), event.len());
         while let Some(end) = self.end.find(event) {
+            if end >= LONG && !self.dropping {
+                self.long = Some(Long { end, is_followed: self.end.leaves_part(&event[end..]) });
+                break;
+            }
             let event = event.split_to(end).freeze();
             if !std::mem::take(&mut self.dropping) {
                 out.extend_from_slice(&filter_event(&*self.filter, event, &self.withheld));
             }
         }
-        if event.len() > MAX_EVENT {
+        if self.long.is_none() && event.len() > MAX_EVENT {
             out.extend_from_slice(&self.drop_event("an event is longer than 16 MiB"));
         }
         if self.dropping {
@@ -100,13 +124,26 @@ impl<F: ResponseFilter> Events<F> {
 
     /// The stream has ended; some clients read what is left as an event.
     pub(super) fn finish(&mut self, event: &mut BytesMut) -> Bytes {
+        if event.len() >= LONG && !self.dropping {
+            self.long = Some(Long { end: event.len(), is_followed: false });
+            return Bytes::new();
+        }
         let rest = std::mem::take(event).freeze();
         if self.dropping || rest.is_empty() { Bytes::new() } else { filter_event(&*self.filter, rest, &self.withheld) }
     }
 
-    /// What goes in place of the event that is not complete, the rest of which is dropped.
+    /// The long event that [`take`](Self::take) or [`finish`](Self::finish) left in `kept`.
+    fn take_long(&mut self, kept: &mut BytesMut) -> Option<(Bytes, Long)> {
+        let long = self.long.take()?;
+        let event = kept.split_to(long.end).freeze();
+        *kept = BytesMut::from(&kept[..]);
+        Some((event, long))
+    }
+
+    /// What goes in place of the event that is not complete, the rest of which is dropped, or of a long one.
     fn drop_event(&mut self, reason: &str) -> Bytes {
-        let unfinished = std::mem::take(&mut self.end.seen) > 0;
+        let seen = std::mem::take(&mut self.end.seen) > 0;
+        let unfinished = self.long.take().map_or(seen, |long| long.is_followed);
         if self.dropping {
             return Bytes::new();
         }
@@ -115,9 +152,14 @@ impl<F: ResponseFilter> Events<F> {
     }
 }
 
-impl<F: ResponseFilter> FilteredEvents<F> {
+impl<F: ResponseFilter + 'static> FilteredEvents<F> {
     pub(super) fn new(body: Body, filter: Arc<F>, withheld: Withheld, share: Share) -> Self {
         Self { body, events: Events::new(filter, withheld), share, sent: 0, ended: false }
+    }
+
+    pub(super) fn into_body(self) -> Body {
+        let pieces = stream::unfold(self, Self::next);
+        Body::new(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
     }
 
     /// What is held could not be kept.
@@ -126,54 +168,79 @@ impl<F: ResponseFilter> FilteredEvents<F> {
         Kept { ready: self.events.drop_event(NO_ROOM), unfinished: BytesMut::new() }
     }
 
-    fn next(&mut self, cx: &mut Context<'_>, kept: &mut Kept) -> Poll<Option<Result<Bytes, BoxError>>> {
+    /// The next piece for the client, and the stream behind it. What is held lies in the share while this waits, so that it can give way.
+    async fn next(mut self) -> Option<(Result<Bytes, BoxError>, Self)> {
         loop {
+            let mut kept = match self.share.take() {
+                Ok(kept) => kept,
+                // A part of it was sent, so nothing can take its place.
+                Err(NoRoom) if self.sent > 0 => {
+                    (self.sent, self.ended) = (0, true);
+                    self.share.clear();
+                    return Some((Err(NoRoom.into()), self));
+                }
+                Err(NoRoom) => self.without_room(),
+            };
             if let Some(piece) = next_piece(&mut kept.ready, &mut self.sent) {
-                return Poll::Ready(Some(Ok(piece)));
+                // Where there is no room, the next round finds out.
+                let _ = self.share.put(kept);
+                return Some((Ok(piece), self));
+            }
+            if let Some((event, long)) = self.events.take_long(&mut kept.unfinished) {
+                self = self.filter_long(event, long, kept).await;
+                continue;
             }
             if self.ended {
-                return Poll::Ready(None);
+                return None;
             }
-            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
+            if self.share.put(kept).is_err() {
+                continue;
+            }
+            let frame = tokio::select! {
+                biased;
+                () = self.share.ended() => continue,
+                frame = self.body.frame() => frame,
+            };
             self.ended = !matches!(frame, Some(Ok(_)));
-            kept.ready = match frame {
+            let mut kept = self.share.take().unwrap_or_else(|NoRoom| self.without_room());
+            let ready = match frame {
                 // Trailers say nothing to an MCP client.
-                Some(Ok(frame)) => {
-                    let piece = frame.into_data().unwrap_or_default();
-                    self.events.take(&mut kept.unfinished, &piece)
-                }
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(frame)) => self.events.take(&mut kept.unfinished, &frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => return Some((Err(error), self)),
                 None => self.events.finish(&mut kept.unfinished),
             };
-            if self.share.resize(kept.size()).is_err() {
-                *kept = self.without_room();
-            }
+            kept.ready = joined(kept.ready, ready);
+            // Where there is no room, the next round finds out.
+            let _ = self.share.put(kept);
         }
+    }
+
+    /// Filters a long event beside the thread that serves other clients, and leaves in the share what may go.
+    async fn filter_long(mut self, event: Bytes, long: Long, mut kept: Kept) -> Self {
+        // It does not give way meanwhile: its memory is in use, even if the client has left.
+        let counted = self.share.resize(kept.size() + event.len());
+        if counted.and_then(|()| self.share.arrived()).is_err() {
+            self.events.long = Some(long);
+            kept = self.without_room();
+        } else {
+            let (share, filter, withheld) = (self.share, Arc::clone(&self.events.filter), self.events.withheld.clone());
+            let length = event.len();
+            let filtering = move || (share, filter_event(&*filter, event, &withheld));
+            let (share, ready) = beside(length, filtering).await;
+            self.share = share;
+            kept.ready = joined(ready, self.events.take(&mut kept.unfinished, &[]));
+        }
+        // Where there is no room, the next round finds out.
+        let _ = self.share.put(kept);
+        self
     }
 }
 
-impl<F: ResponseFilter> HttpBody for FilteredEvents<F> {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
-        let mut kept = match this.share.take() {
-            Ok(kept) => kept,
-            // A part of it was sent, so nothing can take its place.
-            Err(NoRoom) if this.sent > 0 => {
-                (this.sent, this.ended) = (0, true);
-                this.share.clear();
-                return Poll::Ready(Some(Err(NoRoom.into())));
-            }
-            Err(NoRoom) => this.without_room(),
-        };
-        let next = this.next(cx, &mut kept);
-        if this.share.put(kept).is_err() {
-            // To be told at once.
-            cx.waker().wake_by_ref();
-        }
-        next.map(|piece| piece.map(|piece| piece.map(Frame::data)))
+fn joined(first: Bytes, second: Bytes) -> Bytes {
+    match (first.is_empty(), second.is_empty()) {
+        (true, _) => second,
+        (_, true) => first,
+        _ => [first, second].concat().into(),
     }
 }
 

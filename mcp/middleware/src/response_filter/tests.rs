@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::{Mutex, mpsc};
 use std::task::{Context, Poll};
+use std::thread::{self, ThreadId};
 
 use bytes::{Bytes, BytesMut};
 use futures::future::poll_immediate;
@@ -226,12 +227,11 @@ fn an_event_that_is_complete_is_passed_at_once() {
     let pieces = ["data: a\n", "\ndata: o", "ld\n\n: x\n\ndata: b"];
     let frames = stream::iter(pieces).map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(stream::pending());
     let body = StreamBody::new(frames).boxed_unsync();
-    let mut filtered = FilteredEvents::new(body, Arc::new(Words), withheld(), wide().share(A));
-    let mut next =
-        || match Pin::new(&mut filtered).poll_frame(&mut Context::from_waker(futures::task::noop_waker_ref())) {
-            Poll::Ready(Some(Ok(frame))) => Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()),
-            _ => None,
-        };
+    let mut filtered = FilteredEvents::new(body, Arc::new(Words), withheld(), wide().share(A)).into_body();
+    let mut next = || match poll(&mut filtered) {
+        Poll::Ready(Some(Ok(piece))) => Some(String::from_utf8(piece.to_vec()).unwrap()),
+        _ => None,
+    };
     assert_eq!(next().as_deref(), Some("data: a\n\n"));
     assert_eq!(next().as_deref(), Some("data: new\n\n: x\n\n"), "what is there already goes together");
     assert_eq!(next(), None);
@@ -321,7 +321,7 @@ fn an_event_without_room_becomes_an_error_and_the_stream_goes_on() {
     let (sender, frames) = futures::channel::mpsc::unbounded::<Result<Frame<Bytes>, BoxError>>();
     let send = |text: Vec<u8>| sender.unbounded_send(Ok(Frame::data(text.into()))).unwrap();
     let body = StreamBody::new(frames).boxed_unsync();
-    let mut stream = Body::new(FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(A)));
+    let mut stream = FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(A)).into_body();
     send(b"data: x\n\ndata: ".to_vec());
     assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok("data: x\n\n".into()))));
     send(vec![b'y'; 600_000]);
@@ -351,7 +351,7 @@ fn an_event_that_its_client_does_not_take_ends_its_stream_alone() {
     let mut open = |client| {
         let frames = stream::iter([Ok(Frame::data(Bytes::from(event.clone())))]).chain(stream::pending());
         let body = StreamBody::new(frames).boxed_unsync();
-        Body::new(FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(client)))
+        FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(client)).into_body()
     };
     let mut read = open(A);
     let mut taken = Vec::new();
@@ -413,19 +413,70 @@ impl ResponseFilter for Waiting {
 
 #[test]
 fn a_long_answer_whose_client_has_left_counts_until_its_filter_is_done() {
-    let (go_on, waiting) = mpsc::channel();
-    let budget = wide();
-    let held = budget.clone();
-    // A failure drops what the filter waits for.
-    run(async move {
-        let mut response = Response::new(full(vec![b' '; LONG]));
-        response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
-        let filter = Arc::new(Waiting(Mutex::new(waiting)));
-        let filtering = Box::pin(filtered(&filter, response, withheld(), held.share(A)));
-        assert!(poll_immediate(filtering).await.is_none());
-        assert!(held.used() > LONG / 2, "{}", held.used());
-        go_on.send(()).unwrap();
-    });
-    // The runtime has waited for the filter.
-    assert_eq!(budget.used(), 0);
+    let event = [b"data: ".to_vec(), vec![b' '; LONG], b"\n\n".to_vec()].concat();
+    for (kind, body) in [("application/json", vec![b' '; LONG]), ("text/event-stream", event)] {
+        let (go_on, waiting) = mpsc::channel();
+        let budget = wide();
+        let held = budget.clone();
+        // A failure drops what the filter waits for.
+        run(async move {
+            let mut response = Response::new(full(body));
+            response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
+            let filter = Arc::new(Waiting(Mutex::new(waiting)));
+            let whole =
+                async { filtered(&filter, response, withheld(), held.share(A)).await.into_body().collect().await };
+            assert!(poll_immediate(Box::pin(whole)).await.is_none(), "{kind}");
+            assert!(held.used() > LONG / 2, "{kind}: {}", held.used());
+            go_on.send(()).unwrap();
+        });
+        // The runtime has waited for the filter.
+        assert_eq!(budget.used(), 0, "{kind}");
+    }
+}
+
+/// Tells on which thread it works, and how long the text is.
+struct Threads(mpsc::Sender<(usize, ThreadId)>);
+
+impl ResponseFilter for Threads {
+    fn filter(&self, text: &str) -> Verdict {
+        let _ = self.0.send((text.len(), thread::current().id()));
+        Words.filter(text)
+    }
+}
+
+#[test]
+fn a_long_event_is_filtered_beside_the_serving_thread() {
+    let event = |length: usize| format!("data: {}old\n\n", "y".repeat(length));
+    // The last one has no end.
+    let stream =
+        [event(1), event(LONG), event(2), event(LONG), "data: ".to_owned(), event(LONG).trim().to_owned()].concat();
+    let expected = filter_events(&Words, &Bytes::from(stream.clone()), &withheld());
+    for piece in [100_000, 3 * LONG, usize::MAX] {
+        let (tell, told) = mpsc::channel();
+        let pieces: Vec<_> =
+            stream.as_bytes().chunks(piece).map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece)))).collect();
+        let body = StreamBody::new(stream::iter(pieces)).boxed_unsync();
+        let filtered = FilteredEvents::new(body, Arc::new(Threads(tell)), withheld(), wide().share(A)).into_body();
+        let shown = run(filtered.collect()).unwrap().to_bytes();
+        assert!(shown == expected, "in pieces of {piece} bytes");
+        let threads: Vec<_> = told.iter().map(|(length, on)| (length >= LONG, on != thread::current().id())).collect();
+        assert_eq!(threads, [false, true, false, true, true].map(|long| (long, long)), "in pieces of {piece} bytes");
+    }
+}
+
+#[test]
+fn a_long_event_without_room_takes_no_part_of_the_next_with_it() {
+    let (budget, start) = (budget(2 * LONG - 200_000), "data: x\n\ndata: secret");
+    let (sender, frames) = futures::channel::mpsc::unbounded::<Result<Frame<Bytes>, BoxError>>();
+    let send = |text: String| sender.unbounded_send(Ok(Frame::data(text.into()))).unwrap();
+    let body = StreamBody::new(frames).boxed_unsync();
+    let mut stream = FilteredEvents::new(body, Arc::new(Words), withheld(), budget.share(A)).into_body();
+    send(format!("data: a\n\ndata: {}\n\n{start}", "y".repeat(LONG)));
+    // The long one is kept until its turn comes.
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok("data: a\n\n".into()))));
+    let mut other = budget.share(B);
+    other.grow(LONG - 50_000).unwrap();
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(format!("data: {ERROR}\n\n").into()))));
+    send("y: old\n\ndata: old\n\n".to_owned());
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok("data: new\n\n".into()))));
 }

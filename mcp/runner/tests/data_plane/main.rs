@@ -39,3 +39,4 @@ mod stdio_faults;
 mod stdio_modern;
 mod support;
 mod tool_filter;
+mod whole_bodies;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{Runner, go};
 
-const META: &str =
+pub(crate) const META: &str =
     r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 /// Lists one tool, whose argument `region` travels in a header, and answers everything else with an empty result.

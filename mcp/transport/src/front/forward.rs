@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use mcp_http::{Body, is_type, json, text};
+use mcp_middleware::beside;
 use mcp_wire::{ErrorBody, Message, OwnedMessage, code};
 
 use super::answer::result;
@@ -23,31 +24,35 @@ pub(super) async fn read(parts: &Parts, body: Bytes) -> Result<OwnedMessage, Res
 pub(super) async fn notification(
     mux: &Mux,
     session: Option<&str>,
-    body: &Bytes,
-    message: &Message<'_>,
+    message: &OwnedMessage,
     params: &Params<'_>,
 ) -> Sent {
-    let line = match message.method() {
+    let cancelled = match message.method() {
         Some("notifications/cancelled") => {
             let (Some(request), Some(session)) = (params.request_id, session) else { return Sent::Queued };
             let Some(id) = mux.find(session, request.get()) else { return Sent::Queued };
-            line(body, &mut [(request.get(), &id)])
+            Some(id)
         }
         // A client's handshake, and what it says of requests to it or of its roots, concerns nobody: the server is never told about a client.
         Some("notifications/initialized" | "notifications/progress" | "notifications/roots/list_changed") => {
             return Sent::Queued;
         }
-        _ => line(body, &mut []),
+        _ => None,
     };
-    mux.notify(line).await
+    let notification = message.clone();
+    let line = beside(message.body().len(), move || {
+        let request = notification.message().param("requestId").ok().flatten().zip(cancelled.as_deref());
+        let mut edits: Vec<_> = request.map(|(request, id)| (request.get(), id)).into_iter().collect();
+        line(notification.body(), &mut edits)
+    });
+    mux.notify(line.await).await
 }
 
 /// The answer to a `resources/subscribe` or `resources/unsubscribe` of `session`. `None` when the server gives none.
 pub(super) async fn subscription(
     mux: &Mux,
     session: &str,
-    body: &Bytes,
-    message: &Message<'_>,
+    message: &OwnedMessage,
     params: &Params<'_>,
 ) -> Option<Bytes> {
     let id = message.id()?;
@@ -64,8 +69,10 @@ pub(super) async fn subscription(
     } else if !mux.subscriptions.part(uri, session) {
         return Some(result(id, "{}"));
     }
-    let answer = mux.ask(body).await?;
-    if subscribe && Message::parse(&answer).is_ok_and(|answer| answer.result().is_some()) {
+    let answer = mux.ask(message).await?;
+    let read = answer.clone();
+    let is_result = move || Message::parse(&read).is_ok_and(|answer| answer.result().is_some());
+    if subscribe && beside(answer.len(), is_result).await {
         mux.subscriptions.add(uri, session);
     }
     Some(answer)

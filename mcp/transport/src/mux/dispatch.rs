@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use mcp_middleware::beside;
 use mcp_wire::{ErrorBody, Kind, Message, code, compact, splice};
 use serde_json::value::RawValue;
 
@@ -19,7 +21,12 @@ const LISTS: [&str; 3] =
 const SHOWN: usize = 200;
 
 /// Passes one line of the process on.
-pub(super) fn line(mux: &Mux, line: &Bytes) {
+pub(super) async fn line(mux: &Arc<Mux>, line: Bytes) {
+    let mux = Arc::clone(mux);
+    beside(line.len(), move || pass(&mux, &line)).await;
+}
+
+fn pass(mux: &Mux, line: &Bytes) {
     let Some(json) = object(line) else {
         if !line.trim_ascii().is_empty() {
             log_noise(line);

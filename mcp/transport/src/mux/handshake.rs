@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_wire::{MODERN_VERSION, Message, splice};
+use mcp_wire::{MODERN_VERSION, Message, MessageError, OwnedMessage, splice};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -53,10 +53,12 @@ struct Made {
 
 /// The `initialize` by which every process is greeted in revision `version`: with no capabilities, as requests of a shared process to its client
 /// are refused.
-pub(super) fn request(version: &str) -> Bytes {
+pub(super) fn request(version: &str) -> Result<OwnedMessage, MessageError> {
     let client = json!({ "name": "portcullis", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
-    json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into()
+    OwnedMessage::read(
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into(),
+    )
 }
 
 impl Handshake {
@@ -146,7 +148,9 @@ async fn ask(mux: &Mux) -> Outcome {
     let patience = PATIENCE.max(mux.answer_timeout);
     let mut refusal = None;
     for version in REVISIONS.into_iter().filter(|version| *version != MODERN_VERSION).rev() {
-        let (request, reply) = (request(version), |answer| Reply::Handshake(version, answer));
+        let (Ok(request), reply) = (request(version), |answer| Reply::Handshake(version, answer)) else {
+            return Outcome::Silence;
+        };
         let Some(answer) = timeout(patience, mux.ask_patiently(&request, reply)).await.ok().flatten() else {
             return Outcome::Silence;
         };
@@ -175,7 +179,8 @@ async fn discover(mux: &Mux, version: &'static str) -> bool {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
-    let Some(answer) = mux.ask(&discover.to_string().into()).await else { return false };
+    let Ok(discover) = OwnedMessage::read(discover.to_string().into()) else { return false };
+    let Some(answer) = mux.ask(&discover).await else { return false };
     let discovered = Message::parse(&answer).ok().and_then(|answer| serde_json::from_str(answer.result()?.get()).ok());
     let Some(result) = discovered.as_ref().and_then(as_result) else { return false };
     *mux.handshake.made() = Some(Made { version, result: result.to_string().into(), over: false });

@@ -1,7 +1,7 @@
 //! Replacing a few values of a message and leaving every other byte as it is.
 
 use bytes::Bytes;
-use mcp_wire::{Message, escape_line_breaks, splice};
+use mcp_wire::{Message, MessageError, OwnedMessage, escape_line_breaks, splice};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -31,6 +31,21 @@ pub(crate) struct Meta<'a> {
 }
 
 impl<'a> Params<'a> {
+    /// Those of a client's request, which was read strictly: no part of it is read again.
+    pub(crate) fn of(message: &Message<'a>) -> Result<Self, MessageError> {
+        let is_set = |raw: &&RawValue| raw.get() != "null";
+        let meta = match message.param("_meta")?.filter(is_set) {
+            Some(meta) if !meta.get().starts_with('{') => {
+                return Err(MessageError::Envelope("`params._meta` must be an object"));
+            }
+            Some(_) => Some(Meta { progress_token: message.meta("progressToken")?.filter(is_set), subscription: None }),
+            None => None,
+        };
+        let uri = message.param("uri")?.map(|uri| serde_json::from_str(uri.get())).transpose()?.flatten();
+        let param = |name| message.param(name).map(|raw| raw.filter(is_set));
+        Ok(Self { meta, progress_token: param("progressToken")?, request_id: param("requestId")?, uri })
+    }
+
     /// Reads them; params that are no object hold none of them.
     pub(crate) fn read(params: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
         match params {
@@ -46,15 +61,15 @@ impl<'a> Params<'a> {
 }
 
 /// The line that asks the server what the client asks, under the id `id` (JSON text), which serves as progress token too.
-pub(crate) fn request_line(body: &[u8], message: &Message<'_>, params: &Params<'_>, id: &str) -> Bytes {
+pub(crate) fn request_line(message: &OwnedMessage, id: &str) -> Bytes {
     let mut edits = Vec::with_capacity(2);
     if let Some(old) = message.id() {
         edits.push((old.raw(), id));
     }
-    if let Some(token) = params.meta.as_ref().and_then(|meta| meta.progress_token) {
+    if let Some(token) = Params::of(message.message()).ok().and_then(|params| params.meta?.progress_token) {
         edits.push((token.get(), id));
     }
-    line(body, &mut edits)
+    line(message.body(), &mut edits)
 }
 
 /// One line from a client's message: `edits` made, line breaks between tokens turned into spaces, a line break at the end.
@@ -91,13 +106,12 @@ mod tests {
                 "{ \"params\" : { \"_meta\":{ \"progressToken\" : \"p-42\" } },   \"method\":\"m\", \t\"id\":\"p-42\" ,\"jsonrpc\":\"2.0\" }",
             ),
             (
-                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
-                r#"{"jsonrpc":"2.0","id":"p-42","method":"m","params":[1]}"#,
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":null}}}"#,
+                r#"{"jsonrpc":"2.0","id":"p-42","method":"m","params":{"_meta":{"progressToken":null}}}"#,
             ),
         ] {
-            let message = Message::parse(body.as_bytes()).unwrap();
-            let params = Params::read(message.params()).unwrap();
-            let line = request_line(body.as_bytes(), &message, &params, "\"p-42\"");
+            let message = OwnedMessage::read(body.into()).unwrap();
+            let line = request_line(&message, "\"p-42\"");
             assert_eq!(String::from_utf8_lossy(&line), format!("{expected}\n"));
         }
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mcp_wire::Message;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -14,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{Call, Reply};
 use super::handshake::{self, INITIALIZED};
 use super::queue::Queued;
-use super::rewrite::{Params, request_line};
+use super::rewrite::request_line;
 use super::{Mux, dispatch};
-use crate::pipe::{Closed, OpenPipe, Pipe, lines};
+use crate::pipe::lines::Lines;
+use crate::pipe::{Closed, OpenPipe, Pipe};
 
 /// The longest line taken from the server in bytes; longer ones are dropped.
 const MAX_LINE: usize = 16 << 20;
@@ -136,7 +136,12 @@ impl Supervisor {
         let mut asked_at = None;
         let mut reader = JoinSet::new();
         let mux = Arc::clone(&self.mux);
-        reader.spawn(async move { lines::read(read, MAX_LINE, |line| dispatch::line(&mux, &line)).await });
+        reader.spawn(async move {
+            let mut lines = Lines::new(read, MAX_LINE);
+            while let Some(line) = lines.next().await {
+                dispatch::line(&mux, line).await;
+            }
+        });
         let why = tokio::select! {
             () = self.cancel.cancelled() => "it was asked to",
             () = end.ended() => "of itself",
@@ -264,19 +269,17 @@ fn tell(asked: &mut Option<oneshot::Sender<()>>) {
 async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     const CLOSED: &str = "its input is closed";
     let Some(version) = mux.handshake.version() else { return Ok(()) };
-    let request = handshake::request(version);
-    let message = Message::parse(&request).map_err(|_| "the handshake is broken")?;
-    let params = Params::read_loose(message.params());
+    let request = handshake::request(version).map_err(|_| "the handshake is broken")?;
     let number = mux.ids.fresh();
     let (reply, answer) = oneshot::channel();
-    let kept = message.id().map(|id| id.raw()).unwrap_or_default();
+    let kept = request.id().map(|id| id.raw()).unwrap_or_default();
     let call = Call { id: kept.into(), token: None, origin: None, reply: Reply::Once(reply), written: true };
     mux.calls.open(number, call);
-    let line = request_line(&request, &message, &params, &mux.ids.text(number));
+    let line = request_line(&request, &mux.ids.text(number));
     input.write_all(&line).await.map_err(|_| CLOSED)?;
     input.flush().await.map_err(|_| CLOSED)?;
     let answer = answer.await.map_err(|_| "it ended during the handshake")?;
-    let answer = Message::parse(&answer.bytes).map_err(|_| "it refuses the handshake")?;
+    let answer = mcp_wire::Message::parse(&answer.bytes).map_err(|_| "it refuses the handshake")?;
     if !mux.handshake.keep(version, &answer) {
         // That it answers this is no reason to start it again at once.
         mux.take_answered();
@@ -293,6 +296,7 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use mcp_wire::OwnedMessage;
     use tokio::io::sink;
 
     use super::*;
@@ -348,9 +352,8 @@ mod tests {
         assert!(timeout(3 * PATIENCE_ELSEWHERE, running.failed()).await.is_err(), "nothing was asked of it");
         assert!(running.is_running());
 
-        let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-        let (message, params) = (Message::parse(body).unwrap(), Params::default());
-        let request = Request { body, message: &message, params: &params, origin: None };
+        let message = OwnedMessage::read(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.as_slice().into()).unwrap();
+        let request = Request { message: &message, origin: None };
         let (_waiting, answer, _) = running.mux.call(request, false).await;
         assert!(timeout(running.mux.notice + Duration::from_secs(1), running.failed()).await.is_err());
         assert!(!running.is_running());

@@ -7,22 +7,32 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 const CHUNK: usize = 64 << 10;
 
-/// Gives every line of `pipe` to `take`, without its line break, until the pipe ends. Lines longer than `limit` bytes are dropped
-/// without being held, and logged.
-pub(crate) async fn read(mut pipe: impl AsyncRead + Unpin, limit: usize, mut take: impl FnMut(Bytes)) {
-    let mut splitter = Splitter { limit, buffer: BytesMut::with_capacity(CHUNK), scanned: 0, skipping: false };
-    loop {
-        splitter.buffer.reserve(CHUNK / 4);
-        match pipe.read_buf(&mut splitter.buffer).await {
-            Ok(0) => return,
-            Ok(_) => {
-                while let Some(line) = splitter.next_line() {
-                    take(line);
-                }
+/// The lines of `pipe`, without their line breaks, until the pipe ends. Lines longer than `limit` bytes are dropped without being held, and
+/// logged.
+pub(crate) struct Lines<P> {
+    pipe: P,
+    splitter: Splitter,
+}
+
+impl<P: AsyncRead + Unpin> Lines<P> {
+    pub(crate) fn new(pipe: P, limit: usize) -> Self {
+        let splitter = Splitter { limit, buffer: BytesMut::with_capacity(CHUNK), scanned: 0, skipping: false };
+        Self { pipe, splitter }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.splitter.next_line() {
+                return Some(line);
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot read from the MCP server's process");
-                return;
+            self.splitter.buffer.reserve(CHUNK / 4);
+            match self.pipe.read_buf(&mut self.splitter.buffer).await {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read from the MCP server's process");
+                    return None;
+                }
             }
         }
     }
@@ -76,8 +86,10 @@ mod tests {
     async fn lines_come_whole_and_overlong_ones_are_dropped_alone() {
         let long = "x".repeat(300_000);
         let text = format!("one\n\ntwo\r\n{long}\nthree\n{}\nfour", "y".repeat(101));
-        let mut lines = Vec::new();
-        read(text.as_bytes(), 100, |line| lines.push(String::from_utf8_lossy(&line).into_owned())).await;
+        let (mut pipe, mut lines) = (Lines::new(text.as_bytes(), 100), Vec::new());
+        while let Some(line) = pipe.next().await {
+            lines.push(String::from_utf8_lossy(&line).into_owned());
+        }
         // What the pipe ends in the middle of is no line.
         assert_eq!(lines, ["one", "", "two\r", "three"]);
     }

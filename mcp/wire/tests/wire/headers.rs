@@ -86,6 +86,32 @@ fn a_header_that_mirrors_something_else_than_the_body_is_refused() {
     }
 }
 
+#[test]
+fn more_mirrored_arguments_than_the_bound_are_refused() {
+    let message = Message::parse_strict(br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#).unwrap();
+    let mut map = HeaderMap::new();
+    for at in 0..headers::MAX_PARAMS {
+        map.append(
+            HeaderName::from_bytes(format!("mcp-param-p{at}").as_bytes()).unwrap(),
+            HeaderValue::from_static("q"),
+        );
+    }
+    assert_eq!(headers::check(&map, &message), Ok(()));
+    // Values count, whatever their names.
+    map.append("mcp-param-p0", HeaderValue::from_static("q"));
+    let body = headers::check(&map, &message).unwrap_err().body(message.id());
+    let expected = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"the request has 65 Mcp-Param-* headers; send at most 64"}}"#;
+    assert_eq!(String::from_utf8(body).unwrap(), expected);
+}
+
+#[test]
+fn an_error_does_not_show_megabytes_of_the_body() {
+    let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{}"}}"#, "m".repeat(1 << 20));
+    let message = Message::parse_strict(body.as_bytes()).unwrap();
+    let map = [(headers::METHOD, HeaderValue::from_static("n"))].into_iter().collect();
+    assert!(headers::check(&map, &message).unwrap_err().body(message.id()).len() < 1000);
+}
+
 type Row<'a> = (&'a str, Vec<(&'static str, &'a str)>, String, String, Vec<(&'a str, &'a str)>);
 
 /// `request` and `expected` are lists of headers as `name: value`.
@@ -146,6 +172,13 @@ fn the_headers_follow_the_body_that_they_mirror() {
             call("echo", r#"{"Region":1,"n":1}"#),
             call("echo", r#"{"Region":2,"n":3}"#),
             vec![("mcp-param-region", "2")],
+        ),
+        (
+            "headers of one value follow the arguments named alike",
+            vec![("mcp-param-a", "7"), ("mcp-param-b", "007"), ("mcp-param-c", "7")],
+            call("echo", r#"{"A":7,"in":{"b":"7"},"d":"x"}"#),
+            call("echo", r#"{"A":8,"in":{"b":"9"},"d":"7"}"#),
+            vec![("mcp-param-a", "8"), ("mcp-param-b", "9")],
         ),
         (
             "a parameter whose argument went away goes",

@@ -3,6 +3,7 @@
 use mcp_wire::sse::{Decoder, Event, TooLong};
 use mcp_wire::{Message, check_structure, classify, compact};
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 fn json_text() -> impl Strategy<Value = String> {
@@ -37,6 +38,22 @@ proptest! {
         let _ = Message::parse(&bytes);
         if let Ok(message) = Message::parse_strict(&bytes) {
             let _ = classify(version.as_deref(), &message);
+        }
+    }
+
+    #[test]
+    fn a_strict_reading_finds_the_members_that_a_plain_one_finds(meta in json_text(), name in json_text()) {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"a":{{}},"name":{name},"_meta":{meta},"requestId":7}}}}"#
+        );
+        let Ok(strict) = Message::parse_strict(body.as_bytes()) else { return Ok(()) };
+        let plain = Message::parse(body.as_bytes()).unwrap();
+        let text = |raw: Option<&RawValue>| raw.map(|raw| raw.get().to_owned());
+        for member in ["name", "_meta", "requestId", "uri", "a"] {
+            prop_assert_eq!(text(strict.param(member).unwrap()), text(plain.param(member).unwrap()));
+        }
+        for member in ["a", "b", "progressToken"] {
+            prop_assert_eq!(text(strict.meta(member).unwrap()), text(plain.meta(member).unwrap()));
         }
     }
 

@@ -17,6 +17,8 @@ use crate::workload::{self, Findings};
 const SPEC_VALID: &str = "SpecValid";
 /// Condition: the Secrets for the MCP server exist. Present only while one does not.
 pub(super) const SECRET_REFS_VALIDATED: &str = "SecretRefsValidated";
+/// Condition: the proxy's limit of request bodies is less than the spec's (`True` is the warning). Present only while it is.
+pub(super) const BODY_LIMIT_CAPPED: &str = "RequestBodySizeCapped";
 
 pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>) {
     let spec = &server.spec;
@@ -27,6 +29,10 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     workload::checks::pod_template(spec.pod_template_spec.as_ref(), CONTAINER, findings);
     check_sessions(spec, findings);
     check_secrets(spec, data, findings);
+    if let Some(bytes) = rules::body_limit_above_bound(spec) {
+        let message = format!("spec.maxRequestBodySize: {}; until then that bound holds", rules::above_bound(bytes));
+        findings.conditions.set(BODY_LIMIT_CAPPED, ConditionStatus::True, "AboveBound", message);
+    }
     workload::checks::unsupported(&fields::unsupported(spec), findings);
 }
 

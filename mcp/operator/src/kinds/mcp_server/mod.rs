@@ -62,6 +62,10 @@ impl Subject for MCPServer {
         rules::problems(self).into_iter().chain(backend::pod_template(&self.spec).and_then(Result::err)).collect()
     }
 
+    fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
+        rules::change_problems(old.map(|old| &old.spec), &self.spec)
+    }
+
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
@@ -88,6 +92,7 @@ impl Workload for MCPServer {
         condition::SESSION_STORAGE_WARNING,
         workload::checks::UNSUPPORTED_FIELDS,
         checks::SECRET_REFS_VALIDATED,
+        checks::BODY_LIMIT_CAPPED,
     ];
     const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
 

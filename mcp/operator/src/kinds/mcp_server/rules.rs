@@ -12,7 +12,7 @@ use mcp_plan::{
         quantity,
     },
 };
-use mcp_runconfig::duration;
+use mcp_runconfig::{chain::MAX_BODY_LIMIT, duration};
 
 use super::{environment, names};
 use crate::config::ConfigRef;
@@ -36,6 +36,24 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
         problems.push(Problem::new("spec.proxyReadTimeout", message));
     }
     problems
+}
+
+/// The rules that only a change can break, and the first version.
+pub(super) fn change_problems(old: Option<&MCPServerSpec>, new: &MCPServerSpec) -> Vec<Problem> {
+    let stored = old.and_then(|old| old.max_request_body_size);
+    let above = body_limit_above_bound(new).filter(|_| stored != new.max_request_body_size);
+    above.map(|bytes| Problem::new("spec.maxRequestBodySize", above_bound(bytes))).into_iter().collect()
+}
+
+/// `spec.maxRequestBodySize` where it is more than a proxy reads.
+pub(super) fn body_limit_above_bound(spec: &MCPServerSpec) -> Option<u64> {
+    let bytes = u64::try_from(spec.max_request_body_size?).ok()?;
+    (bytes > MAX_BODY_LIMIT).then_some(bytes)
+}
+
+/// The sentence about such a limit.
+pub(super) fn above_bound(bytes: u64) -> String {
+    format!("{bytes} is more than a proxy reads of a body; write at most {MAX_BODY_LIMIT} (256 MiB)")
 }
 
 /// `spec.proxyReadTimeout`.

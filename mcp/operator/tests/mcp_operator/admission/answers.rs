@@ -67,6 +67,9 @@ fn never_works() -> Vec<(Value, &'static str, &'static str)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_work_is_refused_with_its_field() {
     let gate = Gate::new("deny").await;
+    // It was stored before the rule that it breaks.
+    let body = |bytes: u64| json!({"maxRequestBodySize": bytes});
+    gate.objects.create(labelled("s-stored", body(1 << 40))).await;
     let operator = gate.serving(&[]).await;
     for (object, field, words) in never_works() {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -82,6 +85,14 @@ async fn what_can_never_work_is_refused_with_its_field() {
     for word in ["MCPServer", gate.objects.namespace.as_str(), "lots"] {
         assert!(line.contains(word), "{word} not in {line}");
     }
+    // A limit of bodies above the bound is refused where it is new (MISSION P8).
+    let made = gate.objects.post(labelled("s-body", body((256 << 20) + 1)), false).await;
+    let changed = gate.objects.patch("MCPServer", "s-stored", json!({"spec": body(1 << 39)})).await;
+    for refused in [made, changed] {
+        assert_eq!((refused.code, fields(&refused.body)), (422, vec!["spec.maxRequestBodySize"]), "{}", refused.body);
+    }
+    let passed = gate.objects.patch("MCPServer", "s-stored", json!({"spec": {"args": ["a"]}})).await;
+    assert_eq!(passed.code, 200, "{}", passed.body);
     // An update is held to the same, and one that leaves the spec alone is not judged.
     gate.objects.create(minimal("s-good")).await;
     let refused = gate.objects.patch("MCPServer", "s-good", json!({"spec": {"image": "a b"}})).await;

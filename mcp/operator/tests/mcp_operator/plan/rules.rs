@@ -97,6 +97,33 @@ fn every_rule_of_a_server_names_its_field() {
     }
 }
 
+// MISSION P8.
+#[test]
+fn a_body_limit_above_the_bound_is_refused_where_it_changes_and_said() {
+    const BOUND: u64 = 256 << 20;
+    let world = |bytes: u64| World::of(json!({"image": "x:1", "maxRequestBodySize": bytes}));
+    for (old, new, refused) in [
+        (None, BOUND, false),
+        (None, BOUND + 1, true),
+        (Some(BOUND + 1), BOUND + 1, false),
+        (Some(BOUND + 1), BOUND + 2, true),
+        (Some(BOUND + 1), BOUND, false),
+        (Some(0), BOUND + 1, true),
+    ] {
+        let (stored, server) = (old.map(|old| world(old).workload), world(new));
+        let problems = server.workload.change_problems(stored.as_ref());
+        let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
+        assert_eq!(fields, if refused { vec!["spec.maxRequestBodySize"] } else { vec![] }, "{old:?} {new}");
+        let plan = server.plan();
+        assert!(!plan.children.is_empty(), "it runs whatever its limit is");
+        let said = condition(&plan, "RequestBodySizeCapped", "True").map(|(_, message)| message);
+        let expected =
+            format!("spec.maxRequestBodySize: {new} is more than a proxy reads of a body; write at most 268435456");
+        assert!(said.as_ref().is_none_or(|said| said.starts_with(&expected)), "{said:?}");
+        assert_eq!(said.is_some(), new > BOUND, "{new}");
+    }
+}
+
 #[test]
 fn a_name_has_to_fit_the_services_made_of_it() {
     for (name, fits) in

@@ -10,8 +10,7 @@ use http_body_util::BodyDataStream;
 use mcp_http::{Body, json, text};
 use mcp_store::Client;
 use mcp_wire::{
-    ErrorBody, Kind, LEGACY_VERSION, MODERN_VERSION, Message, MessageError, OwnedMessage, Revision, classify, code,
-    headers as mcp,
+    ErrorBody, Kind, LEGACY_VERSION, MODERN_VERSION, Message, OwnedMessage, Revision, classify, code, headers as mcp,
 };
 
 use super::Front;
@@ -45,9 +44,9 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
     if let Err(mismatch) = mcp::check(&parts.headers, message) {
         return json(StatusCode::BAD_REQUEST, mismatch.body(message.id()));
     }
-    let params = match Params::read(message.params()) {
+    let params = match Params::of(message) {
         Ok(params) => params,
-        Err(error) => return json(StatusCode::BAD_REQUEST, MessageError::from(error).body()),
+        Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
     };
     let sender = Sender::of(&parts.extensions);
     let id = match Carried::by(parts) {
@@ -77,12 +76,10 @@ async fn pass(
     let message = owned.message();
     match message.kind() {
         Kind::Response => text(StatusCode::BAD_REQUEST, NO_RESPONSES),
-        Kind::Notification => {
-            match forward::notification(&front.mux, Some(&session.id), owned.body(), message, params).await {
-                Sent::Queued => accepted(),
-                Sent::Ended | Sent::TooSlow => json(StatusCode::BAD_GATEWAY, failed(SILENCE, None)),
-            }
-        }
+        Kind::Notification => match forward::notification(&front.mux, Some(&session.id), owned, params).await {
+            Sent::Queued => accepted(),
+            Sent::Ended | Sent::TooSlow => json(StatusCode::BAD_GATEWAY, failed(SILENCE, None)),
+        },
         Kind::Request => {
             let Asked { ours, kept } = Asked::of(owned, params);
             let Some(place) = session.place(&front.mux, &client, kept) else {
@@ -94,7 +91,7 @@ async fn pass(
                 // A client may go on with its calls after the proxy and the server were replaced: the stream has no word for "initialize again".
                 front.mux.ensure_greeted().await;
                 let origin = Origin::new(Some(&session.id), client);
-                let request = Request { body: owned.body(), message, params, origin: Some(origin) };
+                let request = Request { message: owned, origin: Some(origin) };
                 call(front, request, place).await
             };
             if session.answer(answer) {
@@ -152,8 +149,8 @@ fn local(front: Arc<Front>, session: Arc<str>, request: OwnedMessage, place: Pla
             },
             Some("logging/setLevel") => Some(result(id, "{}")),
             _ => {
-                let params = Params::read_loose(message.params());
-                forward::subscription(&front.mux, &session, request.body(), message, &params).await
+                let params = Params::of(message).unwrap_or_default();
+                forward::subscription(&front.mux, &session, &request, &params).await
             }
         };
         Ok(frame(&answer.unwrap_or_else(|| failed(SILENCE, Some(id)))).into())

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::HeaderMap;
-use mcp_wire::headers::{self, Mismatch};
-use mcp_wire::{Message, ToolHeaders};
+use mcp_middleware::beside;
+use mcp_wire::headers::{self, HeaderError};
+use mcp_wire::{OwnedMessage, ToolHeaders};
 use serde_json::Value;
 
 /// Tools with mirrored arguments that are remembered.
@@ -19,7 +20,8 @@ pub(super) fn is_gone(method: &str) -> bool {
 }
 
 /// Refuses a message whose headers do not say what its body says.
-pub(super) fn check(tools: &Tools, headers: &HeaderMap, message: &Message<'_>) -> Result<(), Mismatch> {
+pub(super) async fn check(tools: &Tools, headers: &HeaderMap, owned: &OwnedMessage) -> Result<(), HeaderError> {
+    let message = owned.message();
     if message.id().is_none() {
         return headers::check(headers, message);
     }
@@ -28,8 +30,9 @@ pub(super) fn check(tools: &Tools, headers: &HeaderMap, message: &Message<'_>) -
         return Ok(());
     }
     let marks = message.target().ok().flatten().and_then(|name| tools.lock().get(&*name).cloned());
-    let arguments = message.param("arguments").ok().flatten();
-    marks.map_or(Ok(()), |marks| marks.check(headers, arguments))
+    let Some(marks) = marks else { return Ok(()) };
+    let (headers, owned, length) = (headers.clone(), owned.clone(), owned.body().len());
+    beside(length, move || marks.check(&headers, owned.message().param("arguments").ok().flatten())).await
 }
 
 /// The tools that were listed and have arguments which their callers mirror in headers.

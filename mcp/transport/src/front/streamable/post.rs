@@ -7,8 +7,9 @@ use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use mcp_http::{Body, json, text};
+use mcp_middleware::beside;
 use mcp_store::{Client, SessionRecord};
-use mcp_wire::{Kind, MODERN_VERSION, Message, MessageError, Revision, classify, code, headers as mcp};
+use mcp_wire::{Kind, MODERN_VERSION, Message, OwnedMessage, Revision, classify, code, headers as mcp};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ use crate::sessions::{Named, Renewal, Renewing, Sender, not_found, unavailable};
 
 /// A request of a client that was read and let in.
 struct Asked<'a> {
-    body: &'a Bytes,
+    owned: &'a OwnedMessage,
     message: &'a Message<'a>,
     params: Params<'a>,
     revision: Revision,
@@ -37,10 +38,10 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
         Ok(message) => message,
         Err(refusal) => return refusal,
     };
-    let (message, body) = (owned.message(), owned.body());
-    let params = match Params::read(message.params()) {
+    let message = owned.message();
+    let params = match Params::of(message) {
         Ok(params) => params,
-        Err(error) => return json(StatusCode::BAD_REQUEST, MessageError::from(error).body()),
+        Err(error) => return json(StatusCode::BAD_REQUEST, error.body()),
     };
     let revision = match classify(protocol_version(&parts.headers), message) {
         Ok(revision) => revision,
@@ -48,7 +49,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
     };
     let headers = match revision {
         Revision::Legacy => mcp::check(&parts.headers, message),
-        Revision::Modern => modern::check(&front.tools, &parts.headers, message),
+        Revision::Modern => modern::check(&front.tools, &parts.headers, &owned).await,
     };
     if let Err(mismatch) = headers {
         return json(StatusCode::BAD_REQUEST, mismatch.body(message.id()));
@@ -67,7 +68,7 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
     let client = Sender::of(&parts.extensions).client;
     // A handshake counts as one of the Legacy era, whatever its headers say.
     let is_modern = revision == Revision::Modern || protocol_version(&parts.headers) == Some(MODERN_VERSION);
-    let asked = Asked { body, message, params, revision, session, client };
+    let asked = Asked { owned: &owned, message, params, revision, session, client };
     match message.kind() {
         // Nothing was asked of any client, so nothing waits for this.
         Kind::Response => accepted(),
@@ -121,7 +122,7 @@ fn unanswered(asked: &Asked<'_>) -> Response<Body> {
 
 async fn notification(front: &Front, asked: &Asked<'_>) -> Response<Body> {
     let session = asked.session.as_ref().map(|session| &*session.id);
-    match forward::notification(&front.mux, session, asked.body, asked.message, &asked.params).await {
+    match forward::notification(&front.mux, session, asked.owned, &asked.params).await {
         Sent::Queued => accepted(),
         Sent::Ended | Sent::TooSlow => unanswered(asked),
     }
@@ -132,7 +133,7 @@ async fn subscription(front: &Front, asked: &Asked<'_>) -> Response<Body> {
     let Some(session) = &asked.session else {
         return error(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, "Mcp-Session-Id is missing", asked.message.id());
     };
-    let answer = forward::subscription(&front.mux, &session.id, asked.body, asked.message, &asked.params).await;
+    let answer = forward::subscription(&front.mux, &session.id, asked.owned, &asked.params).await;
     // A session that ended before the answer came would stay subscribed for ever.
     if matches!(front.sessions.load(&session.id, &session.principal).await, Ok(None)) {
         front.mux.forget(&session.id);
@@ -140,13 +141,13 @@ async fn subscription(front: &Front, asked: &Asked<'_>) -> Response<Body> {
     answer.map_or_else(|| unanswered(asked), |answer| json(StatusCode::OK, answer))
 }
 
-async fn call(front: &Front, parts: &Parts, asked: Asked<'_>) -> Response<Body> {
+async fn call(front: &Arc<Front>, parts: &Parts, asked: Asked<'_>) -> Response<Body> {
     let Some(client_id) = asked.message.id() else { return accepted() };
     let progresses = asked.params.meta.as_ref().is_some_and(|meta| meta.progress_token.is_some());
     let listens = asked.message.method() == Some("subscriptions/listen");
     let origin = Origin::new(asked.session.as_ref().map(|session| &*session.id), asked.client);
     let leaving_cancels = asked.revision == Revision::Modern;
-    let request = Request { body: asked.body, message: asked.message, params: &asked.params, origin: Some(origin) };
+    let request = Request { message: asked.owned, origin: Some(origin) };
     let ended = || json(StatusCode::BAD_GATEWAY, failed(ENDED, Some(client_id)));
     let too_slow = || text(StatusCode::GATEWAY_TIMEOUT, "Timeout");
     if as_stream(&parts.headers, progresses || listens) {
@@ -174,10 +175,15 @@ async fn call(front: &Front, parts: &Parts, asked: Asked<'_>) -> Response<Body> 
     }
     match timeout(front.mux.answer_timeout, answer).await {
         Ok(Ok(answer)) => {
-            if asked.message.method() == Some("tools/list") {
-                front.tools.learn(&answer.bytes);
-            }
-            passed_on(answer.into_bytes(), asked.revision)
+            let (answer, front, revision) = (answer.into_bytes(), Arc::clone(front), asked.revision);
+            let is_list = asked.message.method() == Some("tools/list");
+            beside(answer.len(), move || {
+                if is_list {
+                    front.tools.learn(&answer);
+                }
+                passed_on(answer, revision)
+            })
+            .await
         }
         Ok(Err(_)) => ended(),
         Err(_) => {
