@@ -340,7 +340,7 @@ mod tests {
         let reply = Reply::Handshake("2025-11-25", reply);
         mux.calls.open(number, Call { id: "0".into(), token: None, origin: None, reply, written: true });
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, mux.ids.text(number));
-        dispatch::line(mux, &answer.into());
+        dispatch::line(mux, answer.into()).await;
         assert_eq!(mux.handshake.version(), Some("2025-11-25"), "a process that follows is greeted");
     }
 
