@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 
 use crate::guard::{Ambiguity, check_case, check_message};
 use crate::methods::check_method;
-use crate::revision::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of `params` in MCP's requests and notifications.
@@ -35,6 +34,9 @@ const PARAMS: &[&str] = &[
     "total",
     "uri",
 ];
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const ERROR: &[&str] = &["code", "message", "data"];
 /// The members of `params`, and of `_meta` in it, that a strict reading keeps at hand: a long message is not read again for each of them.
 const KEPT: &[&str] = &["name", "uri", "taskId", "arguments", "_meta", "protocolVersion", "progressToken", "requestId"];
