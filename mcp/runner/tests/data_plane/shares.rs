@@ -165,3 +165,28 @@ async fn streams_whose_server_says_nothing_give_way_as_well() {
     within("the oldest to end", waiting[0].read_to_string(&mut first)).await.unwrap();
     assert!(first.starts_with("HTTP/1.1 503") && first.contains("retry-after: 1\r\n"), "{first}");
 }
+
+// P8
+#[tokio::test]
+async fn clients_of_an_ingress_share_as_one_each_where_it_is_trusted() {
+    for (trusted, lost, lost_by_the_largest) in [(json!(["127.0.0.0/8"]), 0, 20), (json!([]), 20, 0)] {
+        let backend = silent_streams().await;
+        // Streams have 240 of the places.
+        let flags = ["--connections", "320", "--backend", &backend].map(Into::into);
+        let members = json!({"portcullis": {"trusted_proxies": trusted}});
+        let runner = Runner::start("streamable-http", &members, &flags, &[]).await;
+        let (mut clients, mut largest) = (Vec::new(), Vec::new());
+        for client in 0..200 {
+            let forwarded = format!("x-forwarded-for: 10.9.8.{client}\r\n");
+            clients.extend(held(runner.address, 1, &stream(&forwarded)).await);
+        }
+        for _ in 0..60 {
+            largest.extend(held(runner.address, 1, &stream("x-forwarded-for: 10.9.9.9\r\n")).await);
+        }
+        let ended = |streams: &[TcpStream]| streams.iter().filter(|stream| rest(stream).is_some()).count();
+        eventually("twenty streams to end", || async {
+            (ended(&clients) == lost && ended(&largest) == lost_by_the_largest).then_some(())
+        })
+        .await;
+    }
+}
