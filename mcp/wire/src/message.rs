@@ -101,7 +101,7 @@ pub struct Message<'a> {
     kept: Option<Kept<'a>>,
 }
 
-/// What a strict reading found of [`KEPT`] and [`KEPT_META`].
+/// The members of [`KEPT`] and [`KEPT_META`] that a strict reading found.
 #[derive(Clone, Debug)]
 struct Kept<'a> {
     params: Members<'a>,
