@@ -9,12 +9,15 @@ use serde_json::value::RawValue;
 
 use crate::guard::{Ambiguity, check_case, check_message};
 use crate::methods::check_method;
-use crate::revision::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 
 const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 /// The members of `params` that decide what a request does or where it is routed.
 const PARAMS: &[&str] = &["name", "uri", "taskId", "arguments", "_meta"];
 const ERROR: &[&str] = &["code", "message", "data"];
+/// The members of `_meta` that say which era a request is of.
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The members of `params`, and of `_meta` in it, that a strict reading keeps at hand: a long message is not read again for each of them.
 const KEPT: &[&str] = &["name", "uri", "taskId", "arguments", "_meta", "protocolVersion", "progressToken", "requestId"];
 const KEPT_META: &[&str] = &["progressToken", PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES];

@@ -4,17 +4,13 @@ use serde_json::json;
 
 use crate::error_body::{ErrorBody, code};
 use crate::headers::beginning;
-use crate::message::string;
+use crate::message::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, string};
 use crate::{Id, Message};
 
 /// The newest revision with sessions and a handshake.
 pub const LEGACY_VERSION: &str = "2025-11-25";
 /// The stateless revision.
 pub const MODERN_VERSION: &str = "2026-07-28";
-
-pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// The era a request is to be served in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
