@@ -1,4 +1,4 @@
-//! The runner under more than it likes: many sessions, many open streams, slow uploads, long answers to `initialize`, a server behind TLS. This process calls; runner and
+//! The runner under more than it likes: many sessions, many open streams, slow uploads, the longest bodies, long answers to `initialize`, a server behind TLS. This process calls; runner and
 //! server are processes of their own. With `--baseline`, each row is taken of an older runner as well.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are the result")]
 
@@ -14,8 +14,8 @@ use portcullis_benches::proc;
 use portcullis_benches::proxy::caller::Session;
 use portcullis_benches::proxy::http::{Connection, SESSION, get};
 use portcullis_benches::proxy::processes::{Behind, Listening};
-use portcullis_benches::proxy::remote;
 use portcullis_benches::proxy::workload::Workload;
+use portcullis_benches::proxy::{bodies, remote};
 use portcullis_benches::webhook::figures::{mebibytes, milliseconds};
 use portcullis_e2e::process::binary;
 
@@ -49,14 +49,14 @@ const UPLOAD_TIME: Duration = Duration::from_secs(10);
 const QUICK_CALLS: u64 = 500;
 const QUICK_PAUSE: Duration = Duration::from_millis(10);
 
-/// The runner under load: sessions, streams, slow uploads, memory, a remote server
+/// The runner under load: sessions, streams, slow uploads, long bodies, memory, a remote server
 #[derive(Parser, Debug)]
 struct Flags {
     /// Binary of an older runner to compare with
     #[arg(long, value_name = "PATH")]
     baseline: Option<PathBuf>,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["sessions", "streams", "uploads", "memory", "remote"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["sessions", "streams", "uploads", "bodies", "memory", "remote"])]
     only: Vec<Row>,
 }
 
@@ -65,6 +65,7 @@ enum Row {
     Sessions,
     Streams,
     Uploads,
+    Bodies,
     Memory,
     Remote,
 }
@@ -80,6 +81,7 @@ async fn main() -> Result<()> {
                 Row::Sessions => sessions(path).await,
                 Row::Streams => both(path).await,
                 Row::Uploads => uploads(path).await,
+                Row::Bodies => bodies::compare(path).await,
                 Row::Memory => memory(path).await,
                 Row::Remote => remote::compare(path).await,
             };

@@ -1,6 +1,7 @@
 //! What the proxy harnesses are made of: an MCP server, its callers and webhooks, each a process of its own, and the proxies between them.
 
 pub mod backend;
+pub mod bodies;
 pub mod caller;
 pub mod figures;
 pub mod http;

@@ -114,8 +114,8 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn memory_for_bodies_does_not_follow_their_limit_for_ever() {
+    #[test]
+    fn memory_for_bodies_does_not_follow_their_limit_for_ever() {
         const MIB: usize = 1 << 20;
         for (asked, limit, total) in [
             (8 * MIB, 8, 64),

@@ -207,8 +207,8 @@ impl RequestContext {
             ReadError::Broken(_) => text(StatusCode::BAD_REQUEST, "Invalid request body"),
             error => error.answer(),
         })?;
-        let (text_of, is_open) = (body.clone(), self.open);
-        if is_open && beside(body.len(), move || door::mentions_json_rpc(&text_of)).await {
+        let (whole, is_open) = (body.clone(), self.open);
+        if is_open && beside(body.len(), move || door::mentions_json_rpc(&whole)).await {
             let message =
                 "JSON-RPC is refused on a path that portcullis.dev/open-paths opens; send it to an MCP endpoint";
             return Err(text(StatusCode::FORBIDDEN, message));

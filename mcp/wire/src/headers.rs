@@ -240,7 +240,7 @@ impl<'a> Comparable<'a> {
 #[derive(Default)]
 struct Equal<'a> {
     all: Single,
-    /// Those named like a header of this value, by that name in lower case.
+    /// Arguments named like a header of this value, by that name in lower case.
     named: HashMap<&'a str, Single>,
 }
 

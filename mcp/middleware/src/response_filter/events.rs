@@ -140,7 +140,7 @@ impl<F: ResponseFilter> Events<F> {
         Some((event, long))
     }
 
-    /// What goes in place of the event that is not complete, the rest of which is dropped, or of a long one.
+    /// The event in place of the one that is not complete, the rest of which is dropped, or of a long one.
     fn drop_event(&mut self, reason: &str) -> Bytes {
         let seen = std::mem::take(&mut self.end.seen) > 0;
         let unfinished = self.long.take().map_or(seen, |long| long.is_followed);

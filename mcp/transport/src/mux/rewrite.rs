@@ -31,7 +31,7 @@ pub(crate) struct Meta<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Those of a client's request, which was read strictly: no part of it is read again.
+    /// Finds them in a client's request, which was read strictly: no part of it is read again.
     pub(crate) fn of(message: &Message<'a>) -> Result<Self, MessageError> {
         let is_set = |raw: &&RawValue| raw.get() != "null";
         let meta = match message.param("_meta")?.filter(is_set) {

@@ -99,7 +99,7 @@ fn every_rule_of_a_server_names_its_field() {
 
 // MISSION P8.
 #[test]
-fn a_body_limit_above_the_bound_is_refused_where_it_changes_and_said() {
+fn a_body_limit_above_the_bound_is_refused_where_it_changes() {
     const BOUND: u64 = 256 << 20;
     let world = |bytes: u64| World::of(json!({"image": "x:1", "maxRequestBodySize": bytes}));
     for (old, new, refused) in [
