@@ -34,11 +34,11 @@ const PARAMS: &[&str] = &[
     "total",
     "uri",
 ];
+/// The members of `_meta` that say which era a request is of.
 pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const ERROR: &[&str] = &["code", "message", "data"];
-/// The members of `_meta` that say which era a request is of.
 /// The members of `params`, and of `_meta` in it, that a strict reading keeps at hand: a long message is not read again for each of them.
 const KEPT: &[&str] = &["name", "uri", "taskId", "arguments", "_meta", "protocolVersion", "progressToken", "requestId"];
 const KEPT_META: &[&str] = &["progressToken", PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES];
