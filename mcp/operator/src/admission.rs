@@ -81,18 +81,22 @@ impl<K: Subject> Rules<K> {
         let seen = known.in_namespace(namespace);
         let missing = seen.map(|seen| reference::warnings(&new.references(), &*seen)).unwrap_or_default();
         let shared = shared_children(new, &(self.children)(new), |child| known.makers(namespace, child));
-        new.warnings(settings).into_iter().chain(missing).chain(shared).fold(verdict, Verdict::warn)
+        let unknown = Additions::unknown_keys(new.meta().annotations.as_ref()).map(|key| {
+            format!(
+                "metadata.annotations[{key}]: is not known, and has no effect; see docs/src/explanation/requests.md"
+            )
+        });
+        new.warnings(settings).into_iter().chain(unknown).chain(missing).chain(shared).fold(verdict, Verdict::warn)
     }
 
     /// An update that touches neither the spec nor an annotation of ours is not judged: labels, finalizers and restarts go through whatever
     /// is stored.
     async fn update(&self, old: Arc<K>, new: Arc<K>, context: Context) -> Verdict {
-        let additions = |object: &K| Additions::of(object.meta().annotations.as_ref());
-        if old.spec() == new.spec() && additions(&old) == additions(&new) {
-            Verdict::allow()
-        } else {
-            self.judge(Some(&old), &new, &context)
-        }
+        let same = {
+            let [old, new] = [&old, &new].map(|object| object.meta().annotations.as_ref());
+            Additions::of(old) == Additions::of(new) && Additions::unknown_keys(old).eq(Additions::unknown_keys(new))
+        };
+        if same && old.spec() == new.spec() { Verdict::allow() } else { self.judge(Some(&old), &new, &context) }
     }
 }
 

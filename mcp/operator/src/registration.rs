@@ -40,7 +40,7 @@ pub struct Args {
     allowed_origins: Vec<String>,
     /// Networks of ingresses and load balancers, with commas, whose X-Forwarded-For tells proxies the address of the client. Without
     /// them all that come through an ingress count as one client
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = mcp_runconfig::trusted_proxies)]
     trusted_proxies: Vec<IpNet>,
     // Kubernetes sets it in every pod.
     /// Address or name of the Kubernetes API, where no remote server may be

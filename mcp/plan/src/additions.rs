@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use crate::{problem::Problem, settings::Settings};
 
+/// The prefix of annotations that are ours.
+const PREFIX: &str = "portcullis.dev/";
 /// The most origins that an annotation may list.
 const MAX_ORIGINS: usize = 64;
 
@@ -35,6 +37,12 @@ impl Additions {
             ..mcp_runconfig::Additions::default()
         };
         Self { paths, allowed_origins: list(ALLOWED_ORIGINS) }
+    }
+
+    /// Lists the annotations with the prefix of these that are none of them.
+    pub fn unknown_keys(annotations: Option<&BTreeMap<String, String>>) -> impl Iterator<Item = &str> {
+        let ours = annotations.into_iter().flatten().map(|(key, _)| &**key).filter(|key| key.starts_with(PREFIX));
+        ours.filter(|key| ![ALLOWED_ORIGINS, MCP_PATHS, OPEN_PATHS].contains(key))
     }
 
     /// Whether nothing is asked for.

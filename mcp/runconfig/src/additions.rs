@@ -89,12 +89,23 @@ fn texts<S: Serializer>(networks: &[IpNet], serializer: S) -> Result<S::Ok, S::E
 
 fn networks(texts: &[String]) -> Result<Vec<IpNet>, ParseError> {
     let network = |text: &String| {
-        text.parse().map_err(|_| {
-            let problem = format!("{text:?} is no network");
-            ParseError::new("portcullis.trusted_proxies", problem, "write an address and a length, as in 10.0.0.0/8")
+        trusted_proxies(text).map_err(|problem| {
+            ParseError::new("portcullis.trusted_proxies", problem, "list the networks of your ingresses alone")
         })
     };
     texts.iter().map(network).collect()
+}
+
+/// Reads a network of proxies that are [trusted](Additions::trusted_proxies).
+///
+/// # Errors
+/// A clause that quotes `text`.
+pub fn trusted_proxies(text: &str) -> Result<IpNet, String> {
+    match text.parse::<IpNet>() {
+        Ok(network) if network.prefix_len() == 0 => Err(format!("{text:?} would let every caller claim any address")),
+        Ok(network) => Ok(network),
+        Err(_) => Err(format!("{text:?} is no network; write an address and a length, as in 10.0.0.0/8")),
+    }
 }
 
 fn problems(paths: &[String], problem: impl Fn(&str) -> Option<String>) -> Vec<String> {

@@ -33,7 +33,7 @@ mod profile;
 mod tool_filter;
 pub mod webhook;
 
-pub use additions::{Additions, MCP_ENDPOINTS};
+pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
 pub use auth::{AuthParameters, OidcConfig};
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

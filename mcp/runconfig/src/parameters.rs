@@ -76,10 +76,19 @@ pub fn origin_problem(origin: &str) -> Option<String> {
     let good = origin.split_once("://").is_some_and(|(scheme, host)| {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
         let is_host = |byte: u8| is_word(byte) || b"_:[]".contains(&byte);
-        !scheme.is_empty() && scheme.bytes().all(is_word) && !host.is_empty() && host.bytes().all(is_host)
+        let default_port = match scheme {
+            "http" => ":80",
+            "https" => ":443",
+            _ => ":",
+        };
+        !scheme.is_empty()
+            && scheme.bytes().all(is_word)
+            && !host.is_empty()
+            && host.bytes().all(is_host)
+            && !host.ends_with(default_port)
     });
     (!good).then(|| {
-        format!("{origin:?} is no origin; write a scheme, a host and perhaps a port, as in https://app.example")
+        format!("{origin:?} is no origin; write a scheme, a host and a port that is not the scheme's own, as in https://app.example")
     })
 }
 

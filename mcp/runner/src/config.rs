@@ -9,7 +9,7 @@ use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
     AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
-    TOOL_FILTER, ToolFilterParameters, chain, fold,
+    TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -114,6 +114,30 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<Entry>, String> {
     chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
     Ok(entries)
+}
+
+/// The member that asks for a guard or lists an origin, and would have no effect, and why.
+pub(crate) fn without_effect(config: &RunConfig) -> Option<(&'static str, String)> {
+    let has = |kinds: &[&str]| config.middleware_configs.iter().any(|entry| kinds.contains(&&*entry.kind));
+    let guards = [
+        ("validating_webhooks", !config.validating_webhooks.is_empty(), &[VALIDATING][..]),
+        ("mutating_webhooks", !config.mutating_webhooks.is_empty(), &[MUTATING]),
+        ("tools_filter", !config.tools_filter.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
+        ("tools_override", !config.tools_override.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
+    ];
+    let ignored =
+        guards.into_iter().find(|(_, asked, kinds)| *asked && !config.middleware_configs.is_empty() && !has(kinds));
+    let ignored = ignored.map(|(member, _, kinds)| {
+        let kinds = kinds.join(" and ");
+        (
+            member,
+            format!(
+                "has no effect, as middleware_configs lists the whole chain; add {kinds} there, or leave that list out"
+            ),
+        )
+    });
+    let origin = || config.allowed_origins.iter().find_map(|origin| Some(("allowed_origins", origin_problem(origin)?)));
+    ignored.or_else(origin)
 }
 
 /// The login that an entry of the chain asks for.

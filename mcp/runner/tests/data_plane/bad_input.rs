@@ -128,6 +128,33 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &["portcullis.mcp_paths", "replaces every other"],
         ),
         (
+            "a filter beside a chain without it",
+            http(json!({"tools_filter": ["echo"], "middleware_configs": [{"type": "mcp-parser", "parameters": {}}]})),
+            &[],
+            &["tools_filter", "middleware_configs", "tool-filter"],
+        ),
+        (
+            "webhooks beside a chain without them",
+            http(json!({
+                "validating_webhooks": [{"name": "w", "url": "https://127.0.0.1:1", "timeout": 0, "failure_policy": "fail"}],
+                "middleware_configs": [{"type": "mcp-parser", "parameters": {}}],
+            })),
+            &[],
+            &["validating_webhooks", "has no effect", "validating-webhook"],
+        ),
+        (
+            "no origin",
+            http(json!({"allowed_origins": ["null"]})),
+            &[],
+            &["allowed_origins", "\"null\"", "https://app.example"],
+        ),
+        (
+            "every address is a proxy",
+            http(json!({"portcullis": {"trusted_proxies": ["0.0.0.0/0"]}})),
+            &[],
+            &["portcullis.trusted_proxies", "\"0.0.0.0/0\"", "any address"],
+        ),
+        (
             "no network",
             http(json!({"portcullis": {"trusted_proxies": ["10.0.0.1"]}})),
             &[],

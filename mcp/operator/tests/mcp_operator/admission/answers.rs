@@ -137,6 +137,17 @@ async fn with_warn_the_same_is_admitted_with_warnings_and_said_in_the_status() {
 
 /// A reference to what does not exist yet only warns, in both modes: manifests are applied in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_annotation_of_ours_that_is_misspelt_is_warned_of() {
+    let gate = Gate::new("deny").await;
+    let _operator = gate.serving(&[]).await;
+    let mut server = labelled("misspelt", json!({}));
+    server["metadata"]["annotations"] = json!({"portcullis.dev/open_paths": "/docs", "example.com/open": "1"});
+    let answer = gate.objects.post(server, true).await;
+    let warned = |words: &str| answer.warnings.iter().any(|warning| warning.contains(words));
+    assert!(warned("portcullis.dev/open_paths") && !warned("example.com"), "{:?}", answer.warnings);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
     let gate = Gate::new("missing").await;
     for admission in ["deny", "warn"] {
