@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ struct Table {
     streams: AtomicUsize,
     /// The number of the next stream.
     number: AtomicU64,
+    /// The most bytes of unfinished heads.
+    head_bound: usize,
     given: [AtomicU64; Given::ALL.len()],
 }
 
@@ -48,6 +50,10 @@ struct State {
     next: u64,
     /// When a connection was asked to give way for the one that waits.
     asked: Option<Instant>,
+    /// The bytes of unfinished heads.
+    head_bytes: usize,
+    /// The part of them whose connections are about to end.
+    head_bytes_going: usize,
 }
 
 /// The kinds of what a client gives up, first to last.
@@ -59,11 +65,13 @@ pub enum Given {
     Stream = 1,
     /// The oldest stream that is its client's session, and the session with it.
     Session = 2,
+    /// The longest head that has begun to arrive, and the connection with it: heads hold too many bytes.
+    Head = 3,
 }
 
 impl Given {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Idle, Self::Stream, Self::Session];
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Stream, Self::Session, Self::Head];
 
     /// Returns the name in metrics.
     pub fn as_str(self) -> &'static str {
@@ -71,6 +79,7 @@ impl Given {
             Self::Idle => "idle",
             Self::Stream => "stream",
             Self::Session => "session",
+            Self::Head => "head",
         }
     }
 }
@@ -102,11 +111,25 @@ struct Held {
     stream: AtomicU8,
     /// The number of the stream among all.
     began: AtomicU64,
+    /// The bytes of an unfinished head that count.
+    head: AtomicUsize,
+    /// Whether the connection ends for them.
+    ends_for_head: AtomicBool,
 }
 
 /// A stream under way on the connection of a [`Place`], until this is dropped.
 #[derive(Debug)]
 pub struct Streaming(Place);
+
+/// Whether there is room for more of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Now,
+    /// When another connection has ended.
+    Later,
+    /// The connection is to end.
+    Never,
+}
 
 /// A place that is taken until this is dropped.
 #[derive(Debug)]
@@ -122,6 +145,7 @@ type Gift = (Given, bool, Age);
 enum Age {
     Idle(Instant),
     Stream(u64),
+    Head(Reverse<usize>),
 }
 
 /// Hashes what is a hash already.
@@ -141,8 +165,8 @@ impl Hasher for AsIs {
 }
 
 impl Places {
-    /// So many places.
-    pub(crate) fn new(count: usize) -> Self {
+    /// So many places, and as many bytes of heads.
+    pub(crate) fn new(count: usize, head_bound: usize) -> Self {
         Self(Arc::new(Table {
             state: Mutex::default(),
             crowded: Crowded::default(),
@@ -150,6 +174,7 @@ impl Places {
             bound: count - count / 4,
             streams: AtomicUsize::new(0),
             number: AtomicU64::new(0),
+            head_bound,
             given: Default::default(),
         }))
     }
@@ -184,6 +209,8 @@ impl Places {
             client: client.into(),
             stream: AtomicU8::new(0),
             began: AtomicU64::new(0),
+            head: AtomicUsize::new(0),
+            ends_for_head: AtomicBool::new(false),
         }));
         let mut state = self.state();
         let number = state.next;
@@ -206,7 +233,7 @@ impl Places {
         let ordinary = || state.taken.values().filter(|place| !place.0.reserved);
         let is_new = |gift: &Gift| matches!(gift, (_, false, Age::Idle(since)) if now < *since + MOMENT);
         let may_go = |place: &Place| place.gift().filter(|gift| !is_new(gift));
-        if let Some((gift, place)) = giver(ordinary().map(|place| (place.client(), may_go(place), place))) {
+        if let Some((gift, place)) = giver(ordinary().map(|place| (place.client(), 1, may_go(place), place))) {
             self.tell(gift, place);
             state.asked = Some(now);
             return true;
@@ -220,7 +247,7 @@ impl Places {
         let state = self.state();
         let streams = state.taken.values().filter_map(|place| {
             let gift = place.gift().filter(|(kind, ..)| *kind != Given::Idle)?;
-            Some((place.client(), Some(gift), place))
+            Some((place.client(), 1, Some(gift), place))
         });
         if streams.clone().count() > self.0.bound
             && let Some((gift, place)) = giver(streams)
@@ -253,16 +280,16 @@ impl Places {
     }
 }
 
-/// Returns which place gives way: of the client that holds most among those that can give, the first by [`Gift`]. Streams
-/// are safe where their client holds less than all do on average.
-fn giver<T>(places: impl Iterator<Item = (u64, Option<Gift>, T)> + Clone) -> Option<(Gift, T)> {
+/// Returns which place gives way, of places by client and size: of the client that holds most among those that can give,
+/// the first by [`Gift`]. Streams are safe where their client holds less than all do on average.
+fn giver<T>(places: impl Iterator<Item = (u64, usize, Option<Gift>, T)> + Clone) -> Option<(Gift, T)> {
     let mut held: HashMap<u64, usize, BuildHasherDefault<AsIs>> = HashMap::default();
     let mut all = 0;
-    for (client, ..) in places.clone() {
-        *held.entry(client).or_default() += 1;
-        all += 1;
+    for (client, size, ..) in places.clone() {
+        *held.entry(client).or_default() += size;
+        all += size;
     }
-    let gifts = places.filter_map(|(client, gift, place)| {
+    let gifts = places.filter_map(|(client, _, gift, place)| {
         let (gift, held_by_it) = (gift?, *held.get(&client)?);
         let gives = gift.0 == Given::Idle || held_by_it * held.len() >= all;
         gives.then_some((Reverse(held_by_it), gift, place))
@@ -287,6 +314,44 @@ impl Place {
             self.0.places.bound_streams();
         }
         streaming
+    }
+
+    /// Notes the bytes of a head that has begun to arrive: 0 when it is whole. Where all heads hold too many, the longest
+    /// of the client whose heads hold most ends; until it has ended, further heads of that client end as well.
+    pub(crate) fn holds_head(&self, bytes: usize) -> Room {
+        let held = &*self.0;
+        if bytes == 0 && held.head.load(Relaxed) == 0 {
+            return Room::Now;
+        }
+        let (bound, mut state) = (held.places.0.head_bound, held.places.state());
+        let before = held.head.swap(bytes, Relaxed);
+        state.head_bytes = state.head_bytes - before + bytes;
+        if held.ends_for_head.load(Relaxed) {
+            state.head_bytes_going = state.head_bytes_going - before + bytes;
+        } else if bytes > before && state.head_bytes > bound {
+            let heads = state.taken.values().filter_map(|place| {
+                let bytes = place.0.head.load(Relaxed);
+                let gift = (Given::Head, true, Age::Head(Reverse(bytes)));
+                let counts = bytes > 0 && !place.0.ends_for_head.load(Relaxed);
+                counts.then_some((place.client(), bytes, Some(gift), place))
+            });
+            let others_end = state.head_bytes - state.head_bytes_going <= bound;
+            let ends = match giver(heads) {
+                Some((gift, place)) if !others_end => Some((gift, place.clone())),
+                Some((gift, place)) if place.client() == self.client() => Some((gift, self.clone())),
+                _ => None,
+            };
+            if let Some((gift, place)) = ends {
+                place.0.ends_for_head.store(true, Relaxed);
+                state.head_bytes_going += place.0.head.load(Relaxed);
+                held.places.tell(gift, &place);
+            }
+        }
+        match (held.ends_for_head.load(Relaxed), state.head_bytes <= bound) {
+            (true, _) => Room::Never,
+            (false, true) => Room::Now,
+            (false, false) => Room::Later,
+        }
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -340,7 +405,13 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.place.0.places.state().taken.remove(&self.number);
+        let mut state = self.place.0.places.state();
+        state.taken.remove(&self.number);
+        let bytes = self.place.0.head.load(Relaxed);
+        state.head_bytes -= bytes;
+        if self.place.0.ends_for_head.load(Relaxed) {
+            state.head_bytes_going -= bytes;
+        }
     }
 }
 
@@ -378,7 +449,7 @@ mod tests {
                 'S' => Some((Given::Session, true, Age::Stream(10 - age))),
                 _ => None,
             };
-            let all = places.iter().enumerate().map(|(at, (client, kind, age))| (*client, gift(*kind, *age), at));
+            let all = places.iter().enumerate().map(|(at, (client, kind, age))| (*client, 1, gift(*kind, *age), at));
             assert_eq!(giver(all).map(|(_, at)| at), gives, "{places:?}");
         }
     }
@@ -393,7 +464,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_connection_has_its_moment_and_then_one_leaves_at_a_time() {
-        let places = Places::new(8);
+        let places = Places::new(8, 100);
         let all = take(&places, "10.0.0.1:1", 3);
         assert!(places.give(), "they are waited for");
         assert_eq!(asked(&all), [false; 3]);
@@ -409,7 +480,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn reserved_places_are_left_together_and_never_waited_for() {
-        let places = Places::new(8);
+        let places = Places::new(8, 100);
         let reserved: Vec<_> = (0..3).map(|_| places.take(([10, 0, 0, 2], 1).into(), true)).collect();
         tokio::time::advance(MOMENT).await;
         assert!(!places.give());
@@ -420,12 +491,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn addresses_of_one_ipv6_network_count_together() {
-        let places = Places::new(8);
+        let places = Places::new(8, 100);
         let other = take(&places, "[2001:db8:0:2::1]:1", 1);
         let one: Vec<_> =
             ["1", "2"].iter().flat_map(|host| take(&places, &format!("[2001:db8:0:1::{host}]:1"), 1)).collect();
         tokio::time::advance(MOMENT).await;
         places.give();
         assert_eq!((asked(&other), asked(&one)), (vec![false], vec![true, false]));
+    }
+
+    #[tokio::test]
+    async fn the_client_whose_heads_hold_most_loses_its_longest() {
+        let places = Places::new(8, 100);
+        let (one, other) = (take(&places, "10.0.0.1:1", 3), take(&places, "10.0.0.2:1", 2));
+        for (place, bytes) in [(&one[0], 20), (&one[1], 30), (&one[2], 10), (&other[0], 40)] {
+            place.place.holds_head(bytes);
+        }
+        assert_eq!((asked(&one), asked(&other)), (vec![false; 3], vec![false; 2]));
+        other[1].place.holds_head(1);
+        assert_eq!((asked(&one), asked(&other)), (vec![false, true, false], vec![false; 2]));
+        let bytes = || (places.state().head_bytes, places.state().head_bytes_going);
+        assert_eq!(bytes(), (101, 30));
+        // Until that has gone another client waits, and one that holds most ends.
+        assert_eq!(one[1].place.holds_head(31), Room::Never);
+        assert_eq!((other[1].place.holds_head(2), other[0].place.holds_head(41)), (Room::Later, Room::Never));
+        assert_eq!(bytes(), (104, 72));
+        drop(one);
+        assert_eq!((other[1].place.holds_head(3), bytes()), (Room::Now, (44, 41)));
+        // A head that is whole needs no room.
+        assert_eq!((other[1].place.holds_head(0), bytes()), (Room::Now, (41, 41)));
+        drop(other);
+        assert_eq!(bytes(), (0, 0));
     }
 }

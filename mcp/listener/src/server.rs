@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::heads::Heads;
 use crate::places::{Place, Places, Taken};
 use crate::workers::Workers;
 
@@ -32,11 +33,13 @@ pub struct Limits {
     /// from [`Handler::shed`] to a head of at most 8 KiB, and is closed. Further connections wait in the kernel's queue, and
     /// reserved ones without a request are closed for them.
     pub reserved: usize,
+    /// Maximum size of all heads together that have begun to arrive, in bytes.
+    pub heads: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { each: portcullis_listener::Limits::default(), reserved: 32 }
+        Self { each: portcullis_listener::Limits::default(), reserved: 32, heads: 16 << 20 }
     }
 }
 
@@ -61,7 +64,11 @@ impl Server {
     /// # Errors
     /// When none can be bound.
     pub async fn bind(addresses: impl ToSocketAddrs, limits: Limits) -> io::Result<Self> {
-        Ok(Self { listener: Listener::bind(addresses).await?, limits, places: Places::new(limits.each.connections) })
+        Ok(Self {
+            listener: Listener::bind(addresses).await?,
+            limits,
+            places: Places::new(limits.each.connections, limits.heads),
+        })
     }
 
     /// Returns the bound address.
@@ -163,7 +170,7 @@ async fn connection<H: Handler>(
     if place.is_reserved() {
         limits.head_bytes = limits.head_bytes.min(SMALL_HEAD);
     }
-    connection.serve(socket, Arc::new(Placed { handler, place }), limits).await;
+    connection.serve(Heads::new(socket, place.clone()), Arc::new(Placed { handler, place }), limits).await;
 }
 
 /// The handler on one connection.
@@ -176,6 +183,7 @@ impl<H: Handler> portcullis_listener::Handler for Placed<H> {
     type Body = H::Body;
 
     async fn handle(&self, mut request: Request<RequestBody>) -> Response<H::Body> {
+        self.place.holds_head(0);
         if self.place.is_reserved() {
             return self.handler.shed(request).await;
         }

@@ -74,7 +74,7 @@ async fn serve(places: usize, reserved: usize) -> Serving {
     let hours = Duration::from_hours(1);
     let each =
         portcullis_listener::Limits { connections: places, first_request: hours, idle: hours, ..Default::default() };
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0), Limits { each, reserved }).await.unwrap();
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0), Limits { each, reserved, ..Limits::default() }).await.unwrap();
     let (address, places, stop) = (server.local_addr().unwrap(), server.places(), CancellationToken::new());
     tokio::spawn(server.serve(Workers::start(1).unwrap(), Arc::new(Handled), stop.clone()));
     Serving { address, places, _stop: stop.drop_guard() }

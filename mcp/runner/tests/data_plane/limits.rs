@@ -209,12 +209,22 @@ async fn clients_that_do_not_read_their_answers_neither_fill_the_memory_nor_stop
 async fn a_head_that_is_too_long_is_refused_before_it_is_held() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
-    let mut stream = TcpStream::connect(runner.address).await.unwrap();
-    let long = format!("GET /readyz HTTP/1.1\r\nhost: localhost\r\nx-long: {}", "y".repeat(70 << 10));
-    stream.write_all(long.as_bytes()).await.unwrap();
-    let mut answer = [0; 12];
-    within("a refusal", stream.read_exact(&mut answer)).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 431");
+    for (requests_before, kib, status) in [(0, 15, "200"), (0, 17, "431"), (1, 60, "200"), (1, 70, "431")] {
+        let mut stream = TcpStream::connect(runner.address).await.unwrap();
+        for _ in 0..requests_before {
+            stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"ok\n") {
+                within("an answer", stream.read_buf(&mut answer)).await.unwrap();
+            }
+        }
+        let head = "GET /readyz HTTP/1.1\r\nhost: localhost\r\nx-long: ";
+        let long = format!("{head}{}\r\n\r\n", "y".repeat((kib << 10) - head.len()));
+        stream.write_all(long.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        within("an answer", stream.read_exact(&mut answer)).await.unwrap();
+        assert_eq!(&answer[9..], status.as_bytes(), "{kib} KiB after {requests_before} requests");
+    }
     assert!(backend.is_quiet());
 }
 

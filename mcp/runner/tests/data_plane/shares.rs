@@ -1,5 +1,6 @@
 //! The places of the proxy, shared by its clients.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use serde_json::json;
@@ -188,5 +189,48 @@ async fn clients_of_an_ingress_share_as_one_each_where_it_is_trusted() {
             (ended(&clients) == lost && ended(&largest) == lost_by_the_largest).then_some(())
         })
         .await;
+    }
+}
+
+/// The resident memory of the runner, in MiB.
+fn resident(runner: &Runner) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
+}
+
+/// Thousands of connections, on each of which `first` is answered before an unfinished head is sent. Returns the MiB that
+/// the heads take.
+async fn unfinished_heads(first: &str) -> usize {
+    let runner = Runner::http_with(&silent_streams().await, &json!({}), &[("RUST_LOG", "info")]).await;
+    let mut clients = Vec::new();
+    while clients.len() < 4_000 {
+        let mut client = within("a connection", TcpStream::connect(runner.address)).await.unwrap();
+        if !first.is_empty() {
+            client.write_all(first.as_bytes()).await.unwrap();
+            within("an answer", client.read_exact(&mut [0; 12])).await.unwrap();
+        }
+        clients.push(client);
+    }
+    let before = resident(&runner);
+    let mut head = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n".to_owned();
+    while head.len() < 60_000 {
+        write!(head, "x-{}: {}\r\n", head.len(), "y".repeat(1_000)).unwrap();
+    }
+    for client in &mut clients {
+        // One that has lost its place cannot be written to.
+        let _ = client.write_all(head.as_bytes()).await;
+    }
+    let call = call("");
+    assert_eq!(within("another client to be served", begin(runner.address, call.as_bytes())).await.unwrap().1, "200");
+    resident(&runner).saturating_sub(before)
+}
+
+#[tokio::test]
+async fn unfinished_heads_take_no_more_than_their_budget() {
+    for first in ["", "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
+        let took = unfinished_heads(first).await;
+        // 16 MiB of heads beyond the first buffers, with what allocators add.
+        assert!(took <= 96, "{first:?}: {took} MiB");
     }
 }
