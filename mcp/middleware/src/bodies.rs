@@ -1,14 +1,12 @@
 //! The memory for bodies: those of requests, which are read here, and those of answers that a filter holds.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
+use mcp_store::Client;
 use mcp_wire::{MessageError, OwnedMessage};
 use tokio::task::spawn_blocking;
-
-use crate::network::client_network;
 
 /// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
 const REQUESTS: usize = 64 << 20;
@@ -42,26 +40,25 @@ impl Bodies {
         Self { limit, time, requests: Budget::new(requests), answers: Budget::new(ANSWERS) }
     }
 
-    /// The whole body that `peer` sends, and its share of the memory.
-    pub(crate) async fn read(&self, body: Body, peer: SocketAddr) -> Result<(Bytes, Share), ReadError> {
-        let mut share = self.requests.share(client_network(Some(peer)));
+    /// The whole body that `client` sends, and its share of the memory.
+    pub(crate) async fn read(&self, body: Body, client: Client) -> Result<(Bytes, Share), ReadError> {
+        let mut share = self.requests.share(client.clone());
         match read(body, self.limit, self.time, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
-                let client = peer.ip();
                 if matches!(error, ReadError::NoRoom) {
-                    tracing::warn!(%client, %error, "a request was refused");
+                    tracing::warn!(?client, %error, "a request was refused");
                 } else {
-                    tracing::debug!(%client, %error, "a request was refused");
+                    tracing::debug!(?client, %error, "a request was refused");
                 }
                 Err(error)
             }
         }
     }
 
-    /// A share of the memory for an answer to `peer`.
-    pub(crate) fn answer(&self, peer: SocketAddr) -> Share {
-        self.answers.share(client_network(Some(peer)))
+    /// A share of the memory for an answer to `client`.
+    pub(crate) fn answer(&self, client: Client) -> Share {
+        self.answers.share(client)
     }
 }
 

@@ -13,11 +13,13 @@ use http_body::Body as _;
 use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::Principal;
+use mcp_store::Client;
 use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, read_message};
 use crate::door;
+use crate::network::client_network;
 
 /// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
@@ -103,6 +105,14 @@ impl RequestContext {
     /// The TCP peer.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The holder that the request counts for, and everything that is kept for it: the principal that has logged in; before that, and
+    /// where the login names none, the network of its address.
+    pub fn client(&self) -> Client {
+        let found = self.found();
+        let login = found.identity.as_ref().filter(|identity| identity.logged_in).and_then(|identity| identity.owner());
+        login.map_or_else(|| Client::Network(client_network(Some(self.peer))), Client::Principal)
     }
 
     /// Whether the request is to a path that is open: no middleware has judged it, and it is not for MCP.
@@ -201,7 +211,7 @@ impl RequestContext {
     }
 
     async fn read_whole(&self, body: Body) -> Result<(Bytes, Share), ReadError> {
-        let read = self.bodies.read(body, self.peer).await.inspect_err(|error| {
+        let read = self.bodies.read(body, self.client()).await.inspect_err(|error| {
             let limit = matches!(error, ReadError::TooLong);
             self.deny(if limit { chain::BODY_LIMIT } else { "body" }, error.to_string());
         })?;
@@ -211,7 +221,7 @@ impl RequestContext {
 
     /// A share of the memory for the answer, for a filter that holds it.
     pub(crate) fn answer(&self) -> Share {
-        self.bodies.answer(self.peer)
+        self.bodies.answer(self.client())
     }
 
     /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made
@@ -250,6 +260,13 @@ impl RequestContext {
 }
 
 impl Identity {
+    /// The owner of sessions that the caller opens: the subject of its issuer. `None` where one of both is missing.
+    pub fn owner(&self) -> Option<mcp_store::Principal> {
+        let issuer = self.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
+        let whole = !issuer.is_empty() && !self.subject.is_empty();
+        whole.then(|| mcp_store::Principal::new(issuer, &self.subject))
+    }
+
     /// What webhooks are told of it: a [`Principal`] as JSON, made once for all calls of whoever it is.
     ///
     /// # Errors
@@ -279,5 +296,38 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let claims: Vec<_> = self.claims.keys().collect();
         f.debug_struct("Identity").field("subject", &self.subject).field("claims", &claims).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcp_store::Principal;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn callers_without_a_login_do_not_take_a_principals_share() {
+        let identity = |logged_in, issuer: &str, subject: &str| {
+            let claims = Map::from_iter([("iss".to_owned(), json!(issuer))]);
+            Identity { logged_in, subject: subject.to_owned(), claims, ..Identity::default() }
+        };
+        let alice = Principal::new("i", "alice");
+        let network = Client::Network([10, 0, 0, 9].into());
+        for (identity, owner, client) in [
+            (identity(false, "i", "alice"), Some(alice.clone()), network.clone()),
+            (identity(true, "i", "alice"), Some(alice.clone()), Client::Principal(alice)),
+            (identity(true, "", "alice"), None, network.clone()),
+            (identity(true, "i", ""), None, network.clone()),
+        ] {
+            let bodies = Arc::new(Bodies::new(1, Duration::from_secs(1)));
+            let context = RequestContext::new(SocketAddr::from(([10, 0, 0, 9], 4711)), bodies, false);
+            assert_eq!(context.client(), network, "before the login");
+            let identity = Arc::new(identity);
+            context.identify(Arc::clone(&identity));
+            assert_eq!((identity.owner(), context.client()), (owner, client), "{identity:?}");
+        }
     }
 }

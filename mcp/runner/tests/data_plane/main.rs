@@ -30,6 +30,7 @@ mod recovery;
 mod remote;
 mod remote_sse;
 mod remote_streams;
+mod shares;
 mod sse;
 mod sse_front;
 mod sse_silence;

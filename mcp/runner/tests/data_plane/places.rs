@@ -16,7 +16,7 @@ const PLACES: usize = 4096;
 /// The other tests have the runner serve this many.
 const FEW: usize = 64;
 /// The shortest `timeoutSeconds` of the probes that the operator writes.
-const PROBE: Duration = Duration::from_secs(3);
+pub(crate) const PROBE: Duration = Duration::from_secs(3);
 
 /// A server each answer of which is a stream that says nothing.
 async fn silent_streams() -> String {
@@ -71,7 +71,7 @@ async fn streams(runner: &Runner, count: usize) -> Vec<TcpStream> {
 }
 
 /// Asks on a connection of its own, as kubelet does; the status and the whole answer.
-async fn probe(runner: &Runner, path: &str) -> (u16, String) {
+pub(crate) async fn probe(runner: &Runner, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(runner.address).await.unwrap();
     stream
         .write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes())

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use mcp_http::{Body, is_type, json, text};
+use mcp_store::Client;
 use mcp_wire::{ErrorBody, Message, OwnedMessage, code};
 
 use super::answer::result;
@@ -23,6 +24,7 @@ pub(super) async fn read(parts: &Parts, body: Bytes) -> Result<OwnedMessage, Res
 pub(super) async fn notification(
     mux: &Mux,
     session: Option<&str>,
+    client: &Client,
     body: &Bytes,
     message: &Message<'_>,
     params: &Params<'_>,
@@ -39,13 +41,13 @@ pub(super) async fn notification(
         }
         _ => line(body, &mut []),
     };
-    mux.notify(line).await
+    mux.notify(line, Some(client)).await
 }
 
-/// The answer to a `resources/subscribe` or `resources/unsubscribe` of `session`. `None` when the server gives none.
+/// The answer to a `resources/subscribe` or `resources/unsubscribe` of `session`, which counts for `client`. `None` when the server gives none.
 pub(super) async fn subscription(
     mux: &Mux,
-    session: &str,
+    (session, client): (&str, &Client),
     body: &Bytes,
     message: &Message<'_>,
     params: &Params<'_>,
@@ -55,18 +57,19 @@ pub(super) async fn subscription(
     let Some(uri) = &params.uri else { return refused(code::INVALID_PARAMS, "params.uri is missing") };
     let subscribe = message.method() == Some("resources/subscribe");
     if subscribe {
-        if !mux.subscriptions.has_room(uri, session) {
+        if !mux.subscriptions.has_room(uri, client) {
             return refused(code::INTERNAL, "too many subscriptions");
         }
-        if mux.subscriptions.join(uri, session) {
+        if let Some(gone) = mux.subscriptions.join(uri, session, client) {
+            mux.unsubscribe(gone);
             return Some(result(id, "{}"));
         }
     } else if !mux.subscriptions.part(uri, session) {
         return Some(result(id, "{}"));
     }
-    let answer = mux.ask(body).await?;
+    let answer = mux.ask(body, Some(client)).await?;
     if subscribe && Message::parse(&answer).is_ok_and(|answer| answer.result().is_some()) {
-        mux.subscriptions.add(uri, session);
+        mux.unsubscribe(mux.subscriptions.add(uri, session, client));
     }
     Some(answer)
 }

@@ -124,7 +124,7 @@ async fn ask(mux: &Mux) -> Outcome {
     let patience = PATIENCE.max(mux.answer_timeout);
     let mut refusal = None;
     for version in REVISIONS.into_iter().filter(|version| *version != MODERN_VERSION).rev() {
-        let Some(answer) = timeout(patience, mux.ask_patiently(&request(version))).await.ok().flatten() else {
+        let Some(answer) = timeout(patience, mux.ask_patiently(&request(version), None)).await.ok().flatten() else {
             return Outcome::Silence;
         };
         let result = match mux.handshake.keep(version, &answer) {
@@ -134,7 +134,7 @@ async fn ask(mux: &Mux) -> Outcome {
             result => result,
         };
         if let Some(result) = result {
-            mux.notify(Bytes::from_static(INITIALIZED)).await;
+            mux.notify(Bytes::from_static(INITIALIZED), None).await;
             return Outcome::Result(result);
         }
         refusal.get_or_insert(answer);
@@ -152,7 +152,7 @@ async fn discover(mux: &Mux) -> Option<String> {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
-    let answer = mux.ask(&discover.to_string().into()).await?;
+    let answer = mux.ask(&discover.to_string().into(), None).await?;
     let discovered: Value = serde_json::from_str(Message::parse(&answer).ok()?.result()?.get()).ok()?;
     as_result(&discovered).map(|result| result.to_string())
 }
