@@ -14,6 +14,8 @@ const SHARDS: usize = 64;
 /// every group of a user.
 const HALF: usize = 64;
 const HALF_BYTES: usize = 256 << 10;
+/// The part of each half that is remembered of one caller: one that asks its provider for tokens without end does not make others' forgotten.
+const SHARE: usize = 4;
 
 /// What a token is remembered by: what is in memory opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +62,14 @@ impl Fingerprint {
     }
 }
 
+impl Caller {
+    /// Whether both are one subject of one issuer.
+    fn is(&self, other: &Self) -> bool {
+        let (one, other) = (&self.identity, &other.identity);
+        one.subject == other.subject && one.claims.get("iss") == other.claims.get("iss")
+    }
+}
+
 impl Verified {
     /// Whether it counts at `now`, while the provider's keys are `keys`: one may have been withdrawn since.
     fn holds(&self, now: i64, keys: Option<&Arc<KeySet>>) -> bool {
@@ -96,6 +106,14 @@ impl Cache {
 
 impl Shard {
     fn insert(&mut self, token: Fingerprint, verified: Verified) {
+        let own = |other: &Verified| other.caller.is(&verified.caller);
+        let lengths = self.young.values().filter(|other| own(other)).map(|other| other.length);
+        let (count, length) = lengths.fold((0, 0), |(count, sum), length| (count + 1, sum + length));
+        if count >= HALF / SHARE || count > 0 && length + verified.length > HALF_BYTES / SHARE {
+            // Those that are in use are verified once more.
+            self.young.retain(|_, other| !own(other));
+            self.length -= length;
+        }
         if self.young.len() >= HALF || self.length + verified.length > HALF_BYTES {
             self.old = std::mem::take(&mut self.young);
             self.length = 0;
@@ -112,7 +130,12 @@ mod tests {
     use super::*;
 
     fn verified(until: i64, keys: Option<&Arc<KeySet>>) -> Verified {
-        let caller = Caller { identity: Arc::default(), expires: Some(until) };
+        of("alice", until, keys)
+    }
+
+    fn of(subject: &str, until: i64, keys: Option<&Arc<KeySet>>) -> Verified {
+        let identity = Arc::new(Identity { subject: subject.to_owned(), ..Identity::default() });
+        let caller = Caller { identity, expires: Some(until) };
         Verified { caller, until, length: 1 << 10, keys: keys.cloned() }
     }
 
@@ -140,7 +163,8 @@ mod tests {
         let (cache, used) = (Cache::new(), Fingerprint::of("used"));
         cache.insert(used, verified(10, None));
         for number in 0..SHARDS * HALF * 4 {
-            cache.insert(Fingerprint::of(&number.to_string()), verified(10, None));
+            let name = number.to_string();
+            cache.insert(Fingerprint::of(&name), of(&name, 10, None));
             assert!(cache.get(&used, 0, None).is_some(), "after {number} others");
         }
         let sizes = cache.0.iter().map(|shard| {
@@ -155,14 +179,32 @@ mod tests {
         const LENGTH: usize = 60 << 10;
         let cache = Cache::new();
         for number in 0..SHARDS * HALF {
-            let verified = Verified { length: LENGTH, ..verified(10, None) };
-            let token = Fingerprint::of(&number.to_string());
+            let name = number.to_string();
+            let verified = Verified { length: LENGTH, ..of(&name, 10, None) };
+            let token = Fingerprint::of(&name);
             cache.insert(token, verified);
             assert!(cache.get(&token, 0, None).is_some(), "the last is remembered");
         }
         for shard in &cache.0 {
             let shard = shard.lock().unwrap();
             assert!(shard.young.len() * LENGTH <= HALF_BYTES && shard.old.len() * LENGTH <= HALF_BYTES);
+        }
+    }
+
+    #[test]
+    fn one_callers_tokens_do_not_make_others_forgotten() {
+        let (cache, quiet) = (Cache::new(), ["a", "b", "c"]);
+        for name in quiet {
+            cache.insert(Fingerprint::of(name), of(name, 10, None));
+        }
+        for (length, count) in [(0, SHARDS * HALF * 8), (60 << 10, SHARDS * 32)] {
+            for number in 0..count {
+                let verified = Verified { length, ..of("mallory", 10, None) };
+                cache.insert(Fingerprint::of(&format!("{length} {number}")), verified);
+            }
+            for name in quiet {
+                assert!(cache.get(&Fingerprint::of(name), 0, None).is_some(), "{name} after tokens of {length} bytes");
+            }
         }
     }
 }

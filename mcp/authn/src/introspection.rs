@@ -1,18 +1,17 @@
 //! Tokens that are no JWT: the provider says what they are worth (RFC 7662).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use form_urlencoded::{Serializer, byte_serialize};
 use http::{HeaderValue, Uri};
+use mcp_store::{Client, Shares};
 use serde_json::{Map, Value};
 
 use crate::cache::Fingerprint;
 use crate::fetch::{FetchError, Fetcher};
 use crate::flight::Flights;
-use crate::share::Shares;
 
 /// Seconds for which an answer counts: a token that was revoked is taken for so long.
 pub(crate) const REMEMBERED: i64 = 60;
@@ -30,7 +29,7 @@ pub(crate) struct Introspection {
     url: Uri,
     authorization: Option<HeaderValue>,
     flights: Flights<Fingerprint, Answer>,
-    clients: Shares,
+    clients: Arc<Shares>,
 }
 
 /// The claims of a token, `None` where it is worth nothing; or why there is no answer.
@@ -38,14 +37,14 @@ pub(crate) type Answer = Result<Option<Arc<Map<String, Value>>>, FetchError>;
 
 impl Introspection {
     pub(crate) fn new(fetcher: Arc<Fetcher>, url: Uri, authorization: Option<HeaderValue>) -> Self {
-        Self { fetcher, url, authorization, flights: Flights::new(LIMIT), clients: Shares::new(LIMIT_OF_CLIENT) }
+        Self { fetcher, url, authorization, flights: Flights::new(LIMIT), clients: Shares::new(LIMIT, LIMIT_OF_CLIENT) }
     }
 
-    /// What `token` is worth, which the network `client` shows. Those who ask about one token at once share one call, which counts for the
+    /// What `token` is worth, which `client` shows. Those who ask about one token at once share one call, which counts for the
     /// first of them.
-    pub(crate) async fn ask(self: &Arc<Self>, token: &str, fingerprint: Fingerprint, client: IpAddr) -> Answer {
+    pub(crate) async fn ask(self: &Arc<Self>, token: &str, fingerprint: Fingerprint, client: &Client) -> Answer {
         let flight = self.flights.join(fingerprint, || {
-            let share = self.clients.take(client)?;
+            let share = self.clients.take(client, 1)?;
             let (this, token) = (Arc::clone(self), token.to_owned());
             Some(async move {
                 let _share = share;
@@ -122,18 +121,18 @@ mod tests {
     async fn one_client_with_invented_tokens_leaves_the_provider_to_the_others() {
         let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let introspection = introspection(&provider);
-        let [mallory, alice] = [1, 2].map(|host| IpAddr::from([192, 0, 2, host]));
+        let [mallory, alice] = [1, 2].map(|host| Client::Network([192, 0, 2, host].into()));
         let mut asked = JoinSet::new();
-        let ask = |token: &str, client| {
-            let (this, token) = (Arc::clone(&introspection), token.to_owned());
-            async move { this.ask(&token, Fingerprint::of(&token), client).await }
+        let ask = |token: &str, client: &Client| {
+            let (this, token, client) = (Arc::clone(&introspection), token.to_owned(), client.clone());
+            async move { this.ask(&token, Fingerprint::of(&token), &client).await }
         };
         let mut unanswered = Vec::new();
         for number in 0..LIMIT_OF_CLIENT {
-            asked.spawn(ask(&format!("invented-{number}"), mallory));
+            asked.spawn(ask(&format!("invented-{number}"), &mallory));
             unanswered.push(call(&provider).await);
         }
-        let refused = ask("invented", mallory).await.unwrap_err().to_string();
+        let refused = ask("invented", &mallory).await.unwrap_err().to_string();
         assert!(refused.contains("too many tokens"), "{refused}");
         let provider_answers = async || {
             let mut stream = call(&provider).await;
@@ -141,13 +140,13 @@ mod tests {
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{\"active\":true}";
             stream.write_all(answer).await.unwrap();
         };
-        let (answer, ()) = tokio::join!(ask("of-alice", alice), provider_answers());
+        let (answer, ()) = tokio::join!(ask("of-alice", &alice), provider_answers());
         assert_eq!(answer, Ok(Some(Arc::default())));
         drop(unanswered);
         while let Some(answer) = asked.join_next().await {
             assert!(answer.unwrap().is_err());
         }
-        let (answer, ()) = tokio::join!(ask("good", mallory), provider_answers());
+        let (answer, ()) = tokio::join!(ask("good", &mallory), provider_answers());
         assert_eq!(answer, Ok(Some(Arc::default())), "what was answered counts no longer");
     }
 

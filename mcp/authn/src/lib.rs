@@ -33,7 +33,6 @@ mod login;
 mod metadata;
 mod provider;
 mod refusal;
-mod share;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +90,7 @@ impl Middleware for Auth {
         };
         Box::pin(async move {
             let context = next.context();
-            let caller = match login.identify(request.headers(), context.peer()).await {
+            let caller = match login.identify(request.headers(), &context.client()).await {
                 Ok(caller) => caller,
                 Err(refusal) => return refuse(login, context, &refusal),
             };

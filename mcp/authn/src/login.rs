@@ -1,13 +1,12 @@
 //! From a request's token to who calls.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::client_network;
+use mcp_store::Client;
 use serde_json::Value;
 
 use crate::bearer;
@@ -57,7 +56,7 @@ impl Login {
     ///
     /// # Errors
     /// Why it does not pass.
-    pub(crate) async fn identify(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, Refusal> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap, client: &Client) -> Result<Caller, Refusal> {
         let token = bearer::token(headers)?;
         let fingerprint = Fingerprint::of(token);
         let now = Timestamp::now().as_second();
@@ -70,7 +69,7 @@ impl Login {
                 return Err(Refusal::Invalid(format!("it is no JWT, and longer than {LONGEST} bytes")));
             }
             (None, Some(introspection)) => {
-                let answer = introspection.ask(token, fingerprint, client_network(Some(peer))).await;
+                let answer = introspection.ask(token, fingerprint, client).await;
                 self.introspected(answer, now)?
             }
             (None, None) => return Err(Refusal::Invalid("it is no JWT, and there is no IntrospectionURL".to_owned())),

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use mcp_store::Client;
 use tokio::sync::Notify;
 
 /// A bound on the bytes of bodies that are held at once. Clones share it.
@@ -45,9 +45,6 @@ struct Held {
     bytes: usize,
     entries: HashMap<u64, Entry>,
 }
-
-/// The network that bytes are counted for.
-type Client = IpAddr;
 
 struct Entry {
     bytes: usize,
@@ -91,8 +88,8 @@ impl Budget {
         Self(Arc::new(Inner { bounds, state: Mutex::default() }))
     }
 
-    /// An empty share for a body that counts for the network `client`: of IPv6, the /64 of which one host has all addresses.
-    pub fn share(&self, client: IpAddr) -> Share {
+    /// An empty share for a body that counts for `client`.
+    pub fn share(&self, client: Client) -> Share {
         Share { budget: self.clone(), client, bytes: 0, entry: None, kept: Kept::default() }
     }
 
@@ -115,25 +112,25 @@ impl Kept {
 }
 
 impl State {
-    fn held(&self, client: Client) -> usize {
-        self.clients.get(&client).map_or(0, |held| held.bytes)
+    fn held(&self, client: &Client) -> usize {
+        self.clients.get(client).map_or(0, |held| held.bytes)
     }
 
-    fn enter(&mut self, client: Client) -> (u64, Arc<Notify>) {
+    fn enter(&mut self, client: &Client) -> (u64, Arc<Notify>) {
         self.next += 1;
         let ended = Arc::new(Notify::new());
         let entry = Entry { bytes: 0, gives_way: true, ended: Arc::clone(&ended), kept: Kept::default() };
-        self.clients.entry(client).or_default().entries.insert(self.next, entry);
+        self.clients.entry(client.clone()).or_default().entries.insert(self.next, entry);
         (self.next, ended)
     }
 
-    fn entry(&mut self, (client, id): (Client, u64)) -> Option<&mut Entry> {
-        self.clients.get_mut(&client)?.entries.get_mut(&id)
+    fn entry(&mut self, (client, id): (&Client, u64)) -> Option<&mut Entry> {
+        self.clients.get_mut(client)?.entries.get_mut(&id)
     }
 
     /// Makes `bytes` of it count; false where the body was taken back or no machine has so many.
-    fn set(&mut self, (client, id): (Client, u64), bytes: usize) -> bool {
-        let Some(held) = self.clients.get_mut(&client) else { return false };
+    fn set(&mut self, (client, id): (&Client, u64), bytes: usize) -> bool {
+        let Some(held) = self.clients.get_mut(client) else { return false };
         let Some(entry) = held.entries.get_mut(&id) else { return false };
         let Some(used) = (self.used - entry.bytes).checked_add(bytes) else { return false };
         held.bytes = held.bytes - entry.bytes + bytes;
@@ -142,39 +139,39 @@ impl State {
         true
     }
 
-    fn remove(&mut self, (client, id): (Client, u64)) -> Option<Entry> {
-        let held = self.clients.get_mut(&client)?;
+    fn remove(&mut self, (client, id): (&Client, u64)) -> Option<Entry> {
+        let held = self.clients.get_mut(client)?;
         let entry = held.entries.remove(&id)?;
         held.bytes -= entry.bytes;
         if held.entries.is_empty() {
-            self.clients.remove(&client);
+            self.clients.remove(client);
         }
         self.used -= entry.bytes;
         Some(entry)
     }
 
     /// The longest body of `client` that may be taken back; without one, of the client that holds most of all that have any.
-    fn longest(&self, client: Option<Client>) -> Option<(Client, u64)> {
-        let clients = self.clients.iter().filter(|(key, _)| client.is_none_or(|client| **key == client));
+    fn longest(&self, client: Option<&Client>) -> Option<(Client, u64)> {
+        let clients = self.clients.iter().filter(|(key, _)| client.is_none_or(|client| *key == client));
         let bodies = clients.filter_map(|(key, held)| {
             let bodies = held.entries.iter().filter(|(_, entry)| entry.gives_way && entry.bytes > 0);
             let (id, entry) = bodies.max_by_key(|(id, entry)| (entry.bytes, **id))?;
             // Among equals, one that waits for its client.
-            Some(((held.bytes, entry.bytes, entry.kept.size() > 0), (*key, *id)))
+            Some(((held.bytes, entry.bytes, entry.kept.size() > 0), (key, *id)))
         });
-        bodies.max_by_key(|(rank, _)| *rank).map(|(_, body)| body)
+        bodies.max_by_key(|(rank, _)| *rank).map(|(_, (client, id))| (client.clone(), id))
     }
 
     /// Takes bodies back until `me` is within the bounds; fails where `me` is one of them.
-    fn make_room(&mut self, me: (Client, u64), bounds: Bounds, gone: &mut Vec<Entry>) -> Result<(), NoRoom> {
+    fn make_room(&mut self, me: (&Client, u64), bounds: Bounds, gone: &mut Vec<Entry>) -> Result<(), NoRoom> {
         loop {
             let crowded = self.held(me.0) > bounds.client;
             if !crowded && self.used <= bounds.total {
                 return Ok(());
             }
-            let body = self.longest(crowded.then_some(me.0)).unwrap_or(me);
-            gone.extend(self.remove(body));
-            if body == me {
+            let (client, id) = self.longest(crowded.then_some(me.0)).unwrap_or_else(|| (me.0.clone(), me.1));
+            gone.extend(self.remove((&client, id)));
+            if id == me.1 {
                 return Err(NoRoom);
             }
         }
@@ -205,7 +202,7 @@ impl Share {
         }
         let mut gone = Vec::new();
         let mut state = self.budget.state();
-        let me = (self.client, self.entry.get_or_insert_with(|| state.enter(self.client)).0);
+        let me = (&self.client, self.entry.get_or_insert_with(|| state.enter(&self.client)).0);
         let result = if after == 0 {
             gone.extend(state.remove(me));
             self.entry = None;
@@ -220,8 +217,10 @@ impl Share {
         for entry in gone {
             entry.ended.notify_one();
             if entry.kept.size() > 0 {
-                let (bytes, asking) = (entry.bytes, self.client);
-                tracing::warn!(bytes, %asking, "dropped a body that waits for its client: another body needs the room");
+                tracing::warn!(
+                    bytes = entry.bytes,
+                    "dropped a body that waits for its client: another body needs the room"
+                );
             }
         }
         result
@@ -230,7 +229,7 @@ impl Share {
     /// Gives everything back, and begins anew.
     pub fn clear(&mut self) {
         if let Some((id, _)) = self.entry.take() {
-            let gone = self.budget.state().remove((self.client, id));
+            let gone = self.budget.state().remove((&self.client, id));
             drop(gone);
         }
         (self.bytes, self.kept) = (0, Kept::default());
@@ -250,7 +249,7 @@ impl Share {
     /// It had to just before.
     pub fn arrived(&self) -> Result<(), NoRoom> {
         let Some((id, _)) = self.entry else { return Ok(()) };
-        self.budget.state().entry((self.client, id)).ok_or(NoRoom)?.gives_way = false;
+        self.budget.state().entry((&self.client, id)).ok_or(NoRoom)?.gives_way = false;
         Ok(())
     }
 
@@ -266,7 +265,7 @@ impl Share {
             return Ok(());
         };
         let mut state = self.budget.state();
-        let entry = state.entry((self.client, id)).ok_or(NoRoom)?;
+        let entry = state.entry((&self.client, id)).ok_or(NoRoom)?;
         (entry.kept, entry.gives_way) = (kept, true);
         Ok(())
     }
@@ -278,7 +277,7 @@ impl Share {
     pub fn take(&mut self) -> Result<Kept, NoRoom> {
         let Some((id, _)) = self.entry else { return Ok(std::mem::take(&mut self.kept)) };
         let mut state = self.budget.state();
-        state.entry((self.client, id)).map(|entry| std::mem::take(&mut entry.kept)).ok_or(NoRoom)
+        state.entry((&self.client, id)).map(|entry| std::mem::take(&mut entry.kept)).ok_or(NoRoom)
     }
 }
 
@@ -302,20 +301,26 @@ impl fmt::Debug for Share {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use futures::FutureExt;
 
     use super::*;
 
-    const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
-    const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
-    const C: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3));
+    const A: Client = client(1);
+    const B: Client = client(2);
+    const C: Client = client(3);
+
+    const fn client(host: u8) -> Client {
+        Client::Network(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)))
+    }
 
     /// One client may hold half of it.
     fn half(total: usize) -> Bounds {
         Bounds { total, client: total / 2, free: 0 }
     }
 
-    fn upload(budget: &Budget, client: IpAddr, bytes: usize) -> Share {
+    fn upload(budget: &Budget, client: Client, bytes: usize) -> Share {
         let mut share = budget.share(client);
         share.grow(bytes).unwrap();
         share

@@ -115,11 +115,12 @@ mod tests {
     use futures::{StreamExt as _, stream};
     use http_body::{Frame, SizeHint};
     use http_body_util::StreamBody;
+    use mcp_store::Client;
 
     use super::*;
     use crate::{Bounds, Budget, full};
 
-    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const CLIENT: Client = Client::Network(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
     const TIME: Duration = Duration::from_secs(30);
 
     fn half(total: usize) -> Bounds {

@@ -1,17 +1,15 @@
 //! The memory for bodies: those of requests, which are read here, and those of answers that a filter holds.
 
 use std::future::pending;
-use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
 use mcp_runconfig::chain::MAX_BODY_LIMIT;
+use mcp_store::Client;
 use mcp_wire::{MessageError, OwnedMessage};
 use tokio::task::{JoinError, spawn_blocking};
-
-use crate::network::client_network;
 
 /// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise. Where it lets longer ones
 /// pass, two of those; so never more than twice [`MAX_BODY_LIMIT`].
@@ -47,26 +45,25 @@ impl Bodies {
         Self { limit, time, requests: Budget::new(requests), answers: Budget::new(ANSWERS) }
     }
 
-    /// The whole body that `peer` sends, and its share of the memory.
-    pub(crate) async fn read(&self, body: Body, peer: SocketAddr) -> Result<(Bytes, Share), ReadError> {
-        let mut share = self.requests.share(client_network(Some(peer)));
+    /// The whole body that `client` sends, and its share of the memory.
+    pub(crate) async fn read(&self, body: Body, client: Client) -> Result<(Bytes, Share), ReadError> {
+        let mut share = self.requests.share(client.clone());
         match read(body, self.limit, self.time, &mut share).await {
             Ok(body) => Ok((body, share)),
             Err(error) => {
-                let client = peer.ip();
                 if matches!(error, ReadError::NoRoom) {
-                    tracing::warn!(%client, %error, "a request was refused");
+                    tracing::warn!(?client, %error, "a request was refused");
                 } else {
-                    tracing::debug!(%client, %error, "a request was refused");
+                    tracing::debug!(?client, %error, "a request was refused");
                 }
                 Err(error)
             }
         }
     }
 
-    /// A share of the memory for an answer to `peer`.
-    pub(crate) fn answer(&self, peer: SocketAddr) -> Share {
-        self.answers.share(client_network(Some(peer)))
+    /// A share of the memory for an answer to `client`.
+    pub(crate) fn answer(&self, client: Client) -> Share {
+        self.answers.share(client)
     }
 }
 
@@ -127,7 +124,7 @@ mod tests {
             let bodies = Bodies::new(asked, Duration::from_secs(1));
             assert_eq!(bodies.limit, limit * MIB, "{asked}");
             // One client has half of it, which is enough for one body.
-            let mut share = bodies.requests.share(client_network(None));
+            let mut share = bodies.requests.share(Client::Network(crate::client_network(None)));
             assert!(share.grow(total / 2 * MIB).is_ok() && bodies.limit <= total / 2 * MIB, "{asked}");
             assert!(share.grow(FREE + 1).is_err(), "{asked}");
         }

@@ -107,6 +107,14 @@ impl RequestContext {
         self.peer
     }
 
+    /// The holder that the request counts for, and everything that is kept for it: the principal that has logged in; before that, and
+    /// where the login names none, the network of its address.
+    pub fn client(&self) -> Client {
+        let found = self.found();
+        let login = found.identity.as_ref().filter(|identity| identity.logged_in).and_then(|identity| identity.owner());
+        login.map_or_else(|| Client::Network(client_network(Some(self.peer))), Client::Principal)
+    }
+
     /// Whether the request is to a path that is open, and not for MCP. Middleware that read or judge messages pass it by.
     pub fn is_open(&self) -> bool {
         self.open
@@ -120,16 +128,6 @@ impl RequestContext {
     /// Says who called.
     pub fn identify(&self, identity: Arc<Identity>) {
         self.found().identity = Some(identity);
-    }
-
-    /// Who the request counts for: its principal once it has logged in, the network of the peer before.
-    pub fn client(&self) -> Client {
-        let login = self.found().identity.as_deref().filter(|identity| identity.logged_in).and_then(|identity| {
-            let issuer = identity.claims.get("iss").and_then(Value::as_str).filter(|issuer| !issuer.is_empty())?;
-            let subject = Some(&*identity.subject).filter(|subject| !subject.is_empty())?;
-            Some(mcp_store::Principal::new(issuer, subject))
-        });
-        login.map_or_else(|| Client::Network(client_network(Some(self.peer))), Client::Principal)
     }
 
     /// The message as the request carries it now, once it was [read](Self::read): after a mutation, the mutated one.
@@ -218,7 +216,7 @@ impl RequestContext {
     }
 
     async fn read_whole(&self, body: Body) -> Result<(Bytes, Share), ReadError> {
-        let read = self.bodies.read(body, self.peer).await.inspect_err(|error| {
+        let read = self.bodies.read(body, self.client()).await.inspect_err(|error| {
             let limit = matches!(error, ReadError::TooLong);
             self.deny(if limit { chain::BODY_LIMIT } else { "body" }, error.to_string());
         })?;
@@ -228,7 +226,7 @@ impl RequestContext {
 
     /// A share of the memory for the answer, for a filter that holds it.
     pub(crate) fn answer(&self) -> Share {
-        self.bodies.answer(self.peer)
+        self.bodies.answer(self.client())
     }
 
     /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made
@@ -277,6 +275,13 @@ impl RequestContext {
 }
 
 impl Identity {
+    /// The owner of sessions that the caller opens: the subject of its issuer. `None` where one of both is missing.
+    pub fn owner(&self) -> Option<mcp_store::Principal> {
+        let issuer = self.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
+        let whole = !issuer.is_empty() && !self.subject.is_empty();
+        whole.then(|| mcp_store::Principal::new(issuer, &self.subject))
+    }
+
     /// What webhooks are told of it: a [`Principal`] as JSON, made once for all calls of whoever it is.
     ///
     /// # Errors
@@ -306,5 +311,38 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let claims: Vec<_> = self.claims.keys().collect();
         f.debug_struct("Identity").field("subject", &self.subject).field("claims", &claims).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcp_store::Principal;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn callers_without_a_login_do_not_take_a_principals_share() {
+        let identity = |logged_in, issuer: &str, subject: &str| {
+            let claims = Map::from_iter([("iss".to_owned(), json!(issuer))]);
+            Identity { logged_in, subject: subject.to_owned(), claims, ..Identity::default() }
+        };
+        let alice = Principal::new("i", "alice");
+        let network = Client::Network([10, 0, 0, 9].into());
+        for (identity, owner, client) in [
+            (identity(false, "i", "alice"), Some(alice.clone()), network.clone()),
+            (identity(true, "i", "alice"), Some(alice.clone()), Client::Principal(alice)),
+            (identity(true, "", "alice"), None, network.clone()),
+            (identity(true, "i", ""), None, network.clone()),
+        ] {
+            let bodies = Arc::new(Bodies::new(1, Duration::from_secs(1)));
+            let context = RequestContext::new(SocketAddr::from(([10, 0, 0, 9], 4711)), bodies, false);
+            assert_eq!(context.client(), network, "before the login");
+            let identity = Arc::new(identity);
+            context.identify(Arc::clone(&identity));
+            assert_eq!((identity.owner(), context.client()), (owner, client), "{identity:?}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! A [`SessionRecord`] is plain data: a proxy that holds nothing else of a session can be replaced by another one that reads the
 //! same [`SessionStore`]. What belongs to one process (open streams, subscriptions) stays with the transport.
 //!
-//! [`MemorySessions`] is the store of a single proxy: bounded in number and in bytes, fair between clients.
+//! [`MemorySessions`] is the store of a single proxy: bounded in number and in bytes, fair between clients. [`Shares`] bound
+//! anything else that a [`Client`] takes and gives back.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,6 +23,7 @@
 //! ```
 
 mod memory;
+mod shares;
 mod table;
 
 use std::fmt;
@@ -33,6 +35,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use memory::MemorySessions;
+pub use shares::{Share, Shares};
 pub use table::Limits;
 
 /// To whom a session belongs: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
@@ -88,12 +91,12 @@ impl SessionRecord {
     }
 }
 
-/// For whom a session is counted, so that nobody can push out the sessions of others.
+/// The holder that a request, and everything that the proxy keeps of it, counts for: no client takes what all of them share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
-    /// Whoever has logged in.
+    /// A caller that has logged in.
     Principal(Principal),
-    /// The network that a request comes from, where nobody has to log in: an IPv4 address, or the /64 of an IPv6 address, of which one
+    /// The network that a request comes from, before a login and where there is none: an IPv4 address, or the /64 of an IPv6 address, of which one
     /// host has all addresses.
     Network(IpAddr),
 }

@@ -137,6 +137,7 @@ impl Mux {
 
     async fn send_call(self: &Arc<Self>, request: Request<'_>, leaving_cancels: bool, reply: Reply) -> (Waiting, Sent) {
         let Request { message, origin } = request;
+        let client = origin.as_ref().map(|origin| origin.client.clone());
         let number = self.ids.fresh();
         let bytes = self.request_line(message, number).await;
         let params = Params::of(message.message()).ok();
@@ -144,7 +145,7 @@ impl Mux {
         let id = message.id().map(|id| id.raw()).unwrap_or_default();
         self.calls.open(number, Call { id: id.into(), token, origin, reply, written: false });
         let waiting = Waiting { mux: Arc::clone(self), number, leaving_cancels };
-        let sent = self.send(bytes, Some(number)).await;
+        let sent = self.send(bytes, Some(number), client.as_ref()).await;
         (waiting, sent)
     }
 
@@ -153,13 +154,13 @@ impl Mux {
         beside(message.body().len(), move || request_line(&asked, &id)).await
     }
 
-    /// Passes a notification on.
-    pub(crate) async fn notify(&self, line: Bytes) -> Sent {
-        self.send(line, None).await
+    /// Passes a notification of `client`, or of the multiplexer, on.
+    pub(crate) async fn notify(&self, line: Bytes, client: Option<&Client>) -> Sent {
+        self.send(line, None, client).await
     }
 
-    async fn send(&self, bytes: Bytes, call: Option<u64>) -> Sent {
-        match timeout(self.answer_timeout, self.queue.send(Line { bytes, call })).await {
+    async fn send(&self, bytes: Bytes, call: Option<u64>, client: Option<&Client>) -> Sent {
+        match timeout(self.answer_timeout, self.queue.send(Line { bytes, call }, client)).await {
             Ok(true) => Sent::Queued,
             Ok(false) => Sent::Ended,
             Err(_) => Sent::TooSlow,
@@ -185,15 +186,16 @@ impl Mux {
         }
     }
 
-    /// Asks the server and waits for its answer, which carries the client's id. `None` when none came.
-    pub(crate) async fn ask(&self, message: &OwnedMessage) -> Option<Bytes> {
-        timeout(self.answer_timeout, self.ask_patiently(message, Reply::Once)).await.ok().flatten()
+    /// Asks the server for `client`, or for all of them, and waits for its answer, which carries the client's id. `None` when none came.
+    pub(crate) async fn ask(&self, message: &OwnedMessage, client: Option<&Client>) -> Option<Bytes> {
+        timeout(self.answer_timeout, self.ask_patiently(message, client, Reply::Once)).await.ok().flatten()
     }
 
     /// As [`Mux::ask`], for as long as the caller and the process want to wait.
     async fn ask_patiently(
         &self,
         message: &OwnedMessage,
+        client: Option<&Client>,
         reply: impl FnOnce(oneshot::Sender<Message>) -> Reply,
     ) -> Option<Bytes> {
         let (sender, answer) = oneshot::channel();
@@ -204,14 +206,19 @@ impl Mux {
         self.calls.open(number, call);
         // Whoever asks may leave before the answer.
         let _open = Open { calls: &self.calls, number };
-        self.queue.send(Line { bytes, call: Some(number) }).await.then_some(())?;
+        self.queue.send(Line { bytes, call: Some(number) }, client).await.then_some(())?;
         answer.await.ok().map(Message::into_bytes)
     }
 
     /// Lets go of what a session that is over listened and subscribed to.
     pub(crate) fn forget(&self, session: &str) {
         self.listeners.close(session);
-        for uri in self.subscriptions.leave(session) {
+        self.unsubscribe(self.subscriptions.leave(session));
+    }
+
+    /// Tells the server that nobody wants to hear of these resources any more.
+    pub(crate) fn unsubscribe(&self, uris: Vec<Arc<str>>) {
+        for uri in uris {
             self.queue.push(Line { bytes: self.subscription_line("resources/unsubscribe", &uri), call: None });
         }
     }
@@ -264,7 +271,6 @@ pub(crate) enum Sent {
     TooSlow,
 }
 
-/// Whom a call counts for.
 impl Origin {
     pub(crate) fn new(session: Option<&str>, client: Client) -> Self {
         Self { session: session.map(Into::into), client }

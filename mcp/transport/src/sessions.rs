@@ -1,6 +1,5 @@
 //! What the transports ask of the store of sessions.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,10 +10,9 @@ use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, collect, json, text};
-use mcp_middleware::{Identity, RequestContext, client_network, read_message};
+use mcp_middleware::{RequestContext, client_network, read_message};
 use mcp_store::{Client, Principal, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, MessageError, OwnedMessage, code};
-use serde_json::Value;
 use tokio::time::{Instant, Sleep};
 
 use crate::carriers::Carried;
@@ -24,27 +22,17 @@ use crate::carriers::Carried;
 pub(crate) struct Sender {
     /// To whom the sessions that it opens belong, and whose it may use. `None` for an identity without issuer or subject: it has none.
     pub(crate) principal: Option<Principal>,
-    /// For whom what it makes the proxy hold is counted: for the network, unless it has logged in.
+    /// The holder of everything that it makes the proxy keep.
     pub(crate) client: Client,
 }
 
 impl Sender {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let context = RequestContext::of(extensions);
-        let peer = context.map(|context| context.peer());
-        Self::new(context.and_then(|context| context.identity()).as_deref(), peer)
-    }
-
-    fn new(identity: Option<&Identity>, peer: Option<SocketAddr>) -> Self {
-        let network = || Client::Network(client_network(peer));
-        let Some(identity) = identity else {
-            return Self { principal: Some(Principal::unauthenticated()), client: network() };
-        };
-        let issuer = identity.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
-        let whole = !issuer.is_empty() && !identity.subject.is_empty();
-        let principal = whole.then(|| Principal::new(issuer, &identity.subject));
-        let login = principal.clone().filter(|_| identity.logged_in);
-        Self { principal, client: login.map_or_else(network, Client::Principal) }
+        let identity = context.and_then(|context| context.identity());
+        let principal = identity.map_or_else(|| Some(Principal::unauthenticated()), |identity| identity.owner());
+        let client = context.map_or_else(|| Client::Network(client_network(None)), |context| context.client());
+        Self { principal, client }
     }
 }
 
@@ -173,33 +161,5 @@ impl HttpBody for Renewing {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Map, json};
-
-    use super::*;
-
-    #[test]
-    fn callers_who_did_not_log_in_do_not_share_what_one_client_is_granted() {
-        let identity = |logged_in, issuer: &str, subject: &str| {
-            let claims = Map::from_iter([("iss".to_owned(), json!(issuer))]);
-            Identity { logged_in, subject: subject.to_owned(), claims, ..Identity::default() }
-        };
-        let alice = Principal::new("i", "alice");
-        let peer = SocketAddr::from(([10, 0, 0, 9], 4711));
-        let network = Client::Network(client_network(Some(peer)));
-        for (identity, principal, client) in [
-            (None, Some(Principal::unauthenticated()), network.clone()),
-            (Some(identity(false, "i", "alice")), Some(alice.clone()), network.clone()),
-            (Some(identity(true, "i", "alice")), Some(alice.clone()), Client::Principal(alice)),
-            (Some(identity(true, "", "alice")), None, network.clone()),
-            (Some(identity(true, "i", "")), None, network),
-        ] {
-            let sender = Sender::new(identity.as_ref(), Some(peer));
-            assert_eq!((sender.principal, sender.client), (principal, client), "{identity:?}");
-        }
     }
 }

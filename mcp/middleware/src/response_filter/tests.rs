@@ -13,6 +13,7 @@ use http::header::HeaderName;
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use mcp_http::{Bounds, BoxError, Budget, full};
+use mcp_store::Client;
 use mcp_wire::sse::Event;
 use proptest::prelude::*;
 
@@ -50,8 +51,8 @@ where
     super::filtered(filter, response, &withheld, share).await.unwrap_or_else(refuse)
 }
 
-const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const A: Client = Client::Network(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+const B: Client = Client::Network(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
 
 /// Room for everything.
 fn wide() -> Budget {

@@ -1,6 +1,6 @@
 // An MCP server over standard input and output that misbehaves as the name of the tool says.
 import { createInterface } from 'node:readline';
-import { appendFileSync, closeSync } from 'node:fs';
+import { appendFileSync, closeSync, existsSync } from 'node:fs';
 
 const say = (line) => process.stdout.write(line + '\n');
 const result = (id, text) => say(JSON.stringify({ jsonrpc: '2.0', id, result: { content: [{ type: 'text', text }] } }));
@@ -26,6 +26,8 @@ const tools = {
     },
     long: (id) => result(id, 'x'.repeat(4 << 20)),
     deaf: () => {},
+    // Reads nothing more until its record is gone.
+    stop: () => { while (existsSync(process.argv[2])) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50); },
     // Closes its output, and would go on for ever.
     mute: () => { closeSync(1); setInterval(() => {}, 1000); process.stdin.removeAllListeners('end'); },
 };

@@ -23,6 +23,7 @@ mod login_streams;
 mod one_reading;
 mod outside_the_gate;
 mod pairs;
+mod place_shares;
 mod places;
 mod pods;
 mod raw_requests;

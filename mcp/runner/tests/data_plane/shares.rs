@@ -1,236 +1,274 @@
-//! The places of the proxy, shared by its clients.
+//! Bounds that all callers share: one principal takes all that it can get, and another is served (the table in ARCHITECTURE.md).
 
-use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use futures::future::BoxFuture;
+use http::Response;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use portcullis_testing::Stopwatch;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::places::{FEW, begin, probe, silent_streams, small};
-use crate::support::{Issuer, Runner, Signer, eventually, within};
+use crate::places::{PROBE, probe};
+use crate::stdio_faults::faults;
+use crate::support::{Answer, INITIALIZE, Issuer, Runner, Signer, within};
 
-const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+/// Buffers, the allocator's reserve, and what a few thousand requests leave behind, in MiB.
+const SLACK: u64 = 48;
 
-fn stream(authorization: &str) -> String {
-    format!("GET /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n{authorization}\r\n")
+/// A bound, and how to reach it.
+struct Bound {
+    name: &'static str,
+    /// MiB that one client's share takes.
+    memory: u64,
+    /// Mallory takes all that she can; what is returned holds it.
+    fill: for<'a> fn(&'a World) -> BoxFuture<'a, Held>,
+    /// Alice is served while Mallory holds it.
+    serve: for<'a> fn(&'a World, &'a mut Held) -> BoxFuture<'a, ()>,
 }
 
-fn call(authorization: &str) -> String {
-    let length = PING.len();
-    let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
-    format!("{head}content-length: {length}\r\n{authorization}\r\n{PING}")
+#[derive(Default)]
+struct Held {
+    calls: JoinSet<Answer>,
+    unread: Vec<Response<Incoming>>,
 }
 
-/// A runner with these flags, and the authorization of three callers.
-async fn login(flags: &[&str]) -> (Runner, Issuer, [String; 3]) {
-    let signer = Signer::ec("a");
-    let issuer = Issuer::start(vec![signer.clone()]).await;
-    let backend = silent_streams().await;
-    let flags = [flags, &["--backend", &backend, "--allow-endpoint-cidr", "127.0.0.0/8"]].concat();
-    let flags: Vec<_> = flags.into_iter().map(Into::into).collect();
-    let members = json!({"oidc_config": issuer.login(&json!({}))});
-    let runner = Runner::start("streamable-http", &members, &flags, &[]).await;
-    let token = |subject| signer.sign("ES256", &issuer.claims(subject));
-    let callers = ["mallory", "alice", "bob"].map(|subject| format!("authorization: Bearer {}\r\n", token(subject)));
-    (runner, issuer, callers)
+/// A proxy in front of one process, with a login, and sessions of two principals on one host.
+struct World {
+    runner: Arc<Runner>,
+    mallory: Caller,
+    alice: Caller,
+    _issuer: Issuer,
+    _directory: TempDir,
 }
 
-/// So many connections, on each of which this was sent and has its 200.
-async fn held(address: SocketAddr, count: usize, sent: &str) -> Vec<TcpStream> {
-    let mut held = Vec::new();
-    while held.len() < count {
-        let mut some = JoinSet::new();
-        for _ in 0..64.min(count - held.len()) {
-            let sent = sent.to_owned();
-            some.spawn(async move { within("the head of an answer", begin(address, sent.as_bytes())).await.unwrap() });
+#[derive(Clone)]
+struct Caller {
+    authorization: String,
+    session: String,
+}
+
+impl World {
+    async fn start() -> Self {
+        let (signer, directory) = (Signer::ec("a"), TempDir::new().unwrap());
+        let issuer = Issuer::start(vec![signer.clone()]).await;
+        let record = directory.path().join("read");
+        std::fs::write(&record, "").unwrap();
+        let runner = Arc::new(Runner::login_stdio(&faults(&record), &issuer.login(&json!({}))).await);
+        let caller = async |subject| {
+            let authorization = format!("Bearer {}", signer.sign("ES256", &issuer.claims(subject)));
+            let caller = Caller { authorization, session: String::new() };
+            Caller { session: open(&runner, &caller).await, ..caller }
+        };
+        let (mallory, alice) = (caller("mallory").await, caller("alice").await);
+        Self { runner, mallory, alice, _issuer: issuer, _directory: directory }
+    }
+}
+
+async fn open(runner: &Runner, caller: &Caller) -> String {
+    let answer = runner.post(&[("authorization", &caller.authorization)], INITIALIZE).await;
+    answer.header("mcp-session-id").unwrap_or_else(|| panic!("{answer:?}")).to_owned()
+}
+
+async fn post(runner: &Runner, caller: &Caller, message: &Value) -> Answer {
+    let headers = [("authorization", &*caller.authorization), ("mcp-session-id", &caller.session)];
+    runner.post(&headers, &message.to_string()).await
+}
+
+fn call(tool: &str, length: usize) -> Value {
+    let params = json!({"name": tool, "arguments": {"x": "x".repeat(length)}});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+}
+
+fn subscribe(name: &str) -> Value {
+    let params = json!({"uri": format!("demo://resources/of/the/table/{name}")});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params})
+}
+
+fn notification(length: usize) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "x".repeat(length)}})
+}
+
+/// So many at a time, each with its number.
+async fn many<F>(count: usize, run: impl Fn(usize) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut running = JoinSet::new();
+    for number in 0..count {
+        if running.len() >= 32 {
+            running.join_next().await.unwrap().unwrap();
         }
-        for (stream, status) in some.join_all().await {
-            assert_eq!(status, "200");
-            held.push(stream);
-        }
+        running.spawn(run(number));
     }
-    held
+    running.join_all().await;
 }
 
-/// Whether the proxy has ended it: the rest of the answer, if it has.
-fn rest(stream: &TcpStream) -> Option<String> {
-    let (mut rest, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        match stream.try_read(&mut piece) {
-            Ok(0) => return Some(String::from_utf8(rest).unwrap()),
-            Ok(count) => rest.extend_from_slice(&piece[..count]),
-            Err(_) => return None,
-        }
-    }
-}
-
-#[tokio::test]
-async fn thousands_of_streams_of_one_login_lock_nobody_out() {
-    let (runner, _issuer, [mallory, alice, _]) = login(&[]).await;
-    let _streams = held(runner.address, 4_200, &stream(&mallory)).await;
-    let _served = held(runner.address, 10, &call(&alice)).await;
-    let _served = held(runner.address, 10, &stream(&alice)).await;
-    assert_eq!(probe(&runner, "/health").await.0, 200);
-}
-
-#[tokio::test]
-async fn the_login_with_the_most_streams_gives_its_oldest() {
-    let (runner, _issuer, [mallory, alice, bob]) = login(&["--connections", &FEW.to_string()]).await;
-    let few = held(runner.address, 2, &stream(&bob)).await;
-    let mut many = Vec::new();
-    for _ in 0..FEW + 16 {
-        many.extend(held(runner.address, 1, &stream(&mallory)).await);
-    }
-    // All but the last quarter of the places, in which nobody waits for a call.
-    let ended = FEW + 16 - (FEW - FEW / 4 - few.len());
-    eventually("the oldest streams to end", || async {
-        many.iter().position(|stream| rest(stream).is_none()).filter(|first| *first == ended)
-    })
-    .await;
-    // More than that quarter: streams give way for the rest.
-    let calls = held(runner.address, FEW / 2, &call(&alice)).await;
-    // One more gives way for this.
-    let metrics = probe(&runner, "/metrics").await.1;
-    let left = many.iter().skip(ended).filter(|stream| rest(stream).is_none()).count();
-    assert!(left < FEW - FEW / 2 - few.len(), "{left}");
-    for kept in few.iter().chain(&calls) {
-        assert_eq!(rest(kept), None, "neither a stream of another login nor a call gives way");
-    }
-    let count = |name: &str| {
-        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|count| count.trim().parse::<usize>().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
-    };
-    assert_eq!(count("mcp_runner_streams"), left + few.len());
-    assert_eq!(count("mcp_runner_connections_at_work"), left + few.len() + calls.len() + 1, "and this one");
-    assert_eq!(count("mcp_runner_evictions_total{kind=\"stream\"}"), many.len() - left);
-}
-
-/// Its first read has taken the status: the rest ends with the last chunk.
-#[tokio::test]
-async fn a_stream_that_gives_way_ends_in_order() {
-    let runner = small(&json!({})).await;
-    let mut streams = held(runner.address, FEW - FEW / 4, &stream("")).await;
-    let _next = held(runner.address, 1, &stream("")).await;
-    let (ended, _, _) = futures::future::select_all(streams.iter_mut().map(|stream| {
-        Box::pin(async move {
-            let mut rest = String::new();
-            within("an end", stream.read_to_string(&mut rest)).await.unwrap();
-            rest
-        })
-    }))
-    .await;
-    assert!(ended.contains("text/event-stream") && ended.ends_with("0\r\n\r\n"), "{ended}");
-}
-
-/// A server that answers calls, and nobody who listens.
-async fn keeps_heads_back() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                if stream.read_u8().await.is_ok_and(|first| first == b'P') {
-                    let _ = stream.write_all(answer).await;
+const BOUNDS: [Bound; 5] = [
+    Bound {
+        name: "subscriptions",
+        memory: 4,
+        fill: |world| {
+            Box::pin(async {
+                for session in 0..10 {
+                    let (runner, mallory) = (&world.runner, &world.mallory);
+                    let caller = Caller { session: open(runner, mallory).await, ..mallory.clone() };
+                    many(1_000, |number| {
+                        let (runner, caller) = (Arc::clone(runner), caller.clone());
+                        async move {
+                            let answer = post(&runner, &caller, &subscribe(&format!("{session}/{number}"))).await;
+                            assert_eq!(answer.status, 200, "{answer:?}");
+                        }
+                    })
+                    .await;
                 }
-                let _ = stream.read_to_end(&mut Vec::new()).await;
-            });
-        }
-    });
-    url
-}
-
-async fn from(host: u8, runner: &Runner, sent: &str) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::from(([127, 0, 2, host], 0))).unwrap();
-    let mut stream = socket.connect(runner.address).await.unwrap();
-    stream.write_all(sent.as_bytes()).await.unwrap();
-    stream
-}
-
-#[tokio::test]
-async fn streams_whose_server_says_nothing_give_way_as_well() {
-    let backend = keeps_heads_back().await;
-    let flags = ["--connections", &FEW.to_string(), "--backend", &backend].map(Into::into);
-    let runner = Runner::start("streamable-http", &json!({}), &flags, &[]).await;
-    let mut waiting = Vec::new();
-    for _ in 0..FEW + 16 {
-        waiting.push(from(2, &runner, &stream("")).await);
-    }
-    let mut head = [0; 12];
-    within("another client's answer", from(3, &runner, &call("")).await.read_exact(&mut head)).await.unwrap();
-    assert_eq!(&head, b"HTTP/1.1 202");
-    let mut first = String::new();
-    within("the oldest to end", waiting[0].read_to_string(&mut first)).await.unwrap();
-    assert!(first.starts_with("HTTP/1.1 503") && first.contains("retry-after: 1\r\n"), "{first}");
-}
-
-// P8
-#[tokio::test]
-async fn clients_of_an_ingress_share_as_one_each_where_it_is_trusted() {
-    for (trusted, lost, lost_by_the_largest) in [(json!(["127.0.0.0/8"]), 0, 20), (json!([]), 20, 0)] {
-        let backend = silent_streams().await;
-        // Streams have 240 of the places.
-        let flags = ["--connections", "320", "--backend", &backend].map(Into::into);
-        let members = json!({"portcullis": {"trusted_proxies": trusted}});
-        let runner = Runner::start("streamable-http", &members, &flags, &[]).await;
-        let (mut clients, mut largest) = (Vec::new(), Vec::new());
-        for client in 0..200 {
-            let forwarded = format!("x-forwarded-for: 10.9.8.{client}\r\n");
-            clients.extend(held(runner.address, 1, &stream(&forwarded)).await);
-        }
-        for _ in 0..60 {
-            largest.extend(held(runner.address, 1, &stream("x-forwarded-for: 10.9.9.9\r\n")).await);
-        }
-        let ended = |streams: &[TcpStream]| streams.iter().filter(|stream| rest(stream).is_some()).count();
-        eventually("twenty streams to end", || async {
-            (ended(&clients) == lost && ended(&largest) == lost_by_the_largest).then_some(())
-        })
-        .await;
-    }
-}
+                let answer = post(&world.runner, &world.mallory, &subscribe("more")).await;
+                assert_eq!(answer.message()["error"]["message"], "too many subscriptions");
+                Held::default()
+            })
+        },
+        serve: |world, _| {
+            Box::pin(async {
+                let answer = post(&world.runner, &world.alice, &subscribe("first")).await;
+                assert!(answer.message()["result"].is_object(), "{answer:?}");
+            })
+        },
+    },
+    Bound {
+        name: "sessions",
+        memory: 24,
+        fill: |world| {
+            Box::pin(async {
+                many(10_100, |_| {
+                    let (runner, caller) = (Arc::clone(&world.runner), world.mallory.clone());
+                    async move { drop(open(&runner, &caller).await) }
+                })
+                .await;
+                Held::default()
+            })
+        },
+        serve: |world, _| {
+            Box::pin(async {
+                let newer = Caller { session: open(&world.runner, &world.alice).await, ..world.alice.clone() };
+                for caller in [&world.alice, &newer] {
+                    let answer = post(&world.runner, caller, &call("ok", 0)).await;
+                    assert!(answer.message()["result"].is_object(), "{answer:?}");
+                }
+            })
+        },
+    },
+    Bound {
+        name: "bodies of requests",
+        // As received, and as a line for the process.
+        memory: 64,
+        fill: |world| {
+            Box::pin(async {
+                let mut held = Held::default();
+                for _ in 0..9 {
+                    let (runner, caller) = (Arc::clone(&world.runner), world.mallory.clone());
+                    held.calls.spawn(async move { post(&runner, &caller, &call("deaf", 4 << 20)).await });
+                }
+                // One of them is more than a share.
+                let answer = within("a refusal", held.calls.join_next()).await.unwrap().unwrap();
+                assert_eq!(answer.status, 503, "{answer:?}");
+                held
+            })
+        },
+        serve: |world, _| {
+            Box::pin(async {
+                let answer = post(&world.runner, &world.alice, &call("ok", 4 << 20)).await;
+                assert_eq!(answer.status, 200, "{answer:?}");
+            })
+        },
+    },
+    Bound {
+        name: "answers that wait for their reader",
+        memory: 24,
+        fill: |world| {
+            Box::pin(async {
+                let mut held = Held::default();
+                loop {
+                    let headers = [
+                        ("authorization", &*world.mallory.authorization),
+                        ("content-type", "application/json"),
+                        ("accept", "application/json, text/event-stream"),
+                    ];
+                    let message = call("long", 0).to_string();
+                    let request = world.runner.build(http::Method::POST, "/mcp", &headers, &message);
+                    let answer = world.runner.send(request).await;
+                    if answer.headers()["content-length"].len() > 4 {
+                        held.unread.push(answer);
+                        continue;
+                    }
+                    let body = answer.into_body().collect().await.unwrap().to_bytes();
+                    assert!(String::from_utf8_lossy(&body).contains("too many bytes wait"), "{body:?}");
+                    break;
+                }
+                held
+            })
+        },
+        serve: |world, _| {
+            Box::pin(async {
+                let answer = post(&world.runner, &world.alice, &call("long", 0)).await;
+                assert!(answer.message()["result"].is_object(), "{} bytes", answer.body.len());
+            })
+        },
+    },
+    Bound {
+        name: "lines that wait for the process",
+        memory: 64,
+        fill: |world| {
+            Box::pin(async {
+                let mut held = Held::default();
+                for message in [call("stop", 0)].into_iter().chain((0..14).map(|_| notification(2 << 20))) {
+                    let (runner, caller) = (Arc::clone(&world.runner), world.mallory.clone());
+                    held.calls.spawn(async move { post(&runner, &caller, &message).await });
+                }
+                // Those that there is no room for stay under way.
+                let mut looks: Vec<usize> = Vec::new();
+                while looks.len() < 20 || looks.iter().rev().take(20).any(|seen| Some(seen) != looks.last()) {
+                    let metrics = probe(&world.runner, "/metrics").await.1;
+                    let seen = metrics.lines().find_map(|line| line.strip_prefix("mcp_runner_requests_in_flight "));
+                    looks.push(seen.unwrap().parse().unwrap());
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                held
+            })
+        },
+        serve: |world, held| {
+            Box::pin(async {
+                let answer = post(&world.runner, &world.alice, &notification(0)).await;
+                assert_eq!(answer.status, 202, "{answer:?}");
+                // Not only because lines of Mallory's were given up in the end.
+                while let Some(answer) = held.calls.try_join_next() {
+                    assert_eq!(answer.unwrap().status, 202);
+                }
+            })
+        },
+    },
+];
 
 /// The resident memory of the runner, in MiB.
-fn resident(runner: &Runner) -> usize {
+fn resident(runner: &Runner) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    resident.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
-}
-
-/// Thousands of connections, on each of which `first` is answered before an unfinished head is sent. Returns the MiB that
-/// the heads take.
-async fn unfinished_heads(first: &str) -> usize {
-    let runner = Runner::http_with(&silent_streams().await, &json!({}), &[("RUST_LOG", "info")]).await;
-    let mut clients = Vec::new();
-    while clients.len() < 4_000 {
-        let mut client = within("a connection", TcpStream::connect(runner.address)).await.unwrap();
-        if !first.is_empty() {
-            client.write_all(first.as_bytes()).await.unwrap();
-            within("an answer", client.read_exact(&mut [0; 12])).await.unwrap();
-        }
-        clients.push(client);
-    }
-    let before = resident(&runner);
-    let mut head = "GET /mcp HTTP/1.1\r\nhost: localhost\r\n".to_owned();
-    while head.len() < 60_000 {
-        write!(head, "x-{}: {}\r\n", head.len(), "y".repeat(1_000)).unwrap();
-    }
-    for client in &mut clients {
-        // One that has lost its place cannot be written to.
-        let _ = client.write_all(head.as_bytes()).await;
-    }
-    let call = call("");
-    assert_eq!(within("another client to be served", begin(runner.address, call.as_bytes())).await.unwrap().1, "200");
-    resident(&runner).saturating_sub(before)
+    resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
 }
 
 #[tokio::test]
-async fn unfinished_heads_take_no_more_than_their_budget() {
-    for first in ["", "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
-        let took = unfinished_heads(first).await;
-        // 16 MiB of heads beyond the first buffers, with what allocators add.
-        assert!(took <= 96, "{first:?}: {took} MiB");
+async fn a_caller_that_takes_all_it_can_leaves_others_theirs() {
+    for Bound { name, memory, fill, serve } in BOUNDS {
+        let world = World::start().await;
+        let before = resident(&world.runner);
+        let mut held = fill(&world).await;
+        let began = Stopwatch::start();
+        assert_eq!(probe(&world.runner, "/health").await.0, 200, "{name}");
+        assert!(began.elapsed() < PROBE, "{name}: {:?}", began.elapsed());
+        within(name, serve(&world, &mut held)).await;
+        let grown = resident(&world.runner).saturating_sub(before);
+        assert!(grown <= memory + SLACK, "{name}: {grown} MiB");
     }
 }

@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use mcp_http::{Body, is_type, json, text};
 use mcp_middleware::beside;
+use mcp_store::Client;
 use mcp_wire::{ErrorBody, Message, OwnedMessage, code};
 
 use super::answer::result;
@@ -24,6 +25,7 @@ pub(super) async fn read(parts: &Parts, body: Bytes) -> Result<OwnedMessage, Res
 pub(super) async fn notification(
     mux: &Mux,
     session: Option<&str>,
+    client: &Client,
     message: &OwnedMessage,
     params: &Params<'_>,
 ) -> Sent {
@@ -45,13 +47,13 @@ pub(super) async fn notification(
         let mut edits: Vec<_> = request.map(|(request, id)| (request.get(), id)).into_iter().collect();
         line(notification.body(), &mut edits)
     });
-    mux.notify(line.await).await
+    mux.notify(line.await, Some(client)).await
 }
 
-/// The answer to a `resources/subscribe` or `resources/unsubscribe` of `session`. `None` when the server gives none.
+/// The answer to a `resources/subscribe` or `resources/unsubscribe` of `session`, which counts for `client`. `None` when the server gives none.
 pub(super) async fn subscription(
     mux: &Mux,
-    session: &str,
+    (session, client): (&str, &Client),
     message: &OwnedMessage,
     params: &Params<'_>,
 ) -> Option<Bytes> {
@@ -60,20 +62,21 @@ pub(super) async fn subscription(
     let Some(uri) = &params.uri else { return refused(code::INVALID_PARAMS, "params.uri is missing") };
     let subscribe = message.method() == Some("resources/subscribe");
     if subscribe {
-        if !mux.subscriptions.has_room(uri, session) {
+        if !mux.subscriptions.has_room(uri, client) {
             return refused(code::INTERNAL, "too many subscriptions");
         }
-        if mux.subscriptions.join(uri, session) {
+        if let Some(gone) = mux.subscriptions.join(uri, session, client) {
+            mux.unsubscribe(gone);
             return Some(result(id, "{}"));
         }
     } else if !mux.subscriptions.part(uri, session) {
         return Some(result(id, "{}"));
     }
-    let answer = mux.ask(message).await?;
+    let answer = mux.ask(message, Some(client)).await?;
     let read = answer.clone();
     let is_result = move || Message::parse(&read).is_ok_and(|answer| answer.result().is_some());
     if subscribe && beside(answer.len(), is_result).await {
-        mux.subscriptions.add(uri, session);
+        mux.unsubscribe(mux.subscriptions.add(uri, session, client));
     }
     Some(answer)
 }

@@ -1,10 +1,9 @@
 //! How much may wait for readers, in bytes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_store::Client;
+use mcp_store::{Client, Share, Shares};
 
 /// What waits for the readers of all streams and answers together.
 const MAX_BYTES: usize = 64 << 20;
@@ -14,48 +13,22 @@ const MAX_CLIENT_BYTES: usize = 24 << 20;
 const OVERHEAD: usize = 128;
 
 /// Counts what waits for readers.
-#[derive(Debug, Default)]
-pub(super) struct Backlog(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    bytes: usize,
-    clients: HashMap<Client, usize>,
-}
+#[derive(Debug)]
+pub(super) struct Backlog(Arc<Shares>);
 
 /// Room that is given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Room {
-    backlog: Arc<Backlog>,
-    client: Client,
-    bytes: usize,
+pub(crate) type Room = Share;
+
+impl Default for Backlog {
+    fn default() -> Self {
+        Self(Shares::new(MAX_BYTES, MAX_CLIENT_BYTES))
+    }
 }
 
 impl Backlog {
     /// Room for `bytes` more for `client`; `None` when too much waits already.
-    pub(super) fn room(self: &Arc<Self>, client: &Client, bytes: usize) -> Option<Room> {
-        let bytes = bytes + OVERHEAD;
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = waiting.clients.get(client).copied().unwrap_or(0);
-        if waiting.bytes + bytes > MAX_BYTES || own + bytes > MAX_CLIENT_BYTES {
-            return None;
-        }
-        waiting.bytes += bytes;
-        waiting.clients.insert(client.clone(), own + bytes);
-        Some(Room { backlog: Arc::clone(self), client: client.clone(), bytes })
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut waiting = self.backlog.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.bytes -= self.bytes;
-        if let Some(own) = waiting.clients.get_mut(&self.client) {
-            *own -= self.bytes;
-            if *own == 0 {
-                waiting.clients.remove(&self.client);
-            }
-        }
+    pub(super) fn room(&self, client: &Client, bytes: usize) -> Option<Room> {
+        self.0.take(client, bytes + OVERHEAD)
     }
 }
 
@@ -102,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_slow_readers_does_not_grow_without_bound_and_leaves_room_for_others() {
-        let backlog = Arc::new(Backlog::default());
+        let backlog = Backlog::default();
         let at = |n: u8| Client::Network([192, 0, 2, n].into());
         let slow: Vec<Room> = std::iter::from_fn(|| backlog.room(&at(1), 8 << 20)).collect();
         assert_eq!(slow.len(), 2, "the third would be more than one client may have");
@@ -110,15 +83,14 @@ mod tests {
         let all: Vec<Room> = (0..=u8::MAX).filter_map(|n| backlog.room(&at(n), 1 << 20)).collect();
         assert!(slow.len() * (8 << 20) + all.len() * (1 << 20) <= MAX_BYTES);
         drop((slow, all));
-        let waiting = backlog.0.lock().unwrap();
-        assert_eq!((waiting.bytes, waiting.clients.len()), (0, 0));
+        assert_eq!(backlog.0.taken(), 0);
     }
 
     #[test]
     fn a_message_keeps_its_room_until_its_last_byte_has_been_sent() {
-        let backlog = Arc::new(Backlog::default());
+        let backlog = Backlog::default();
         let client = Client::Network([192, 0, 2, 1].into());
-        let waits = || backlog.0.lock().unwrap().bytes > 0;
+        let waits = || backlog.0.taken() > 0;
         let message = || Message { bytes: Bytes::from_static(b"message"), room: backlog.room(&client, 1) };
         for send in [Message::into_bytes as fn(Message) -> Bytes, |message| message.becomes(b"frame".to_vec())] {
             let sent = send(message());

@@ -35,7 +35,7 @@ pub(super) enum Reply {
 pub(crate) struct Origin {
     /// The session that it came in.
     pub(super) session: Option<Arc<str>>,
-    /// Whom its answer counts for while it waits for its reader.
+    /// The holder of its line while that waits for the server, and of its answer while that waits for its reader.
     pub(super) client: Client,
 }
 

@@ -151,7 +151,7 @@ async fn ask(mux: &Mux) -> Outcome {
         let (Ok(request), reply) = (request(version), |answer| Reply::Handshake(version, answer)) else {
             return Outcome::Silence;
         };
-        let Some(answer) = timeout(patience, mux.ask_patiently(&request, reply)).await.ok().flatten() else {
+        let Some(answer) = timeout(patience, mux.ask_patiently(&request, None, reply)).await.ok().flatten() else {
             return Outcome::Silence;
         };
         let refused = Message::parse(&answer).map_or(true, |answer| answer.result().is_none());
@@ -159,7 +159,7 @@ async fn ask(mux: &Mux) -> Outcome {
             refusal.get_or_insert(answer);
             continue;
         }
-        if mux.notify(Bytes::from_static(INITIALIZED)).await != Sent::Queued {
+        if mux.notify(Bytes::from_static(INITIALIZED), None).await != Sent::Queued {
             mux.handshake.forget();
             return Outcome::Silence;
         }
@@ -180,7 +180,7 @@ async fn discover(mux: &Mux, version: &'static str) -> bool {
     });
     let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
     let Ok(discover) = OwnedMessage::read(discover.to_string().into()) else { return false };
-    let Some(answer) = mux.ask(&discover).await else { return false };
+    let Some(answer) = mux.ask(&discover, None).await else { return false };
     let discovered = Message::parse(&answer).ok().and_then(|answer| serde_json::from_str(answer.result()?.get()).ok());
     let Some(result) = discovered.as_ref().and_then(as_result) else { return false };
     *mux.handshake.made() = Some(Made { version, result: result.to_string().into(), over: false });

@@ -348,7 +348,7 @@ mod tests {
     async fn a_server_is_given_up_for_calls_that_it_does_not_answer_and_never_for_notifications() {
         let running = Running::start(Arc::new(Mute), MuxConfig::default()).await.unwrap();
         let notification = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\"}\n";
-        assert_eq!(running.mux.notify(notification.as_slice().into()).await, Sent::Queued);
+        assert_eq!(running.mux.notify(notification.as_slice().into(), None).await, Sent::Queued);
         assert!(timeout(3 * PATIENCE_ELSEWHERE, running.failed()).await.is_err(), "nothing was asked of it");
         assert!(running.is_running());
 

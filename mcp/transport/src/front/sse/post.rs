@@ -76,17 +76,19 @@ async fn pass(
     let message = owned.message();
     match message.kind() {
         Kind::Response => text(StatusCode::BAD_REQUEST, NO_RESPONSES),
-        Kind::Notification => match forward::notification(&front.mux, Some(&session.id), owned, params).await {
-            Sent::Queued => accepted(),
-            Sent::Ended | Sent::TooSlow => json(StatusCode::BAD_GATEWAY, failed(SILENCE, None)),
-        },
+        Kind::Notification => {
+            match forward::notification(&front.mux, Some(&session.id), &client, owned, params).await {
+                Sent::Queued => accepted(),
+                Sent::Ended | Sent::TooSlow => json(StatusCode::BAD_GATEWAY, failed(SILENCE, None)),
+            }
+        }
         Kind::Request => {
             let Asked { ours, kept } = Asked::of(owned, params);
             let Some(place) = session.place(&front.mux, &client, kept) else {
                 return error(StatusCode::TOO_MANY_REQUESTS, code::INTERNAL, BUSY, message.id());
             };
             let answer = if ours {
-                local(Arc::clone(front), Arc::clone(&session.id), owned.clone(), place)
+                local(Arc::clone(front), (Arc::clone(&session.id), client), owned.clone(), place)
             } else {
                 // A client may go on with its calls after the proxy and the server were replaced: the stream has no word for "initialize again".
                 front.mux.ensure_greeted().await;
@@ -137,7 +139,7 @@ fn modern(message: &Message<'_>) -> Response<Body> {
 }
 
 /// The answer to a request that the front answers. What it takes is done when the stream is read.
-fn local(front: Arc<Front>, session: Arc<str>, request: OwnedMessage, place: Place) -> Answer {
+fn local(front: Arc<Front>, (session, client): (Arc<str>, Client), request: OwnedMessage, place: Place) -> Answer {
     let answer = async move {
         let (message, _place) = (request.message(), place);
         let Some(id) = message.id() else { return Ok(Bytes::new()) };
@@ -150,7 +152,7 @@ fn local(front: Arc<Front>, session: Arc<str>, request: OwnedMessage, place: Pla
             Some("logging/setLevel") => Some(result(id, "{}")),
             _ => {
                 let params = Params::of(message).unwrap_or_default();
-                forward::subscription(&front.mux, &session, &request, &params).await
+                forward::subscription(&front.mux, (&session, &client), &request, &params).await
             }
         };
         Ok(frame(&answer.unwrap_or_else(|| failed(SILENCE, Some(id)))).into())

@@ -122,7 +122,7 @@ fn unanswered(asked: &Asked<'_>) -> Response<Body> {
 
 async fn notification(front: &Front, asked: &Asked<'_>) -> Response<Body> {
     let session = asked.session.as_ref().map(|session| &*session.id);
-    match forward::notification(&front.mux, session, asked.owned, &asked.params).await {
+    match forward::notification(&front.mux, session, &asked.client, asked.owned, &asked.params).await {
         Sent::Queued => accepted(),
         Sent::Ended | Sent::TooSlow => unanswered(asked),
     }
@@ -133,7 +133,7 @@ async fn subscription(front: &Front, asked: &Asked<'_>) -> Response<Body> {
     let Some(session) = &asked.session else {
         return error(StatusCode::BAD_REQUEST, code::INVALID_REQUEST, "Mcp-Session-Id is missing", asked.message.id());
     };
-    let answer = forward::subscription(&front.mux, &session.id, asked.owned, &asked.params).await;
+    let answer = forward::subscription(&front.mux, (&session.id, &asked.client), asked.owned, &asked.params).await;
     // A session that ended before the answer came would stay subscribed for ever.
     if matches!(front.sessions.load(&session.id, &session.principal).await, Ok(None)) {
         front.mux.forget(&session.id);
