@@ -1,7 +1,7 @@
 //! The places of a listener: which client holds them, and which one gives one up for another.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,6 +16,8 @@ use tokio::time::Instant;
 /// Time for a new connection to send its first request before it gives way, and for one that gives way to be gone before
 /// another one is asked.
 const MOMENT: Duration = Duration::from_millis(100);
+/// Time in which a client that got 503 with `Retry-After: 1` asks again.
+const ASKS_AGAIN: Duration = Duration::from_secs(2);
 /// While so many connections, or a quarter of all, are about to have had their moment, a new one waits for them.
 const AWAITED: usize = 16;
 
@@ -50,6 +52,9 @@ struct State {
     next: u64,
     /// When a connection was asked to give way for the one that waits.
     asked: Option<Instant>,
+    /// The clients that hold more than their share, since calls hold all places and someone came.
+    over: HashSet<u64, BuildHasherDefault<AsIs>>,
+    came: Option<Instant>,
     /// The bytes of unfinished heads.
     head_bytes: usize,
     /// The part of them whose connections are about to end.
@@ -218,6 +223,7 @@ impl Places {
         state.taken.insert(number, place.clone());
         if !reserved {
             state.asked = None;
+            state.over.clear();
         }
         Taken { number, place }
     }
@@ -235,11 +241,16 @@ impl Places {
         let may_go = |place: &Place| place.gift().filter(|gift| !is_new(gift));
         if let Some((gift, place)) = giver(ordinary().map(|place| (place.client(), 1, may_go(place), place))) {
             self.tell(gift, place);
-            state.asked = Some(now);
+            (state.asked, state.over) = (Some(now), HashSet::default());
             return true;
         }
         let new = ordinary().filter(|place| place.gift().is_some()).count();
-        new >= ordinary().count().div_ceil(4).clamp(1, AWAITED)
+        let held = Sizes::of(ordinary().map(|place| (place.client(), 1)));
+        let over =
+            held.of.iter().filter(|(_, size)| **size * held.of.len() > held.all).map(|(client, _)| *client).collect();
+        let awaited = new >= held.all.div_ceil(4).clamp(1, AWAITED);
+        (state.over, state.came) = (over, Some(now));
+        awaited
     }
 
     /// Has a stream end where there are too many: the oldest of the client that holds most.
@@ -283,18 +294,31 @@ impl Places {
 /// Returns which place gives way, of places by client and size: of the client that holds most among those that can give,
 /// the first by [`Gift`]. Streams are safe where their client holds less than all do on average.
 fn giver<T>(places: impl Iterator<Item = (u64, usize, Option<Gift>, T)> + Clone) -> Option<(Gift, T)> {
-    let mut held: HashMap<u64, usize, BuildHasherDefault<AsIs>> = HashMap::default();
-    let mut all = 0;
-    for (client, size, ..) in places.clone() {
-        *held.entry(client).or_default() += size;
-        all += size;
-    }
+    let held = Sizes::of(places.clone().map(|(client, size, ..)| (client, size)));
     let gifts = places.filter_map(|(client, _, gift, place)| {
-        let (gift, held_by_it) = (gift?, *held.get(&client)?);
-        let gives = gift.0 == Given::Idle || held_by_it * held.len() >= all;
+        let (gift, held_by_it) = (gift?, *held.of.get(&client)?);
+        let gives = gift.0 == Given::Idle || held_by_it * held.of.len() >= held.all;
         gives.then_some((Reverse(held_by_it), gift, place))
     });
     gifts.min_by_key(|(most, gift, _)| (*most, *gift)).map(|(_, gift, place)| (gift, place))
+}
+
+/// The sum that each client holds, and all together.
+#[derive(Default)]
+struct Sizes {
+    of: HashMap<u64, usize, BuildHasherDefault<AsIs>>,
+    all: usize,
+}
+
+impl Sizes {
+    fn of(places: impl Iterator<Item = (u64, usize)>) -> Self {
+        let mut sizes = Self::default();
+        for (client, size) in places {
+            *sizes.of.entry(client).or_default() += size;
+            sizes.all += size;
+        }
+        sizes
+    }
 }
 
 impl Place {
@@ -352,6 +376,20 @@ impl Place {
             (false, true) => Room::Now,
             (false, false) => Room::Later,
         }
+    }
+
+    /// Returns whether its client gets no further request here: calls hold all places, and most of them its own. The
+    /// connection closes with the answer then, for those who wait.
+    pub(crate) fn exceeds_share(&self) -> bool {
+        let places = &self.0.places;
+        let exceeds = places.0.crowded.get() && {
+            let state = places.state();
+            state.came.is_some_and(|came| came.elapsed() < ASKS_AGAIN) && state.over.contains(&self.client())
+        };
+        if exceeds {
+            self.0.connection.tell(Told::LastAnswer);
+        }
+        exceeds
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -510,11 +548,14 @@ mod tests {
         assert_eq!((asked(&one), asked(&other)), (vec![false; 3], vec![false; 2]));
         other[1].place.holds_head(1);
         assert_eq!((asked(&one), asked(&other)), (vec![false, true, false], vec![false; 2]));
-        let bytes = || (places.state().head_bytes, places.state().head_bytes_going);
+        let bytes = || {
+            let state = places.state();
+            (state.head_bytes, state.head_bytes_going)
+        };
         assert_eq!(bytes(), (101, 30));
         // Until that has gone another client waits, and one that holds most ends.
         assert_eq!(one[1].place.holds_head(31), Room::Never);
-        assert_eq!((other[1].place.holds_head(2), other[0].place.holds_head(41)), (Room::Later, Room::Never));
+        assert_eq!((one[0].place.holds_head(21), other[0].place.holds_head(41)), (Room::Later, Room::Never));
         assert_eq!(bytes(), (104, 72));
         drop(one);
         assert_eq!((other[1].place.holds_head(3), bytes()), (Room::Now, (44, 41)));

@@ -45,8 +45,8 @@ impl Default for Limits {
 
 /// Handles requests. Each request has its connection's [`Place`] as an extension.
 pub trait Handler: portcullis_listener::Handler {
-    /// Handles one request on a reserved connection, which was accepted while all others were busy. It must answer at
-    /// once, without real work.
+    /// Handles the request on a reserved connection, which was accepted while all others were busy, or of a client whose
+    /// calls hold more than its share of the places meanwhile. It must answer at once, without real work.
     fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -184,7 +184,7 @@ impl<H: Handler> portcullis_listener::Handler for Placed<H> {
 
     async fn handle(&self, mut request: Request<RequestBody>) -> Response<H::Body> {
         self.place.holds_head(0);
-        if self.place.is_reserved() {
+        if self.place.is_reserved() || self.place.exceeds_share() {
             return self.handler.shed(request).await;
         }
         request.extensions_mut().insert(self.place.clone());

@@ -13,14 +13,16 @@ use hyper::{Request, Response, StatusCode};
 use portcullis_listener::{Handler, RequestBody};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Nothing in these tests takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Answers `/stream` with a body that does not end, the rest at once.
-struct Handled;
+/// Answers `/stream` with a body that does not end, `/wait` when it is told to, the rest at once.
+#[derive(Default)]
+struct Handled(Arc<Notify>);
 
 /// One byte, and then no end if there is to be none.
 struct Bytewise {
@@ -49,6 +51,9 @@ impl Handler for Handled {
     type Body = Bytewise;
 
     async fn handle(&self, request: Request<RequestBody>) -> Response<Bytewise> {
+        if request.uri().path() == "/wait" {
+            self.0.notified().await;
+        }
         Response::new(bytewise(request.uri().path() != "/stream"))
     }
 }
@@ -66,6 +71,7 @@ impl crate::Handler for Handled {
 struct Serving {
     address: SocketAddr,
     places: Places,
+    go_on: Arc<Notify>,
     _stop: DropGuard,
 }
 
@@ -76,8 +82,9 @@ async fn serve(places: usize, reserved: usize) -> Serving {
         portcullis_listener::Limits { connections: places, first_request: hours, idle: hours, ..Default::default() };
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0), Limits { each, reserved, ..Limits::default() }).await.unwrap();
     let (address, places, stop) = (server.local_addr().unwrap(), server.places(), CancellationToken::new());
-    tokio::spawn(server.serve(Workers::start(1).unwrap(), Arc::new(Handled), stop.clone()));
-    Serving { address, places, _stop: stop.drop_guard() }
+    let go_on = Arc::new(Notify::new());
+    tokio::spawn(server.serve(Workers::start(1).unwrap(), Arc::new(Handled(Arc::clone(&go_on))), stop.clone()));
+    Serving { address, places, go_on, _stop: stop.drop_guard() }
 }
 
 impl Serving {
@@ -196,4 +203,38 @@ async fn one_address_does_not_take_idle_places_from_the_others() {
     for stream in &mut crowd[2..] {
         assert!(ask(stream, "/").await.starts_with("HTTP/1.1 200"));
     }
+}
+
+#[tokio::test]
+async fn calls_beyond_a_share_are_refused_while_others_wait() {
+    let serving = serve(4, 1).await;
+    let mut at_work = Vec::new();
+    for host in [2, 2, 2, 1] {
+        let mut stream = serving.connect_from(host).await;
+        stream.write_all(b"GET /wait HTTP/1.1\r\nhost: l\r\n\r\n").await.unwrap();
+        at_work.push(stream);
+        let begun = async {
+            while serving.places.usage().at_work < at_work.len() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, begun).await.unwrap();
+    }
+    assert!(serving.ask(3, "/").await.1.starts_with("HTTP/1.1 503"), "calls hold all places");
+    serving.go_on.notify_waiters();
+    for (host, stream) in [(1, 3), (2, 0)] {
+        let stream = &mut at_work[stream];
+        let mut said = Vec::new();
+        while !said.ends_with(b"0\r\n\r\n") {
+            timeout(PATIENCE, stream.read_buf(&mut said)).await.unwrap().unwrap();
+        }
+        let head = ask(stream, "/").await;
+        let refused = head.starts_with("HTTP/1.1 503") && head.contains("connection: close");
+        assert_eq!(refused, host == 2, "{head}");
+        if host == 2 {
+            assert!(is_closed(stream).await);
+        }
+    }
+    let (_, head) = serving.ask(3, "/").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 }
