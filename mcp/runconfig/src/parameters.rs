@@ -129,7 +129,10 @@ mod tests {
         for (origin, good) in [
             ("https://app.example", true),
             ("http://localhost:6274", true),
-            ("http://[::1]:80", true),
+            ("http://[::1]:8080", true),
+            ("http://[::1]:80", false),
+            ("https://app.example:443", false),
+            ("http://app.example:443", true),
             ("vscode-webview://0abc", true),
             ("*", false),
             ("null", false),
