@@ -22,8 +22,6 @@ use crate::reference::{LenientNameRef, NameRef};
     status = "MCPServerStatus",
     derive = "Default",
     derive = "PartialEq",
-    shortname = "mcpserver",
-    shortname = "mcpservers",
     category = "toolhive",
     doc = "MCPServer runs an MCP server from a container image, with a proxy in front that clients connect to.",
     printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),

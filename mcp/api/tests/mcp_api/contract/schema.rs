@@ -7,9 +7,6 @@ use serde_json::{Map, Value, json};
 
 use crate::contract::document::{Contract, KINDS};
 
-/// Short names that ToolHive has dropped and that users' scripts still type.
-const KEPT_SHORT_NAMES: [(&str, &[&str]); 1] = [("MCPServer", &["mcpserver", "mcpservers"])];
-
 /// A path on which our schema and the contract's are meant to differ.
 struct Difference {
     kind: &'static str,
@@ -97,10 +94,6 @@ fn names_versions_columns_and_subresources_are_the_contract_s() {
         let mut names = ours["names"].clone();
         // The API server derives the list kind when it is absent.
         names["listKind"] = json!(format!("{}List", crd.spec.names.kind));
-        if let Some((_, kept)) = KEPT_SHORT_NAMES.iter().find(|(kind, _)| *kind == crd.spec.names.kind) {
-            assert_eq!(contract["names"]["shortNames"], Value::Null, "upstream has short names again");
-            assert_eq!(names.as_object_mut().unwrap().remove("shortNames"), Some(json!(kept)));
-        }
         assert_eq!(names, contract["names"]);
         assert_eq!(ours["conversion"], Value::Null, "the versions differ in name only");
 
