@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::apply::{prune, status_needs_apply};
+use super::apply::{apply_empties_status, prune, status_needs_apply};
 use super::observed::Managers;
 use super::{ControllerError, KindScope, Observed, Stored as _};
 
@@ -56,8 +56,19 @@ impl<K: Kind> Writer<K> {
         mut status: Value,
     ) -> Result<Option<Observed<K>>, ControllerError> {
         prune(&mut status);
-        if !status_needs_apply(&live.status(held), &status) {
+        let state = live.status(held);
+        if !status_needs_apply(&state, &status) {
             return Ok(None);
+        }
+        if apply_empties_status(&state, &status) {
+            let empty = json_patch::Patch(vec![
+                test(["metadata", "uid"], json!(live.uid)),
+                test(["status"], state.value),
+                add(["status"], json!({})),
+            ]);
+            let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+            let (api, patch) = (self.api(live.namespace()), Patch::Json::<()>(empty));
+            return self.answer("empty the status of", live, api.patch_status(live.name(), &params, &patch)).await;
         }
         // The uid keeps the status of a deleted object off its successor.
         let mut document = json!({

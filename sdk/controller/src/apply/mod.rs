@@ -22,4 +22,4 @@ pub(super) use document::prune;
 pub(super) use fields::without;
 pub(super) use live::held_by;
 pub(super) use send::{Applier, DeleteOutcome, Ensured};
-pub(super) use status::{StatusState, status_needs_apply};
+pub(super) use status::{StatusState, apply_empties_status, status_needs_apply};

@@ -40,11 +40,12 @@ pub(crate) struct FleetStatus {
     pub(crate) boats: Option<usize>,
 }
 
-/// The CRD, with a schema that lets a spec in which does not decode.
+/// The CRD, with a schema that lets a spec in which does not decode, and no status that is null, as most that are written by hand.
 pub(crate) fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition {
     let mut crd: Value = serde_json::to_value(Boat::crd()).unwrap();
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] =
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let properties = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    properties["spec"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    properties["status"].as_object_mut().unwrap().remove("nullable");
     serde_json::from_value(crd).unwrap()
 }
 

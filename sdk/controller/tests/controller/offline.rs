@@ -50,6 +50,19 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
     running.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_was_refused_while_webhooks_were_off_is_reconciled_once_they_are_on() {
+    let place = Place::new("on-again").await;
+    place.create("odd", 3).await;
+    let running = Running::start(place.controller(), place.runtime(Switch::Off), afloat);
+    place.until("odd", "the verdict", |boat| boat.says("Valid").is_some()).await;
+    running.end().await;
+    let running = Running::start(place.controller(), place.runtime(Switch::On), afloat);
+    let odd = place.until("odd", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
+    assert_ne!(odd.says("Valid").map(|valid| valid.1), Some("ValidationFailed"), "nobody says so any more");
+    running.end().await;
+}
+
 async fn sunk(cx: Reconcile<Boat>, problem: String) -> anyhow::Result<Action> {
     cx.status(&BoatStatus { phase: Some(format!("sunk: {problem}")), conditions: None }).await?;
     Ok(Action::await_change())
