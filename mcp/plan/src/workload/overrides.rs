@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use mcp_api::v1beta1::ResourceOverrides;
 use mcp_runconfig::environment::{KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT};
 
+use super::names;
 use crate::problem::Problem;
 
 /// Longest name in a key, and longest value of a label, in bytes.
@@ -49,6 +50,13 @@ pub fn problems(overrides: &ResourceOverrides) -> Vec<Problem> {
         check("proxyService", &service.labels, &service.annotations);
     }
     problems
+}
+
+/// A sentence for each part of `spec.resourceOverrides` that has no effect.
+pub fn warnings(overrides: &ResourceOverrides) -> Vec<String> {
+    let pods = overrides.proxy_deployment.as_ref().and_then(|it| it.pod_template_metadata_overrides.as_ref());
+    let field = "spec.resourceOverrides.proxyDeployment.podTemplateMetadataOverrides.labels";
+    names::selector_label_notes(field, pods.and_then(|pods| pods.labels.as_ref()))
 }
 
 /// Whether Kubernetes takes this name of a variable: printable ASCII without `=`.

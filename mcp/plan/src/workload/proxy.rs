@@ -103,9 +103,11 @@ impl Proxy<'_> {
         metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
 
         let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
+        let mut pod_labels = pods.and_then(|pods| pods.labels.clone()).unwrap_or_default();
+        names::remove_selector_labels(&mut pod_labels);
         let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
-                labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
+                labels: some(merged(labels.clone(), Some(&pod_labels))),
                 annotations: some(merged(
                     self.template_annotations(guards, data, document),
                     Some(&user(pods.and_then(|pods| pods.annotations.as_ref()))),

@@ -23,7 +23,7 @@ use mcp_plan::{
     workload::{
         Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access,
         deaf::Attached,
-        names as shared,
+        names as shared, overrides,
         pod_template::Template,
         proxy::{self, Proxy},
     },
@@ -70,6 +70,7 @@ impl Subject for MCPServer {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
+        warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
         if backend::uses_host_network(spec) {
             warnings.push(
                 "spec.podTemplateSpec.spec.hostNetwork: no NetworkPolicy applies to such pods, so the MCP server can be reached \

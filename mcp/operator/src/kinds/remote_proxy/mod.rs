@@ -17,7 +17,7 @@ use mcp_plan::{
     reference::{Data, Reference, SECRET},
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared,
+        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared, overrides,
         proxy::{self, Proxy},
     },
 };
@@ -55,6 +55,7 @@ impl Subject for MCPRemoteProxy {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &checks::unsupported(spec), settings);
         warnings.extend(checks::template_notes(spec));
+        warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
         if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
             warnings.push(
                 "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),
