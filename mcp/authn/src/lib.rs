@@ -34,6 +34,7 @@ mod metadata;
 mod provider;
 mod refusal;
 mod share;
+mod token_file;
 
 use std::sync::Arc;
 use std::time::Duration;
