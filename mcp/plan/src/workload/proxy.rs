@@ -204,6 +204,8 @@ impl Proxy<'_> {
                 (false, true) => None,
                 (false, false) => Some(false),
             },
+            // A Service called `kubernetes` would set the variable by which the proxy knows the address of the Kubernetes API.
+            enable_service_links: Some(false),
             image_pull_secrets: self.pull_secrets.clone(),
             security_context: Some(pod_security()),
             termination_grace_period_seconds: Some(30),

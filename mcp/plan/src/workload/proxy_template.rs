@@ -49,7 +49,8 @@ pub fn kept(user: &PodTemplateSpec) -> Vec<String> {
         let set = fields.into_iter().filter(|(_, set)| *set);
         set.map(move |(field, _)| format!("{}.spec.containers[{at}].{field}", pod_template::FIELD))
     });
-    fields.collect()
+    let links = user.spec.iter().filter(|spec| spec.enable_service_links == Some(true));
+    links.map(|_| format!("{}.spec.enableServiceLinks", pod_template::FIELD)).chain(fields).collect()
 }
 
 /// What the template says of the proxy's container, and where.
@@ -63,6 +64,7 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
         put(merged.volumes.get_or_insert_default(), volume, |it| it.name.clone());
     }
     // What a guard reads as files of the ServiceAccount is nobody else's to withhold or to bring.
+    merged.enable_service_links = own.enable_service_links;
     let account = if own.automount_service_account_token == Some(true) { Some(ACCOUNT) } else { None };
     if account.is_some() {
         merged.automount_service_account_token = Some(true);

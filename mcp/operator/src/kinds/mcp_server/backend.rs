@@ -184,6 +184,8 @@ fn pod(owner: &Owner<'_>, spec: &MCPServerSpec) -> PodSpec {
         containers: vec![container],
         volumes: if volumes.is_empty() { None } else { Some(volumes) },
         service_account_name: Some(names::workload_account(owner.name)),
+        // The template may turn it on: the names and addresses of all Services are not every server's to know.
+        enable_service_links: Some(false),
         security_context: Some(pod_security()),
         ..PodSpec::default()
     }

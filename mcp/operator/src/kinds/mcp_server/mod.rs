@@ -169,7 +169,7 @@ impl Workload for MCPServer {
         let mut children = vec![access::account(&owner, &proxy.account, proxy.pull_secrets.clone())];
         if backend::own_account(&self.spec).is_none() {
             let name = names::workload_account(owner.name);
-            children.push(access::account(&owner, &name, proxy.pull_secrets.clone()));
+            children.push(access::account_without_token(&owner, &name, proxy.pull_secrets.clone()));
         }
         if proxy.needs_api {
             children.extend(access::attach_permission(&owner, &proxy.account, names::first_pod(owner.name)));

@@ -216,3 +216,40 @@ fn the_pods_of_a_server_called_mcpserver_are_not_taken_for_its_proxy() {
     };
     assert!(selected(ChildKind::Deployment) && !selected(ChildKind::StatefulSet));
 }
+
+// Security S16: a Service called `kubernetes` would move what the proxy takes for the Kubernetes API.
+#[test]
+fn services_of_the_namespace_set_no_variables_of_pods() {
+    for (template, of_server) in [
+        (json!({}), false),
+        (json!({"spec": {"enableServiceLinks": false}}), false),
+        (json!({"spec": {"enableServiceLinks": true}}), true),
+    ] {
+        let world = World::of(json!({"image": "x:1", "transport": "sse", "podTemplateSpec": template}));
+        let plan = world.plan();
+        let links = |workload: &Value| workload["spec"]["template"]["spec"]["enableServiceLinks"].clone();
+        assert_eq!(
+            (links(stateful_set(&plan)), links(deployment(&plan))),
+            (json!(of_server), json!(false)),
+            "{template}"
+        );
+        assert!(world.workload.warnings(&world.settings).is_empty());
+    }
+}
+
+// Security S17.
+#[test]
+fn a_server_gets_no_token_of_the_kubernetes_api_unasked() {
+    for template in [json!({}), json!({"spec": {"automountServiceAccountToken": true}})] {
+        let wants = template["spec"]["automountServiceAccountToken"].clone();
+        for transport in ["stdio", "sse"] {
+            let plan = World::of(json!({"image": "x:1", "transport": transport, "podTemplateSpec": template})).plan();
+            let mounts = |name: &str| {
+                child(&plan, ChildKind::ServiceAccount, name).unwrap()["automountServiceAccountToken"].clone()
+            };
+            assert_eq!((mounts("fetch-sa"), mounts("fetch-proxy-runner")), (json!(false), Value::Null));
+            // The pod's word counts before the account's.
+            assert_eq!(stateful_set(&plan)["spec"]["template"]["spec"]["automountServiceAccountToken"], wants);
+        }
+    }
+}
