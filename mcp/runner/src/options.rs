@@ -198,7 +198,7 @@ pub struct Environment {
     pub secrets: Option<Secrets>,
     /// `UNSTRUCTURED_LOGS=false`: log JSON.
     pub json_logs: bool,
-    /// `USER`: the local user whom requests are attributed to where nobody has to log in.
+    /// `USER`, outside of a pod: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
     pub oidc_client_secret: Option<Secret>,

@@ -274,20 +274,20 @@ pub fn has_foreign_option(deployment: &Deployment) -> bool {
     options.any(|option| !OPTIONS_BEFORE_IMAGE.iter().any(|own| option.starts_with(own)))
 }
 
-/// The operator's variables, then the user's, then those that the runner needs and both leave out. For a name that comes
+/// The operator's variables, then the user's but for those that the operator alone sets, then those that the runner needs and both leave out. For a name that comes
 /// twice, the first counts.
 pub fn run_environment(operators: Vec<EnvVar>, overrides: Option<&ResourceOverrides>) -> Vec<EnvVar> {
     let users = overrides.and_then(|all| all.proxy_deployment.as_ref()?.env.as_deref()).unwrap_or_default();
     let mut all = operators;
-    for user in users {
+    for user in users.iter().filter(|var| !environment::is_operators(&var.name)) {
         if !all.iter().any(|var| var.name == user.name) {
             all.push(variable(&user.name, &user.value));
         }
     }
     let needed = [
         ("XDG_CONFIG_HOME", "/tmp"),
-        ("HOME", "/tmp"),
-        ("TOOLHIVE_RUNTIME", "kubernetes"),
+        ("HOME", environment::POD_HOME),
+        (environment::RUNTIME, "kubernetes"),
         ("UNSTRUCTURED_LOGS", "false"),
     ];
     for (name, value) in needed {

@@ -53,6 +53,16 @@ pub fn kept(user: &PodTemplateSpec) -> Vec<String> {
     links.map(|_| format!("{}.spec.enableServiceLinks", pod_template::FIELD)).chain(fields).collect()
 }
 
+/// A sentence for each variable of the proxy's container in a template that has no effect.
+pub fn variable_notes(user: &PodTemplateSpec) -> Vec<String> {
+    let notes = own(user).flat_map(|(at, container)| {
+        let field = format!("{}.spec.containers[{at}].env", pod_template::FIELD);
+        let variables = container.env.iter().flatten();
+        variables.filter_map(move |variable| overrides::variable_note(&field, &variable.name))
+    });
+    notes.collect()
+}
+
 /// What the template says of the proxy's container, and where.
 fn own(user: &PodTemplateSpec) -> impl Iterator<Item = (usize, &Container)> {
     let containers = user.spec.iter().flat_map(|spec| spec.containers.iter().enumerate());

@@ -253,3 +253,37 @@ fn a_server_gets_no_token_of_the_kubernetes_api_unasked() {
         }
     }
 }
+
+// Security S15.
+#[test]
+fn variables_that_decide_for_the_proxy_are_named_in_a_warning() {
+    let given = [
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "LD_PRELOAD",
+        "KUBECONFIG",
+        "USER",
+        "HOME",
+        "HTTP_PROXY",
+        "https_proxy",
+        "NO_PROXY",
+    ];
+    let operators =
+        ["TOOLHIVE_RUNTIME", "TOOLHIVE_RUNCONFIG_CHECKSUM", "TOOLHIVE_SECRETS_PROVIDER", "TOOLHIVE_SECRET_A"];
+    let free = ["TOOLHIVE_DEBUG", "RUST_LOG", "USERNAME", "TZ"];
+    let names = given.iter().chain(&operators).chain(&free);
+    let env: Vec<_> = names.map(|name| json!({"name": name, "value": "mine"})).collect();
+    let world = World::of(json!({"image": "x:1", "resourceOverrides": {"proxyDeployment": {"env": env}}}));
+    let plan = world.plan();
+    let rendered = &deployment(&plan)["spec"]["template"]["spec"]["containers"][0]["env"];
+    let is_rendered = |name: &&&str| rendered.as_array().unwrap().contains(&json!({"name": name, "value": "mine"}));
+    // As ToolHive's operator renders them (golden 04).
+    assert_eq!(given.iter().chain(&free).filter(is_rendered).count(), given.len() + free.len(), "{rendered}");
+    assert_eq!(operators.iter().filter(is_rendered).count(), 0, "{rendered}");
+    let warnings = world.workload.warnings(&world.settings);
+    assert_eq!(warnings.len(), given.len() + operators.len(), "{warnings:?}");
+    for name in given.iter().chain(&operators) {
+        let field = format!("spec.resourceOverrides.proxyDeployment.env[{name}] has no effect");
+        assert!(warnings.iter().any(|warning| warning.starts_with(&field)), "{field}: {warnings:?}");
+    }
+}

@@ -362,7 +362,8 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
             "metadata": {"annotations": {"linkerd.io/inject": "enabled", CHECKSUM: "forged", GUARDS: "forged"},
                 "labels": {"app": "forged", "team": "a"}},
             "spec": {"priorityClassName": "high", "containers": [
-                {"name": "toolhive", "image": "evil", "resources": {"limits": {"memory": "1Gi"}}},
+                {"name": "toolhive", "image": "evil", "resources": {"limits": {"memory": "1Gi"}},
+                    "env": [{"name": "SSL_CERT_FILE", "value": "/mine.crt"}]},
                 {"name": "sidecar", "image": "sidecar:1"},
             ], "enableServiceLinks": true},
         },
@@ -385,8 +386,9 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
     assert_eq!(plan.template()["spec"]["containers"][1]["name"], "sidecar");
     assert_eq!(plan.template()["spec"]["priorityClassName"], "high");
     assert_eq!(plan.template()["spec"]["enableServiceLinks"], false);
-    for kept in ["spec.podTemplateSpec.spec.containers[0].image", "spec.podTemplateSpec.spec.enableServiceLinks"] {
-        assert!(world.workload.warnings(&world.settings).iter().any(|warning| warning.starts_with(kept)));
+    for kept in ["containers[0].image", "containers[0].env[SSL_CERT_FILE]", "enableServiceLinks"] {
+        let kept = format!("spec.podTemplateSpec.spec.{kept} has no effect");
+        assert!(world.workload.warnings(&world.settings).iter().any(|warning| warning.starts_with(&kept)));
     }
 
     // A second plan says the same, at any later time.
