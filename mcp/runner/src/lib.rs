@@ -19,5 +19,5 @@ mod upload;
 
 pub use error::RunError;
 pub use options::{Environment, Options};
-pub use pod::remove_unread_variables;
+pub use pod::prepare_environment;
 pub use run::run;

@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use mcp_runner::{Environment, Options};
 
 fn main() -> ExitCode {
-    if let Err(error) = mcp_runner::remove_unread_variables() {
-        let _ =
-            writeln!(std::io::stderr(), "mcp-runner: cannot start without variables that pods must not set: {error}");
+    if let Err(error) = mcp_runner::prepare_environment() {
+        let _ = writeln!(std::io::stderr(), "mcp-runner: cannot start in an environment of its own: {error}");
         return ExitCode::FAILURE;
     }
     let options = Options::of_arguments(std::env::args_os());

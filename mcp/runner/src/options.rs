@@ -149,6 +149,9 @@ pub(crate) struct RunOptions {
     /// loopback address, in tests and on a machine of one's own.
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) exempt_endpoints: Vec<IpNet>,
+    /// Trust the root certificates in this file in place of the system's. Read before all else.
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    pub(crate) ca_bundle: Option<PathBuf>,
     /// Log more.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub(crate) debug: bool,

@@ -1,5 +1,6 @@
 //! The environment of a proxy in a pod.
 
+use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -7,27 +8,38 @@ use std::process::Command;
 
 use mcp_runconfig::environment::{KUBERNETES_SERVICE_HOST, POD_HOME, is_unread_in_pods};
 
-/// Removes the variables that a proxy in a pod [does not read](is_unread_in_pods): where there is one, the program starts anew in this
-/// process without them. Libraries read them too, and no running process may safely change its environment.
+/// By it TLS libraries find the root certificates that they trust.
+const ROOTS: &str = "SSL_CERT_FILE";
+
+/// Gives the program the environment that it is to run in. In a pod that has none of the variables that proxies there
+/// [do not read](is_unread_in_pods); with `--ca-bundle=FILE`, that file is what TLS trusts. Where the environment is another one, the program
+/// starts anew in this process: libraries read it too, and no running process may safely change it.
 ///
 /// # Errors
 /// When the program cannot be started anew.
-pub fn remove_unread_variables() -> io::Result<()> {
+pub fn prepare_environment() -> io::Result<()> {
     // kubelet sets it in every pod, and the operator lets no user set it.
-    if std::env::var_os(KUBERNETES_SERVICE_HOST).is_none() {
+    let is_pod = env::var_os(KUBERNETES_SERVICE_HOST).is_some();
+    let mut wanted: Vec<(&str, OsString)> = ca_bundle().map(|file| (ROOTS, file)).into_iter().collect();
+    if is_pod && env::var_os("HOME").is_some() {
+        wanted.push(("HOME", POD_HOME.into()));
+    }
+    let is_wanted = |name: &str| wanted.iter().any(|(wanted, _)| *wanted == name);
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let removed: Vec<_> = names.filter(|name| is_pod && is_unread_in_pods(name) && !is_wanted(name)).collect();
+    if removed.is_empty() && wanted.iter().all(|(name, value)| env::var_os(name).as_ref() == Some(value)) {
         return Ok(());
     }
-    let is_unread = |(name, value): &(OsString, OsString)| {
-        name.to_str().is_some_and(is_unread_in_pods) && !(name == "HOME" && value == POD_HOME)
-    };
-    let unread: Vec<_> = std::env::vars_os().filter(is_unread).collect();
-    if unread.is_empty() {
-        return Ok(());
-    }
-    let mut program = Command::new(std::env::current_exe()?);
-    program.args(std::env::args_os().skip(1));
-    for (name, _) in unread {
+    let mut program = Command::new(env::current_exe()?);
+    program.args(env::args_os().skip(1)).envs(wanted);
+    for name in removed {
         program.env_remove(name);
     }
-    Err(program.env("HOME", POD_HOME).exec())
+    Err(program.exec())
+}
+
+/// The file of the last `--ca-bundle=FILE` on the command line.
+fn ca_bundle() -> Option<OsString> {
+    let own = env::args_os().skip(1).take_while(|argument| argument != "--");
+    own.filter_map(|argument| argument.to_str()?.strip_prefix("--ca-bundle=").map(OsString::from)).last()
 }

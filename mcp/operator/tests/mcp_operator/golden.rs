@@ -281,6 +281,7 @@ fn settings() -> Settings {
         allowed_origins: Vec::new(),
         trusted_proxies: Vec::new(),
         exempt_endpoints: Vec::new(),
+        ca_bundle: None,
         kubernetes_api: None,
     }
 }

@@ -67,7 +67,9 @@ pub fn warnings(overrides: &ResourceOverrides) -> Vec<String> {
 pub(super) fn variable_note(field: &str, name: &str) -> Option<String> {
     let why = match name {
         _ if is_operators(name) => "the operator sets this variable",
-        "SSL_CERT_FILE" | "SSL_CERT_DIR" => "in a pod, the proxy trusts the roots of its image",
+        "SSL_CERT_FILE" | "SSL_CERT_DIR" => {
+            "in a pod, the proxy trusts the roots of its image, or of the operator's --proxy-ca-bundle"
+        }
         _ if is_unread_in_pods(name) => "a proxy in a pod does not read this variable",
         _ => return None,
     };

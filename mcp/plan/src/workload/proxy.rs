@@ -66,6 +66,8 @@ pub struct Proxy<'a> {
     pub resources: Option<ResourceRequirements>,
     /// ServiceAccount of its pods.
     pub account: String,
+    /// The file with the root certificates that it trusts in place of those of its image.
+    pub ca_bundle: Option<MountedFile>,
     /// Whether it speaks to the Kubernetes API. One that does not, and has no guard that does, carries no token for it.
     pub needs_api: bool,
     /// Whether no pod of it may run beside another, not even while it rolls.
@@ -228,7 +230,7 @@ impl Proxy<'_> {
             ..VolumeMount::default()
         };
         let mut all = vec![(volume, mount)];
-        all.extend(guards.files().into_iter().map(MountedFile::mount));
+        all.extend(guards.files().into_iter().chain(&self.ca_bundle).map(MountedFile::mount));
         all
     }
 }
@@ -254,12 +256,14 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// The arguments of a proxy's process: its own, and the networks that the operator was told to let it call.
+/// The arguments of a proxy's process: its own, and what the operator was told of all of them: the networks that they may call, and the root
+/// certificates that they trust.
 pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
     let networks: Vec<String> = settings.exempt_endpoints.iter().map(ToString::to_string).collect();
     if !networks.is_empty() {
         own.push(format!("--allow-endpoint-cidr={}", networks.join(",")));
     }
+    own.extend(settings.ca_bundle.iter().map(|bundle| format!("--ca-bundle={}", bundle.file().path())));
     own
 }
 

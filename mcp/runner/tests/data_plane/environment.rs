@@ -8,7 +8,10 @@ use super::support::Runner;
 
 /// The environment of the runner that was started with these variables.
 async fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
-    let runner = Runner::http_with("http://127.0.0.1:9", &json!({}), variables).await;
+    environment_of(&Runner::http_with("http://127.0.0.1:9", &json!({}), variables).await)
+}
+
+fn environment_of(runner: &Runner) -> BTreeMap<String, String> {
     let bytes = std::fs::read(format!("/proc/{}/environ", runner.pid())).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     text.split('\0').filter_map(|line| line.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
@@ -43,5 +46,15 @@ async fn a_users_variable_decides_nothing_for_a_proxy_in_a_pod() {
         for (name, value) in free {
             assert_eq!(found.get(name).map(String::as_str), Some(value), "{name} {is_pod}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_roots_of_the_installation_are_trusted_in_and_out_of_a_pod() {
+    let pod = ("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+    for variables in [&[pod][..], &[pod, ("SSL_CERT_FILE", "/mine")], &[("SSL_CERT_FILE", "/mine")], &[]] {
+        let arguments = ["--backend", "http://127.0.0.1:9", "--ca-bundle=/etc/roots.crt"].map(Into::into);
+        let runner = Runner::start("streamable-http", &json!({}), &arguments, variables).await;
+        assert_eq!(environment_of(&runner)["SSL_CERT_FILE"], "/etc/roots.crt", "{variables:?}");
     }
 }

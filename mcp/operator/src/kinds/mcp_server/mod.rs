@@ -19,7 +19,7 @@ use mcp_plan::{
     guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference},
-    settings::Settings,
+    settings::{CaBundle, Settings},
     workload::{
         Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access,
         deaf::Attached,
@@ -269,6 +269,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         session_affinity: spec.session_affinity.as_str(),
         resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
         account: names::proxy_account(owner.name),
+        ca_bundle: settings.ca_bundle.as_ref().map(CaBundle::file),
         needs_api: server.attached().is_some(),
         is_alone: server.attached().is_some(),
         pull_secrets: access::pull_secrets(overrides, settings),

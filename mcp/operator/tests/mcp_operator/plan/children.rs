@@ -287,3 +287,23 @@ fn variables_that_decide_for_the_proxy_are_named_in_a_warning() {
         assert!(warnings.iter().any(|warning| warning.starts_with(&field)), "{field}: {warnings:?}");
     }
 }
+
+#[test]
+fn a_proxy_trusts_the_roots_of_the_installation() {
+    let bundle = "private-roots/ca.crt";
+    let mut world = World::of(json!({"image": "x:1", "transport": "sse"}));
+    world.settings.ca_bundle = Some(bundle.parse().unwrap());
+    let plan = world.plan();
+    let pod = &deployment(&plan)["spec"]["template"]["spec"];
+    let (directory, container) = ("/etc/toolhive/ca-bundle", &pod["containers"][0]);
+    assert_eq!(container["args"], json!(["run", "x:1", format!("--ca-bundle={directory}/ca.crt")]));
+    let mount = json!({"name": "proxy-ca-bundle", "mountPath": directory, "readOnly": true});
+    assert!(container["volumeMounts"].as_array().unwrap().contains(&mount), "{container}");
+    let map = json!({"name": "private-roots", "items": [{"key": "ca.crt", "path": "ca.crt"}]});
+    let volume = json!({"name": "proxy-ca-bundle", "configMap": map});
+    assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{pod}");
+    assert!(stateful_set(&plan)["spec"]["template"]["spec"].get("volumes").is_none());
+    for wrong in ["", "roots", "roots/", "/ca.crt", "a/..", "a/b/c", "a/--x y"] {
+        assert!(wrong.parse::<mcp_plan::settings::CaBundle>().is_err(), "{wrong}");
+    }
+}
