@@ -26,4 +26,7 @@ Arguments that are the MCP operator's own. Those of every operator are in the ge
 {{- with .Values.runner.trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}
+{{- with .Values.runner.caBundle }}
+- --proxy-ca-bundle={{ . }}
+{{- end }}
 {{- end }}

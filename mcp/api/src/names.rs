@@ -31,6 +31,8 @@ pub mod label {
     pub const TOOLHIVE: &str = "toolhive";
     /// The workload's name.
     pub const TOOLHIVE_NAME: &str = "toolhive-name";
+    /// The workload's name, on an MCP server and its pods alone.
+    pub const TOOLHIVE_BASENAME: &str = "toolhive-basename";
     /// On generated ConfigMaps: what they are for, [`COMPONENT_RUN_CONFIG`] for one.
     pub const COMPONENT: &str = "toolhive.stacklok.io/component";
     /// The value of [`COMPONENT`] on the RunConfig's ConfigMap.

@@ -1,7 +1,6 @@
 //! What the document asks for, checked at the start: an error names the member and the fix.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use http::Uri;
@@ -17,6 +16,7 @@ use crate::introspection::{Introspection, basic};
 use crate::login::Login;
 use crate::provider::Provider;
 use crate::refusal::Challenge;
+use crate::token_file::TokenFile;
 
 /// The login that `oidc` asks for.
 ///
@@ -35,16 +35,15 @@ pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext<'_>) -> Result<Log
         let fix = "name the audience that tokens for this server have; tokens for others must not open it";
         return Err(error("Audience", "is empty", fix));
     }
-    let file = |member: &str, path: &str| -> Result<Option<PathBuf>, BuildError> {
-        if path.is_empty() {
-            return Ok(None);
-        }
-        let rooted = rooted(path, context.settings.files_root.as_deref());
-        rooted.map(Some).ok_or_else(|| error(member, "is not an absolute path", "write one that begins with /"))
-    };
+    let root = context.settings.files_root.as_deref();
+    let relative = |member: &str| error(member, "is not an absolute path", "write one that begins with /");
     let fetcher = Arc::new(Fetcher {
-        ca: file("CACertPath", &oidc.ca_cert_path)?,
-        token_file: file("AuthTokenFile", &oidc.auth_token_file)?,
+        ca: written(&oidc.ca_cert_path)
+            .map(|path| rooted(path, root).ok_or_else(|| relative("CACertPath")))
+            .transpose()?,
+        token_file: written(&oidc.auth_token_file)
+            .map(|path| TokenFile::new(path, root).ok_or_else(|| relative("AuthTokenFile")))
+            .transpose()?,
         allow_http: oidc.insecure_allow_http,
         policy: EndpointPolicy::new(oidc.allow_private_ip, context.settings.exempt_endpoints.clone()),
         provider: Arc::clone(&context.settings.provider),
@@ -78,4 +77,9 @@ pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext<'_>) -> Result<Log
     let provider = Arc::new(Provider::new(fetcher, issuer, &oidc.jwks_url));
     let expected = Expected { issuer: issuer.clone(), audience: oidc.audience.clone() };
     Ok(Login::new(expected, provider, introspection, Challenge::of(oidc)))
+}
+
+/// A path; an empty one is the same as none.
+fn written(path: &str) -> Option<&str> {
+    if path.is_empty() { None } else { Some(path) }
 }

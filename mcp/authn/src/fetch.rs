@@ -13,10 +13,11 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, 
 use http::uri::{PathAndQuery, Scheme};
 use http::{Response, StatusCode, Uri};
 use mcp_http::client::{Client, ClientError, ClientTls, RequestError, RequestLimits};
-use mcp_http::file::read_file;
 use mcp_http::location::same_origin;
 use mcp_runconfig::endpoint::{EndpointPolicy, without_secrets};
 use rustls::crypto::CryptoProvider;
+
+use crate::token_file::TokenFile;
 
 /// How long one call may take, from the first byte of the connection to the last of the answer.
 const TIME: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ const MAX_URLS: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     pub(crate) ca: Option<PathBuf>,
-    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) token_file: Option<TokenFile>,
     pub(crate) allow_http: bool,
     pub(crate) policy: EndpointPolicy,
     pub(crate) provider: Arc<CryptoProvider>,
@@ -137,16 +138,16 @@ impl Fetcher {
 
     /// The bearer token that the file holds now: kubelet replaces it long before it expires.
     pub(crate) fn token(&self) -> Result<Option<HeaderValue>, FetchError> {
-        let Some(path) = &self.token_file else { return Ok(None) };
+        let Some(file) = &self.token_file else { return Ok(None) };
         let fail = |problem: String| FetchError::new("AuthTokenFile", problem);
-        let bytes = read_file(path).map_err(fail)?;
-        let text = String::from_utf8(bytes).map_err(|_| fail(format!("{} is not UTF-8", path.display())))?;
+        let bytes = file.read().map_err(fail)?;
+        let text = String::from_utf8(bytes).map_err(|_| fail(format!("{file} is not UTF-8")))?;
         let text = text.trim();
         if text.is_empty() {
-            return Err(fail(format!("{} is blank", path.display())));
+            return Err(fail(format!("{file} is blank")));
         }
         let value = HeaderValue::try_from(format!("Bearer {text}"));
-        let mut value = value.map_err(|_| fail(format!("{} holds no token", path.display())))?;
+        let mut value = value.map_err(|_| fail(format!("{file} holds no token")))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }

@@ -33,6 +33,7 @@ mod login;
 mod metadata;
 mod provider;
 mod refusal;
+mod token_file;
 
 use std::sync::Arc;
 use std::time::Duration;

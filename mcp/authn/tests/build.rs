@@ -75,3 +75,38 @@ async fn a_login_starts_whether_or_not_its_provider_is_there() {
         assert!(build(&files(), &json!([parameters])).is_ok(), "{parameters}");
     }
 }
+
+// Security S7: whoever answers as the provider gets what is in that file.
+#[tokio::test]
+async fn no_provider_is_shown_a_file_that_is_not_for_it() {
+    const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let files = files();
+    let place = |path: &str| files.path().join(path.trim_start_matches('/'));
+    let own = ["/etc/runconfig/token", "/etc/toolhive/webhooks/a/hmac", "/config/certs/a/ca.crt"];
+    for path in own.iter().chain([&*format!("{ACCOUNT}/..data/token"), "/mine/token"].iter()) {
+        std::fs::create_dir_all(place(path).parent().unwrap()).unwrap();
+        std::fs::write(place(path), "secret").unwrap();
+    }
+    let link = |path: &str, to: &str| std::os::unix::fs::symlink(to, place(path)).unwrap();
+    link(&format!("{ACCOUNT}/token"), "..data/token");
+    link("/link", "var/run/secrets/kubernetes.io/serviceaccount/token");
+    link("/mine/account", "../var/run/secrets/kubernetes.io/serviceaccount");
+    link("/mine/own", "../etc/runconfig");
+    link("/mine/process", "/proc/self/cmdline");
+    link("/mine/good", "token");
+    let refused = ["/proc/self/root/token", "/proc/self/cwd/x", "/sys/kernel/notes", "/dev/stdin", "/link"];
+    let links = ["/mine/account/token", "/mine/own/token", "/mine/process", "/mine/../link", "/mine/../proc/x"];
+    let build = |path: &str| {
+        let oidc = json!({"Issuer": "https://idp.example", "Audience": "mcp", "AuthTokenFile": path});
+        build(&files, &json!([{"oidc_config": oidc}]))
+    };
+    for path in refused.iter().chain(&links).chain(&own) {
+        let error = build(path).unwrap_err();
+        assert!(error.field.ends_with("AuthTokenFile"), "{path}: {error}");
+        assert!(error.problem.contains("no provider may see"), "{path}: {error}");
+    }
+    // The second is the operator's for the Kubernetes API as the provider.
+    for path in ["/mine/good", &format!("{ACCOUNT}/token")] {
+        assert!(build(path).is_ok(), "{path}");
+    }
+}

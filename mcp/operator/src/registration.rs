@@ -1,6 +1,6 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
-use mcp_plan::settings::Settings;
+use mcp_plan::settings::{CaBundle, Settings};
 use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST, origin_problem};
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
@@ -42,6 +42,10 @@ pub struct Args {
     /// them all that come through an ingress count as one client
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = mcp_runconfig::trusted_proxies)]
     trusted_proxies: Vec<IpNet>,
+    /// ConfigMap and key, in each namespace with proxies, of the root certificates that proxies trust in place of their image's. Where the
+    /// ConfigMap is missing, proxies wait for it
+    #[arg(long, value_name = "CONFIGMAP/KEY")]
+    proxy_ca_bundle: Option<CaBundle>,
     // Kubernetes sets it in every pod.
     /// Address or name of the Kubernetes API, where no remote server may be
     #[arg(long, env = KUBERNETES_SERVICE_HOST, hide = true)]
@@ -67,6 +71,7 @@ pub fn operator() -> Operator<Args> {
             runner_middleware,
             allowed_origins,
             trusted_proxies,
+            proxy_ca_bundle,
             kubernetes_api,
             watch_namespace,
         } = args.clone();
@@ -78,6 +83,7 @@ pub fn operator() -> Operator<Args> {
             allowed_origins,
             trusted_proxies,
             exempt_endpoints,
+            ca_bundle: proxy_ca_bundle,
             kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
         };
         let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));

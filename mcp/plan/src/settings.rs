@@ -1,6 +1,10 @@
 //! What the operator was started with.
 
+use std::str::FromStr;
+
 use mcp_runconfig::endpoint::IpNet;
+
+use crate::reference::{Content, MountedFile, Source};
 
 /// What the operator was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpNet>,
     /// Networks whose addresses count as public where a proxy may call public addresses only.
     pub exempt_endpoints: Vec<IpNet>,
+    /// The root certificates that proxies trust in place of those of their image.
+    pub ca_bundle: Option<CaBundle>,
     /// Address or name of the Kubernetes API, where it is known: no remote server may be there.
     pub kubernetes_api: Option<String>,
 }
@@ -28,5 +34,41 @@ impl Settings {
     /// Whether the proxy's image has all these types of middleware.
     pub fn can_run(&self, middleware: &[&str]) -> bool {
         middleware.iter().all(|kind| self.runner_middleware.iter().any(|known| known == kind))
+    }
+}
+
+/// Root certificates in a ConfigMap that every namespace with proxies has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaBundle {
+    config_map: String,
+    key: String,
+}
+
+impl CaBundle {
+    /// As a file of a proxy.
+    pub fn file(&self) -> MountedFile {
+        MountedFile {
+            source: Source::ConfigMap(self.config_map.clone()),
+            key: self.key.clone(),
+            content: Content::Authorities,
+            volume: "proxy-ca-bundle".to_owned(),
+            directory: "/etc/toolhive/ca-bundle".to_owned(),
+            file: self.key.clone().into(),
+        }
+    }
+}
+
+/// `CONFIGMAP/KEY`.
+impl FromStr for CaBundle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_name = |name: &str| {
+            !matches!(name, "" | "." | "..")
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        };
+        let parts = text.split_once('/').filter(|(config_map, key)| is_name(config_map) && is_name(key));
+        let (config_map, key) = parts.ok_or("is no CONFIGMAP/KEY, such as private-roots/ca.crt")?;
+        Ok(Self { config_map: config_map.to_owned(), key: key.to_owned() })
     }
 }

@@ -13,3 +13,24 @@ pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
 pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
 /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
 pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
+/// Tells ToolHive's proxies that they run in a cluster.
+pub const RUNTIME: &str = "TOOLHIVE_RUNTIME";
+/// The value of `HOME` in a proxy's pod.
+pub const POD_HOME: &str = "/tmp";
+
+/// Whether a proxy in a pod does not read the variable: with it, its author would decide what the libraries of the process load, whom they
+/// trust and call, where the Kubernetes API is, and as whom requests are made. The variables that kubelet sets are others.
+pub fn is_unread_in_pods(name: &str) -> bool {
+    const PROXY: &str = "_PROXY";
+    let end = name.len().checked_sub(PROXY.len()).and_then(|start| name.get(start..));
+    matches!(name, "USER" | "HOME")
+        || ["LD_", "SSL_CERT_"].iter().any(|prefix| name.starts_with(prefix))
+        || (name.starts_with("KUBE") && !name.starts_with("KUBERNETES_"))
+        || end.is_some_and(|end| end.eq_ignore_ascii_case(PROXY))
+}
+
+/// Whether the operator alone sets the variable on proxies.
+pub fn is_operators(name: &str) -> bool {
+    [RUNTIME, RUN_CONFIG_CHECKSUM, SECRETS_PROVIDER, OIDC_CLIENT_SECRET].contains(&name)
+        || name.starts_with(SECRET_PREFIX)
+}

@@ -29,6 +29,7 @@ pub mod exit_status;
 mod header_forward;
 mod members;
 mod parameters;
+pub mod paths;
 mod profile;
 mod tool_filter;
 pub mod webhook;

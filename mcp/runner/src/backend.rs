@@ -151,7 +151,7 @@ pub(crate) fn plan(
 fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> Result<ProxyConfig, String> {
     policy.check_url(url).map_err(|error| error.to_string())?;
     let roots = |ClientError { problem, .. }| {
-        format!("cannot be trusted: a CA bundle {problem}; install one, or name one with SSL_CERT_FILE")
+        format!("cannot be trusted: a CA bundle {problem}; install one, or name one with --ca-bundle")
     };
     let https = url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
     let tls = https.then(|| ClientTls::default().config(provider)).transpose().map_err(roots)?;

@@ -12,10 +12,12 @@ mod error;
 mod health;
 mod metrics;
 mod options;
+mod pod;
 mod registry;
 mod run;
 mod upload;
 
 pub use error::RunError;
 pub use options::{Environment, Options};
+pub use pod::prepare_environment;
 pub use run::run;

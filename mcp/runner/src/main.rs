@@ -6,6 +6,10 @@ use std::process::ExitCode;
 use mcp_runner::{Environment, Options};
 
 fn main() -> ExitCode {
+    if let Err(error) = mcp_runner::prepare_environment() {
+        let _ = writeln!(std::io::stderr(), "mcp-runner: cannot start in an environment of its own: {error}");
+        return ExitCode::FAILURE;
+    }
     let options = Options::of_arguments(std::env::args_os());
     match mcp_runner::run(options, Environment::of_process()) {
         Ok(()) => ExitCode::SUCCESS,

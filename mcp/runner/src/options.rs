@@ -149,6 +149,9 @@ pub(crate) struct RunOptions {
     /// loopback address, in tests and on a machine of one's own.
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) exempt_endpoints: Vec<IpNet>,
+    /// Trust the root certificates in this file in place of the system's. Read before all else.
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    pub(crate) ca_bundle: Option<PathBuf>,
     /// Log more.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub(crate) debug: bool,
@@ -198,7 +201,7 @@ pub struct Environment {
     pub secrets: Option<Secrets>,
     /// `UNSTRUCTURED_LOGS=false`: log JSON.
     pub json_logs: bool,
-    /// `USER`: the local user whom requests are attributed to where nobody has to log in.
+    /// `USER`, outside of a pod: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
     pub oidc_client_secret: Option<Secret>,

@@ -10,7 +10,7 @@ use mcp_plan::{
     reference::Data,
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Phase, Previous, Report,
+        Child, ChildKind, ChildRef, Phase, Previous, Report, proxy,
         status::{self, State},
     },
 };
@@ -258,16 +258,20 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
 fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> Vec<ChildRef> {
     match standing {
         Standing::Missing => all_that_runs(inputs.workload),
+        // Such an option opens the proxy, whatever its guards are.
+        _ if inputs.deployment.is_some_and(proxy::has_foreign_option) => proxies(inputs.workload),
         // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
         _ if inputs.unreadable.is_some() => Vec::new(),
         Standing::NoProxy if !guards.can_be_enforced() => all_that_runs(inputs.workload),
         // The content that the proxy enforces is not the one that is asked for. What runs behind it does no wrong.
-        Standing::Outdated => {
-            let all = inputs.workload.all_children();
-            all.into_iter().filter(|child| child.kind == ChildKind::Deployment).collect()
-        }
+        Standing::Outdated => proxies(inputs.workload),
         Standing::NoProxy | Standing::Current => Vec::new(),
     }
+}
+
+/// Its proxies, and nothing that runs behind them.
+fn proxies<W: Workload>(workload: &W) -> Vec<ChildRef> {
+    workload.all_children().into_iter().filter(|child| child.kind == ChildKind::Deployment).collect()
 }
 
 /// All but the ServiceAccounts, which run nothing and may carry others' annotations (a cloud identity), and what closes the
@@ -315,12 +319,16 @@ fn events<W: Workload>(
     events
 }
 
-/// A proxy that is taken away because of its guards is worth an event of its own.
+/// A proxy that is taken away because of its guards or options is worth an event of its own.
 fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef]) -> Option<PlannedEvent> {
     let live = inputs.deployment.filter(|live| live.metadata.deletion_timestamp.is_none())?;
     let gone = ChildRef::new(ChildKind::Deployment, live.metadata.name.clone().unwrap_or_default());
     absent.contains(&gone).then(|| {
-        let note = "the running proxy does not enforce the guards that the spec asks for and is removed";
+        let note = if proxy::has_foreign_option(live) {
+            "the running proxy was started with an option that this operator does not set and is removed"
+        } else {
+            "the running proxy does not enforce the guards that the spec asks for and is removed"
+        };
         PlannedEvent::new(EventType::Warning, "ProxyRemoved", note)
     })
 }

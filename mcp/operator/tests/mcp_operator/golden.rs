@@ -70,7 +70,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 48] = [
+const DIFFERENCES: [(&str, &str); 50] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -87,6 +87,8 @@ const DIFFERENCES: [(&str, &str); 48] = [
     ("- Role/*: metadata.*", LEAST_PRIVILEGE),
     ("- RoleBinding/*: *", LEAST_PRIVILEGE),
     ("+ Deployment/*: spec.template.spec.automountServiceAccountToken = false", LEAST_PRIVILEGE),
+    ("+ ServiceAccount/*-sa: automountServiceAccountToken = false", TOKEN),
+    ("+ *: spec.template.spec.enableServiceLinks = false", SERVICE_LINKS),
     ("+ Deployment/oidc-cluster: spec.template.spec.automountServiceAccountToken = true", ACCOUNT),
     ("- *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
     ("+ *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
@@ -130,6 +132,8 @@ const WORKLOAD: &str = "the operator makes StatefulSet and Services itself: the 
 const RUNNER_DID_NOT_RUN: &str = "upstream's runner was not run for this case; the operator needs none to make these";
 const LEAST_PRIVILEGE: &str = "a proxy creates no workload: a stdio server's may attach to its own pod, others may nothing \
      and get neither Role nor token";
+const TOKEN: &str = "an MCP server gets a token of the Kubernetes API where its template asks for one";
+const SERVICE_LINKS: &str = "a Service of the namespace sets no variable of a proxy, and tells no server of itself";
 const ACCOUNT: &str = "the login reads the token of the ServiceAccount, which may say that it is not mounted";
 const CHECKSUM: &str = "ours is the SHA-256 of the document itself; upstream's covers labels and annotations too";
 const DIRECTORIES: &str =
@@ -277,6 +281,7 @@ fn settings() -> Settings {
         allowed_origins: Vec::new(),
         trusted_proxies: Vec::new(),
         exempt_endpoints: Vec::new(),
+        ca_bundle: None,
         kubernetes_api: None,
     }
 }
@@ -405,7 +410,9 @@ fn collect(object: &Value, leaves: &mut BTreeSet<String>) {
     }
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap().to_owned();
     let prefix = format!("{}/{}:", text("/kind"), text("/metadata/name"));
-    for member in ["metadata", "spec", "rules", "roleRef", "subjects", "imagePullSecrets"] {
+    for member in
+        ["metadata", "spec", "rules", "roleRef", "subjects", "imagePullSecrets", "automountServiceAccountToken"]
+    {
         flatten(&object[member], &format!("{prefix} {member}"), leaves);
     }
 }

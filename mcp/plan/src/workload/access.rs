@@ -17,11 +17,26 @@ use super::{
 };
 use crate::settings::Settings;
 
-/// A ServiceAccount with these pull secrets.
+/// A proxy's ServiceAccount with these pull secrets. Its pods say whether they mount a token.
 pub fn account(owner: &Owner<'_>, name: &str, pull_secrets: Option<Vec<LocalObjectReference>>) -> Child {
+    account_with(owner, name, pull_secrets, None)
+}
+
+/// A ServiceAccount with these pull secrets, whose pods mount no token unless they say so themselves.
+pub fn account_without_token(owner: &Owner<'_>, name: &str, pull_secrets: Option<Vec<LocalObjectReference>>) -> Child {
+    account_with(owner, name, pull_secrets, Some(false))
+}
+
+fn account_with(
+    owner: &Owner<'_>,
+    name: &str,
+    pull_secrets: Option<Vec<LocalObjectReference>>,
+    automount: Option<bool>,
+) -> Child {
     let account = ServiceAccount {
         metadata: owner.metadata(name, [].into()),
         image_pull_secrets: pull_secrets,
+        automount_service_account_token: automount,
         ..ServiceAccount::default()
     };
     Child::new(ChildKind::ServiceAccount, name, &account)

@@ -26,7 +26,7 @@ pub fn workload_labels(name: &str, transport: &str, port: i32) -> BTreeMap<Strin
     [
         (label::TOOLHIVE, "true".to_owned()),
         (label::TOOLHIVE_NAME, name.to_owned()),
-        ("toolhive-basename", name.to_owned()),
+        (label::TOOLHIVE_BASENAME, name.to_owned()),
         ("toolhive-transport", transport.to_owned()),
         ("toolhive-port", port.to_string()),
     ]

@@ -7,6 +7,23 @@ use mcp_api::names::label;
 /// Key of the RunConfig in its ConfigMap.
 pub const RUN_CONFIG_KEY: &str = "runconfig.json";
 
+/// Labels by which Services, Deployments, StatefulSets and NetworkPolicies of workloads select pods. A pod that has one of another workload
+/// may get its calls, so these are the operator's in every pod template.
+pub const SELECTOR_LABELS: [&str; 6] =
+    [label::APP, label::APP_NAME, label::APP_INSTANCE, label::TOOLHIVE, label::TOOLHIVE_NAME, label::TOOLHIVE_BASENAME];
+
+/// Removes from a user's labels of pods those that select pods.
+pub fn remove_selector_labels(labels: &mut BTreeMap<String, String>) {
+    labels.retain(|key, _| !SELECTOR_LABELS.contains(&&**key));
+}
+
+/// A sentence for each of a user's labels of pods that selects pods. `field` holds the labels.
+pub fn selector_label_notes(field: &str, labels: Option<&BTreeMap<String, String>>) -> Vec<String> {
+    let mut keys: Vec<_> = labels.into_iter().flat_map(BTreeMap::keys).collect();
+    keys.retain(|key| SELECTOR_LABELS.contains(&&***key));
+    keys.iter().map(|key| format!("{field}[{key}] has no effect: the operator selects pods by this label")).collect()
+}
+
 /// Name of the ConfigMap with the RunConfig.
 pub fn run_config(workload: &str) -> String {
     format!("{workload}-runconfig")

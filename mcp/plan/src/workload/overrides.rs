@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use mcp_api::v1beta1::ResourceOverrides;
-use mcp_runconfig::environment::{KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT};
+use mcp_runconfig::environment::{KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, is_operators, is_unread_in_pods};
 
+use super::names;
 use crate::problem::Problem;
 
 /// Longest name in a key, and longest value of a label, in bytes.
@@ -49,6 +50,30 @@ pub fn problems(overrides: &ResourceOverrides) -> Vec<Problem> {
         check("proxyService", &service.labels, &service.annotations);
     }
     problems
+}
+
+/// A sentence for each part of `spec.resourceOverrides` that has no effect.
+pub fn warnings(overrides: &ResourceOverrides) -> Vec<String> {
+    let pods = overrides.proxy_deployment.as_ref().and_then(|it| it.pod_template_metadata_overrides.as_ref());
+    let field = "spec.resourceOverrides.proxyDeployment.podTemplateMetadataOverrides.labels";
+    let mut warnings = names::selector_label_notes(field, pods.and_then(|pods| pods.labels.as_ref()));
+    let variables = overrides.proxy_deployment.iter().flat_map(|it| it.env.iter().flatten());
+    let field = "spec.resourceOverrides.proxyDeployment.env";
+    warnings.extend(variables.filter_map(|var| variable_note(field, &var.name)));
+    warnings
+}
+
+/// A sentence about a variable of a proxy that has no effect, if it has none. `field` holds the variables.
+pub(super) fn variable_note(field: &str, name: &str) -> Option<String> {
+    let why = match name {
+        _ if is_operators(name) => "the operator sets this variable",
+        "SSL_CERT_FILE" | "SSL_CERT_DIR" => {
+            "in a pod, the proxy trusts the roots of its image, or of the operator's --proxy-ca-bundle"
+        }
+        _ if is_unread_in_pods(name) => "a proxy in a pod does not read this variable",
+        _ => return None,
+    };
+    Some(format!("{field}[{name}] has no effect: {why}"))
 }
 
 /// Whether Kubernetes takes this name of a variable: printable ASCII without `=`.

@@ -3,6 +3,7 @@
 use k8s_openapi::{DeepMerge, api::core::v1::PodTemplateSpec};
 use serde_json::Value;
 
+use super::names;
 use crate::problem::Problem;
 
 /// The field that holds it.
@@ -22,12 +23,15 @@ impl Template {
     /// What its author has to know of it: a sentence for each kind of thing that has no effect.
     pub fn notes(&self) -> Vec<String> {
         const SAID: usize = 10;
+        let labels = self.known.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+        let mut notes = names::selector_label_notes(&format!("{FIELD}.metadata.labels"), labels);
         if self.ignored.is_empty() {
-            return Vec::new();
+            return notes;
         }
         let more = if self.ignored.len() > SAID { ", ..." } else { "" };
         let said = self.ignored.iter().take(SAID).map(String::as_str).collect::<Vec<_>>().join(", ");
-        vec![format!("{said}{more} is not a field of a pod that this version knows, and has no effect")]
+        notes.push(format!("{said}{more} is not a field of a pod that this version knows, and has no effect"));
+        notes
     }
 }
 
@@ -68,7 +72,10 @@ pub fn decode(template: &Value, container: &str) -> Result<Template, Problem> {
 
 /// Puts the user's template over the generated one, list entries by their names, except for what selects the pods and
 /// tells when they change.
-pub fn merge(generated: &mut PodTemplateSpec, user: PodTemplateSpec) {
+pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
+    if let Some(labels) = user.metadata.as_mut().and_then(|metadata| metadata.labels.as_mut()) {
+        names::remove_selector_labels(labels);
+    }
     let own = generated.metadata.clone();
     generated.merge_from(user);
     generated.metadata.merge_from(own);

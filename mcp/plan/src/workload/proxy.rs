@@ -40,6 +40,9 @@ use crate::{
 /// Name of the port that the probes and the Service use.
 const PORT_NAME: &str = "http";
 
+/// Options that this operator and ToolHive's give before the image.
+const OPTIONS_BEFORE_IMAGE: [&str; 2] = ["--foreground=", "--k8s-pod-patch="];
+
 /// A proxy as its workload wants it.
 #[derive(Clone, Debug)]
 pub struct Proxy<'a> {
@@ -63,6 +66,8 @@ pub struct Proxy<'a> {
     pub resources: Option<ResourceRequirements>,
     /// ServiceAccount of its pods.
     pub account: String,
+    /// The file with the root certificates that it trusts in place of those of its image.
+    pub ca_bundle: Option<MountedFile>,
     /// Whether it speaks to the Kubernetes API. One that does not, and has no guard that does, carries no token for it.
     pub needs_api: bool,
     /// Whether no pod of it may run beside another, not even while it rolls.
@@ -100,9 +105,11 @@ impl Proxy<'_> {
         metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
 
         let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
+        let mut pod_labels = pods.and_then(|pods| pods.labels.clone()).unwrap_or_default();
+        names::remove_selector_labels(&mut pod_labels);
         let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {
-                labels: some(merged(labels.clone(), pods.and_then(|pods| pods.labels.as_ref()))),
+                labels: some(merged(labels.clone(), Some(&pod_labels))),
                 annotations: some(merged(
                     self.template_annotations(guards, data, document),
                     Some(&user(pods.and_then(|pods| pods.annotations.as_ref()))),
@@ -199,6 +206,8 @@ impl Proxy<'_> {
                 (false, true) => None,
                 (false, false) => Some(false),
             },
+            // A Service called `kubernetes` would set the variable by which the proxy knows the address of the Kubernetes API.
+            enable_service_links: Some(false),
             image_pull_secrets: self.pull_secrets.clone(),
             security_context: Some(pod_security()),
             termination_grace_period_seconds: Some(30),
@@ -221,7 +230,7 @@ impl Proxy<'_> {
             ..VolumeMount::default()
         };
         let mut all = vec![(volume, mount)];
-        all.extend(guards.files().into_iter().map(MountedFile::mount));
+        all.extend(guards.files().into_iter().chain(&self.ca_bundle).map(MountedFile::mount));
         all
     }
 }
@@ -247,29 +256,42 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// The arguments of a proxy's process: its own, and the networks that the operator was told to let it call.
+/// The arguments of a proxy's process: its own, and what the operator was told of all of them: the networks that they may call, and the root
+/// certificates that they trust.
 pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
     let networks: Vec<String> = settings.exempt_endpoints.iter().map(ToString::to_string).collect();
     if !networks.is_empty() {
         own.push(format!("--allow-endpoint-cidr={}", networks.join(",")));
     }
+    own.extend(settings.ca_bundle.iter().map(|bundle| format!("--ca-bundle={}", bundle.file().path())));
     own
 }
 
-/// The operator's variables, then the user's, then those that the runner needs and both leave out. For a name that comes
+/// Whether the proxy of this Deployment was started with an option that no operator gives before the image: the user's text stands
+/// where its operator had the image.
+pub fn has_foreign_option(deployment: &Deployment) -> bool {
+    let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod.iter().flat_map(|pod| &pod.containers);
+    let own = containers.filter(|container| container.name == proxy_template::CONTAINER);
+    let mut arguments = own.flat_map(|container| container.args.iter().flatten());
+    let mut options = arguments.by_ref().skip(1).take_while(|word| word.starts_with('-'));
+    options.any(|option| !OPTIONS_BEFORE_IMAGE.iter().any(|own| option.starts_with(own)))
+}
+
+/// The operator's variables, then the user's but for those that the operator alone sets, then those that the runner needs and both leave out. For a name that comes
 /// twice, the first counts.
 pub fn run_environment(operators: Vec<EnvVar>, overrides: Option<&ResourceOverrides>) -> Vec<EnvVar> {
     let users = overrides.and_then(|all| all.proxy_deployment.as_ref()?.env.as_deref()).unwrap_or_default();
     let mut all = operators;
-    for user in users {
+    for user in users.iter().filter(|var| !environment::is_operators(&var.name)) {
         if !all.iter().any(|var| var.name == user.name) {
             all.push(variable(&user.name, &user.value));
         }
     }
     let needed = [
         ("XDG_CONFIG_HOME", "/tmp"),
-        ("HOME", "/tmp"),
-        ("TOOLHIVE_RUNTIME", "kubernetes"),
+        ("HOME", environment::POD_HOME),
+        (environment::RUNTIME, "kubernetes"),
         ("UNSTRUCTURED_LOGS", "false"),
     ];
     for (name, value) in needed {

@@ -3,20 +3,13 @@
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec};
 use mcp_api::names::annotation;
+use mcp_runconfig::paths::{ACCOUNT, is_below};
 
 use super::{overrides, pod_template};
 use crate::problem::Problem;
 
 /// Name of the proxy's container.
 pub const CONTAINER: &str = "toolhive";
-
-/// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
-pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-/// Whether the path is one of the files of a pod's ServiceAccount.
-pub fn is_of_account(path: &str) -> bool {
-    components(path).starts_with(&components(ACCOUNT))
-}
 
 /// Puts the user's template over the generated pod.
 pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
@@ -56,7 +49,18 @@ pub fn kept(user: &PodTemplateSpec) -> Vec<String> {
         let set = fields.into_iter().filter(|(_, set)| *set);
         set.map(move |(field, _)| format!("{}.spec.containers[{at}].{field}", pod_template::FIELD))
     });
-    fields.collect()
+    let links = user.spec.iter().filter(|spec| spec.enable_service_links == Some(true));
+    links.map(|_| format!("{}.spec.enableServiceLinks", pod_template::FIELD)).chain(fields).collect()
+}
+
+/// A sentence for each variable of the proxy's container in a template that has no effect.
+pub fn variable_notes(user: &PodTemplateSpec) -> Vec<String> {
+    let notes = own(user).flat_map(|(at, container)| {
+        let field = format!("{}.spec.containers[{at}].env", pod_template::FIELD);
+        let variables = container.env.iter().flatten();
+        variables.filter_map(move |variable| overrides::variable_note(&field, &variable.name))
+    });
+    notes.collect()
 }
 
 /// What the template says of the proxy's container, and where.
@@ -70,6 +74,7 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
         put(merged.volumes.get_or_insert_default(), volume, |it| it.name.clone());
     }
     // What a guard reads as files of the ServiceAccount is nobody else's to withhold or to bring.
+    merged.enable_service_links = own.enable_service_links;
     let account = if own.automount_service_account_token == Some(true) { Some(ACCOUNT) } else { None };
     if account.is_some() {
         merged.automount_service_account_token = Some(true);
@@ -96,7 +101,7 @@ fn keep_container(own: Container, account: Option<&str>, merged: &mut Container)
     // What is mounted at or below a directory of ours hides its files.
     mounts.retain(|mount| {
         let mut ours = files.iter().map(|own| &*own.mount_path).chain(account);
-        !ours.any(|own| components(&mount.mount_path).starts_with(&components(own)))
+        !ours.any(|own| is_below(&mount.mount_path, own))
     });
     mounts.splice(0..0, files);
 }
@@ -107,18 +112,4 @@ fn put<T, K: PartialEq>(list: &mut Vec<T>, item: T, key: impl Fn(&T) -> K) {
         Some(listed) => *listed = item,
         None => list.push(item),
     }
-}
-
-/// The directories of a mount's path, however it is spelled: in images `/var/run` is `/run`.
-fn components(path: &str) -> Vec<&str> {
-    let mut all = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => _ = all.pop(),
-            "run" if all == ["var"] => all = vec!["run"],
-            part => all.push(part),
-        }
-    }
-    all
 }

@@ -14,6 +14,7 @@ mod conformance;
 mod diagnostics;
 mod drain;
 mod endpoints;
+mod environment;
 mod foreign_transport;
 mod identity_providers;
 mod limits;

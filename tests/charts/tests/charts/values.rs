@@ -64,6 +64,7 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
         argument("runner.middleware", json!(["auth", "mcp-parser"]), "--runner-middleware=auth,mcp-parser"),
         argument("runner.allowedOrigins", json!(["https://a.example"]), "--allowed-origins=https://a.example"),
         argument("runner.trustedProxies", json!(["10.0.0.0/8", "fd00::/8"]), "--trusted-proxies=10.0.0.0/8,fd00::/8"),
+        argument("runner.caBundle", json!("roots/ca.crt"), "--proxy-ca-bundle=roots/ca.crt"),
         argument("admission", json!("warn"), "--admission=warn"),
         case("webhooks.enabled", json!(false), VALIDATING, "", Value::Null),
         case("webhooks.failurePolicy", json!("Ignore"), VALIDATING, &hook("failurePolicy"), json!("Ignore")),

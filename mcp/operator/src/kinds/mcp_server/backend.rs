@@ -61,12 +61,8 @@ impl<'a> Backend<'a> {
         if let Some(Ok(user)) = pod_template(spec) {
             pod_template::merge(&mut template, user.known);
         }
-        if let Some(ObjectMeta { labels: Some(labels), annotations, .. }) = &mut template.metadata {
-            // With it, the pods of a server that is called like its kind would be selected as its proxy's.
-            labels.remove(label::APP_NAME);
-            if let Some(annotations) = annotations {
-                annotations.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key));
-            }
+        if let Some(ObjectMeta { annotations: Some(annotations), .. }) = &mut template.metadata {
+            annotations.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key));
         }
         if let Some(account) = own_account(spec)
             && let Some(pod) = &mut template.spec
@@ -157,7 +153,7 @@ pub(super) fn uses_host_network(spec: &MCPServerSpec) -> bool {
 
 /// Selects its pods. `app` alone would also select every proxy when the server is called `mcpserver`.
 fn selector(owner: &Owner<'_>) -> BTreeMap<String, String> {
-    [label::APP, "toolhive-basename"].map(|key| (key.to_owned(), owner.name.to_owned())).into()
+    [label::APP, label::TOOLHIVE_BASENAME].map(|key| (key.to_owned(), owner.name.to_owned())).into()
 }
 
 fn pod(owner: &Owner<'_>, spec: &MCPServerSpec) -> PodSpec {
@@ -188,6 +184,8 @@ fn pod(owner: &Owner<'_>, spec: &MCPServerSpec) -> PodSpec {
         containers: vec![container],
         volumes: if volumes.is_empty() { None } else { Some(volumes) },
         service_account_name: Some(names::workload_account(owner.name)),
+        // The template may turn it on: the names and addresses of all Services are not every server's to know.
+        enable_service_links: Some(false),
         security_context: Some(pod_security()),
         ..PodSpec::default()
     }

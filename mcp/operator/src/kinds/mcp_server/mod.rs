@@ -19,11 +19,11 @@ use mcp_plan::{
     guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference},
-    settings::Settings,
+    settings::{CaBundle, Settings},
     workload::{
         Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access,
         deaf::Attached,
-        names as shared,
+        names as shared, overrides,
         pod_template::Template,
         proxy::{self, Proxy},
     },
@@ -70,6 +70,7 @@ impl Subject for MCPServer {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
+        warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
         if backend::uses_host_network(spec) {
             warnings.push(
                 "spec.podTemplateSpec.spec.hostNetwork: no NetworkPolicy applies to such pods, so the MCP server can be reached \
@@ -168,7 +169,7 @@ impl Workload for MCPServer {
         let mut children = vec![access::account(&owner, &proxy.account, proxy.pull_secrets.clone())];
         if backend::own_account(&self.spec).is_none() {
             let name = names::workload_account(owner.name);
-            children.push(access::account(&owner, &name, proxy.pull_secrets.clone()));
+            children.push(access::account_without_token(&owner, &name, proxy.pull_secrets.clone()));
         }
         if proxy.needs_api {
             children.extend(access::attach_permission(&owner, &proxy.account, names::first_pod(owner.name)));
@@ -268,6 +269,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         session_affinity: spec.session_affinity.as_str(),
         resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
         account: names::proxy_account(owner.name),
+        ca_bundle: settings.ca_bundle.as_ref().map(CaBundle::file),
         needs_api: server.attached().is_some(),
         is_alone: server.attached().is_some(),
         pull_secrets: access::pull_secrets(overrides, settings),

@@ -8,6 +8,7 @@ use mcp_plan::{
     problem::Problem,
     reference::incomplete_key,
     workload::{
+        image,
         overrides::{self, is_dns_label, is_variable, variable_message},
         quantity,
     },
@@ -21,7 +22,8 @@ use crate::config::ConfigRef;
 pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
     let mut problems = name_problems(server.metadata.name.as_deref().unwrap_or_default());
     let spec = &server.spec;
-    if spec.image.is_empty() || spec.image.contains(char::is_whitespace) {
+    // It is an argument of the proxy: no option is a reference.
+    if !image::is_reference(&spec.image) {
         problems.push(Problem::new("spec.image", "is not the name of an image; write one such as example.com/mcp:1.0"));
     }
     let no_paths = (spec.transport == Transport::Stdio).then_some("a server behind a pipe serves MCP alone");

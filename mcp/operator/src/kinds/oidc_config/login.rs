@@ -6,9 +6,8 @@ use mcp_api::v1beta1::{KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcCo
 use mcp_plan::{
     config::Guarded,
     reference::{Content, MountedFile, Source},
-    workload::proxy_template::ACCOUNT,
 };
-use mcp_runconfig::OidcConfig;
+use mcp_runconfig::{OidcConfig, paths::ACCOUNT};
 
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";

@@ -2,10 +2,11 @@
 
 use http::Uri;
 use mcp_api::v1beta1::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType};
-use mcp_plan::{
-    problem::Problem, reference::incomplete_key, settings::Settings, workload::proxy_template::is_of_account,
+use mcp_plan::{problem::Problem, reference::incomplete_key, settings::Settings};
+use mcp_runconfig::{
+    endpoint::{EndpointError, EndpointPolicy},
+    paths::{hidden_directory, is_of_account, is_plain},
 };
-use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
 
 use super::login;
 
@@ -172,6 +173,15 @@ fn provider_problems(inline: &InlineOidcConfig, problems: &mut Vec<Problem>) {
             // No URL of a provider may name the Kubernetes API.
             let message = "would show a provider the token by which the proxy's pod calls the Kubernetes API; name another file, or \
                            use type kubernetesServiceAccount where the API is the provider";
+            problems.push(Problem::new(field, message));
+        } else if let Some(directory) = hidden_directory(path) {
+            let message = format!(
+                "{path:?} is below {directory}, whose files no provider may see; name a file that is mounted for the provider"
+            );
+            problems.push(Problem::new(field, message));
+        } else if !is_plain(path) {
+            let message =
+                format!("{path:?} is not a plain path; write it without //, /./, /../ and a slash at its end");
             problems.push(Problem::new(field, message));
         }
     }

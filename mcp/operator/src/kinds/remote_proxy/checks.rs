@@ -59,7 +59,8 @@ pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
     let Some(Ok(template)) = pod_template(spec) else { return Vec::new() };
     let kept = proxy_template::kept(&template.known);
     let kept = kept.into_iter().map(|field| format!("{field} has no effect: the operator sets it"));
-    template.notes().into_iter().chain(kept).collect()
+    let variables = proxy_template::variable_notes(&template.known);
+    template.notes().into_iter().chain(kept).chain(variables).collect()
 }
 
 fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {

@@ -15,9 +15,9 @@ use mcp_plan::{
     guards::{GuardRef, RequestedGuards},
     problem::Problem,
     reference::{Data, Reference, SECRET},
-    settings::Settings,
+    settings::{CaBundle, Settings},
     workload::{
-        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared,
+        Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared, overrides,
         proxy::{self, Proxy},
     },
 };
@@ -55,6 +55,7 @@ impl Subject for MCPRemoteProxy {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &checks::unsupported(spec), settings);
         warnings.extend(checks::template_notes(spec));
+        warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
         if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
             warnings.push(
                 "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),
@@ -224,6 +225,7 @@ fn proxy_of<'a>(proxy: &'a MCPRemoteProxy, owner: &'a Owner<'a>, settings: &'a S
         session_affinity: spec.session_affinity.as_str(),
         resources: resources.and_then(|it| proxy::resources(it.limits.as_ref(), it.requests.as_ref())),
         account: own_account(proxy).map_or_else(|| names::account(owner.name), str::to_owned),
+        ca_bundle: settings.ca_bundle.as_ref().map(CaBundle::file),
         needs_api: false,
         is_alone: false,
         pull_secrets: access::pull_secrets(overrides.and_then(|all| all.proxy_deployment.as_ref()), settings),

@@ -58,6 +58,7 @@ fn never_works() -> Vec<(Value, &'static str, &'static str)> {
         (labelled("s-memory", limits(json!({"memory": "lots"}))), "spec.resources.limits.memory", "lots"),
         (labelled("s-cpu", limits(json!({"cpu": "-1"}))), "spec.resources.limits.cpu", "negative"),
         (labelled("s-image", json!({"image": "a b"})), "spec.image", "image"),
+        (labelled("s-option", json!({"image": "--backend=http://169.254.169.254"})), "spec.image", "image"),
         (v1alpha1, "spec.image", "image"),
         (minimal(&format!("s{}", "x".repeat(60))), "metadata.name", "50"),
     ]

@@ -216,3 +216,94 @@ fn the_pods_of_a_server_called_mcpserver_are_not_taken_for_its_proxy() {
     };
     assert!(selected(ChildKind::Deployment) && !selected(ChildKind::StatefulSet));
 }
+
+// Security S16: a Service called `kubernetes` would move what the proxy takes for the Kubernetes API.
+#[test]
+fn services_of_the_namespace_set_no_variables_of_pods() {
+    for (template, of_server) in [
+        (json!({}), false),
+        (json!({"spec": {"enableServiceLinks": false}}), false),
+        (json!({"spec": {"enableServiceLinks": true}}), true),
+    ] {
+        let world = World::of(json!({"image": "x:1", "transport": "sse", "podTemplateSpec": template}));
+        let plan = world.plan();
+        let links = |workload: &Value| workload["spec"]["template"]["spec"]["enableServiceLinks"].clone();
+        assert_eq!(
+            (links(stateful_set(&plan)), links(deployment(&plan))),
+            (json!(of_server), json!(false)),
+            "{template}"
+        );
+        assert!(world.workload.warnings(&world.settings).is_empty());
+    }
+}
+
+// Security S17.
+#[test]
+fn a_server_gets_no_token_of_the_kubernetes_api_unasked() {
+    for template in [json!({}), json!({"spec": {"automountServiceAccountToken": true}})] {
+        let wants = template["spec"]["automountServiceAccountToken"].clone();
+        for transport in ["stdio", "sse"] {
+            let plan = World::of(json!({"image": "x:1", "transport": transport, "podTemplateSpec": template})).plan();
+            let mounts = |name: &str| {
+                child(&plan, ChildKind::ServiceAccount, name).unwrap()["automountServiceAccountToken"].clone()
+            };
+            assert_eq!((mounts("fetch-sa"), mounts("fetch-proxy-runner")), (json!(false), Value::Null));
+            // The pod's word counts before the account's.
+            assert_eq!(stateful_set(&plan)["spec"]["template"]["spec"]["automountServiceAccountToken"], wants);
+        }
+    }
+}
+
+// Security S15.
+#[test]
+fn variables_that_decide_for_the_proxy_are_named_in_a_warning() {
+    let given = [
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "LD_PRELOAD",
+        "KUBECONFIG",
+        "USER",
+        "HOME",
+        "HTTP_PROXY",
+        "https_proxy",
+        "NO_PROXY",
+    ];
+    let operators =
+        ["TOOLHIVE_RUNTIME", "TOOLHIVE_RUNCONFIG_CHECKSUM", "TOOLHIVE_SECRETS_PROVIDER", "TOOLHIVE_SECRET_A"];
+    let free = ["TOOLHIVE_DEBUG", "RUST_LOG", "USERNAME", "TZ"];
+    let names = given.iter().chain(&operators).chain(&free);
+    let env: Vec<_> = names.map(|name| json!({"name": name, "value": "mine"})).collect();
+    let world = World::of(json!({"image": "x:1", "resourceOverrides": {"proxyDeployment": {"env": env}}}));
+    let plan = world.plan();
+    let rendered = &deployment(&plan)["spec"]["template"]["spec"]["containers"][0]["env"];
+    let is_rendered = |name: &&&str| rendered.as_array().unwrap().contains(&json!({"name": name, "value": "mine"}));
+    // As ToolHive's operator renders them (golden 04).
+    assert_eq!(given.iter().chain(&free).filter(is_rendered).count(), given.len() + free.len(), "{rendered}");
+    assert_eq!(operators.iter().filter(is_rendered).count(), 0, "{rendered}");
+    let warnings = world.workload.warnings(&world.settings);
+    assert_eq!(warnings.len(), given.len() + operators.len(), "{warnings:?}");
+    for name in given.iter().chain(&operators) {
+        let field = format!("spec.resourceOverrides.proxyDeployment.env[{name}] has no effect");
+        assert!(warnings.iter().any(|warning| warning.starts_with(&field)), "{field}: {warnings:?}");
+    }
+}
+
+#[test]
+fn a_proxy_trusts_the_roots_of_the_installation() {
+    let bundle = "private-roots/ca.crt";
+    let mut world = World::of(json!({"image": "x:1", "transport": "sse"}));
+    world.settings.ca_bundle = Some(bundle.parse().unwrap());
+    let plan = world.plan();
+    let pod = &deployment(&plan)["spec"]["template"]["spec"];
+    let (directory, container) = ("/etc/toolhive/ca-bundle", &pod["containers"][0]);
+    assert_eq!(container["args"], json!(["run", "x:1", format!("--ca-bundle={directory}/ca.crt")]));
+    let mount = json!({"name": "proxy-ca-bundle", "mountPath": directory, "readOnly": true});
+    assert!(container["volumeMounts"].as_array().unwrap().contains(&mount), "{container}");
+    let map = json!({"name": "private-roots", "items": [{"key": "ca.crt", "path": "ca.crt"}]});
+    let volume = json!({"name": "proxy-ca-bundle", "configMap": map});
+    assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{pod}");
+    assert!(stateful_set(&plan)["spec"]["template"]["spec"].get("volumes").is_none());
+    for wrong in ["", "roots", "roots/", "/ca.crt", "a/..", "a/b/c", "a/--x y"] {
+        assert!(wrong.parse::<mcp_plan::settings::CaBundle>().is_err(), "{wrong}");
+    }
+}

@@ -6,6 +6,7 @@ mod children_without_owner;
 mod config_plan;
 mod contract;
 mod guards;
+mod labels;
 mod network;
 mod oidc_config;
 mod policy;

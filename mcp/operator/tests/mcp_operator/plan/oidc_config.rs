@@ -506,3 +506,34 @@ fn a_reference_that_says_nothing_of_use_is_refused_with_its_field() {
     }
     assert_eq!(World::login().workload.problems(), Vec::new());
 }
+
+// Security S7.
+#[test]
+fn no_path_leads_a_provider_to_files_that_are_not_for_it() {
+    for (path, message) in [
+        ("/proc/self/root/var/run/secrets/kubernetes.io/serviceaccount/token", "is below /proc"),
+        ("/proc/self/cwd/token", "is below /proc"),
+        ("/proc", "is below /proc"),
+        ("/sys/x", "is below /sys"),
+        ("/dev/fd/3", "is below /dev"),
+        ("/etc/runconfig/runconfig.json", "is below /etc/runconfig"),
+        ("/etc/toolhive/webhooks/policy/hmac", "is below /etc/toolhive"),
+        ("/config/certs/idp-ca/ca.crt", "is below /config/certs"),
+        ("//proc/self/environ", "is below /proc"),
+        ("/tmp/../proc/self/environ", "is below /proc"),
+        ("/tmp/../token", "is not a plain path"),
+        ("/./token", "is not a plain path"),
+        ("/tmp//token", "is not a plain path"),
+        ("/token/", "is not a plain path"),
+        ("/", "is not a plain path"),
+        ("/run/secrets/kubernetes.io/serviceaccount/token", "use type kubernetesServiceAccount"),
+    ] {
+        let problems = oidc_config("idp", inline(json!({"jwksAuthTokenPath": path}))).problems();
+        assert_eq!(problems.len(), 1, "{path}: {problems:?}");
+        assert_eq!(problems[0].field, "spec.inline.jwksAuthTokenPath");
+        assert!(problems[0].message.contains(message), "{path}: {}", problems[0]);
+    }
+    for path in ["/token", "/vault/secrets/idp", "/var/run/secrets/idp/token", "/processes/x", "/etc/toolhive-idp/x"] {
+        assert_eq!(oidc_config("idp", inline(json!({"jwksAuthTokenPath": path}))).problems(), [], "{path}");
+    }
+}

@@ -362,9 +362,10 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
             "metadata": {"annotations": {"linkerd.io/inject": "enabled", CHECKSUM: "forged", GUARDS: "forged"},
                 "labels": {"app": "forged", "team": "a"}},
             "spec": {"priorityClassName": "high", "containers": [
-                {"name": "toolhive", "image": "evil", "resources": {"limits": {"memory": "1Gi"}}},
+                {"name": "toolhive", "image": "evil", "resources": {"limits": {"memory": "1Gi"}},
+                    "env": [{"name": "SSL_CERT_FILE", "value": "/mine.crt"}]},
                 {"name": "sidecar", "image": "sidecar:1"},
-            ]},
+            ], "enableServiceLinks": true},
         },
     });
     world.workload.spec = serde_json::from_value(spec).unwrap();
@@ -384,8 +385,11 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
     assert_eq!(plan.container()["resources"]["limits"]["memory"], "1Gi");
     assert_eq!(plan.template()["spec"]["containers"][1]["name"], "sidecar");
     assert_eq!(plan.template()["spec"]["priorityClassName"], "high");
-    let image = "spec.podTemplateSpec.spec.containers[0].image";
-    assert!(world.workload.warnings(&world.settings).iter().any(|warning| warning.starts_with(image)));
+    assert_eq!(plan.template()["spec"]["enableServiceLinks"], false);
+    for kept in ["containers[0].image", "containers[0].env[SSL_CERT_FILE]", "enableServiceLinks"] {
+        let kept = format!("spec.podTemplateSpec.spec.{kept} has no effect");
+        assert!(world.workload.warnings(&world.settings).iter().any(|warning| warning.starts_with(&kept)));
+    }
 
     // A second plan says the same, at any later time.
     world.applied(&plan);

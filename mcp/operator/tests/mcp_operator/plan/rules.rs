@@ -24,6 +24,9 @@ fn every_rule_of_a_server_names_its_field() {
     let cases = [
         (json!({"image": ""}), "spec.image: is not the name of an image"),
         (json!({"image": "a b"}), "spec.image: is not the name of an image"),
+        (json!({"image": "https://example.com/mcp"}), "spec.image: is not the name of an image"),
+        (json!({"image": "--backend=http://169.254.169.254"}), "spec.image: is not the name of an image"),
+        (json!({"image": "--allow-endpoint-cidr=0.0.0.0/0"}), "spec.image: is not the name of an image"),
         (json!({"env": env("A=B")}), "spec.env[0].name: \"A=B\" cannot name an environment variable"),
         (json!({"env": env("")}), "spec.env[0].name: \"\" cannot name"),
         (

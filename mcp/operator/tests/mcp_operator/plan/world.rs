@@ -124,6 +124,7 @@ where
                 allowed_origins: Vec::new(),
                 trusted_proxies: Vec::new(),
                 exempt_endpoints: Vec::new(),
+                ca_bundle: None,
                 kubernetes_api: None,
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),

@@ -157,6 +157,8 @@ impl Runner {
             .args(delay)
             .arg("localhost/everything:1")
             .args(arguments)
+            // These tests may run in a pod.
+            .env_remove("KUBERNETES_SERVICE_HOST")
             .env("RUST_LOG", "debug,hyper_util=info")
             .envs(environment.iter().copied())
             .stdin(Stdio::null())

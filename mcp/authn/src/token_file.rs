@@ -1,0 +1,58 @@
+//! The file with the bearer token that a provider is shown (`AuthTokenFile`).
+
+use std::fmt;
+use std::fs::canonicalize;
+use std::path::{Path, PathBuf};
+
+use mcp_http::file::{read_file, rooted};
+use mcp_runconfig::paths::{ACCOUNT, hidden_directory, is_of_account};
+
+/// The file with the bearer token that a provider is shown.
+#[derive(Debug)]
+pub(crate) struct TokenFile {
+    /// As the document has it.
+    written: String,
+    path: PathBuf,
+    root: Option<PathBuf>,
+}
+
+/// Its path.
+impl fmt::Display for TokenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+impl TokenFile {
+    /// The file at the path that the document has, below `root`; `None` where the path is not absolute.
+    pub(crate) fn new(path: &str, root: Option<&Path>) -> Option<Self> {
+        let written = path.to_owned();
+        Some(Self { written, path: rooted(path, root)?, root: root.map(Path::to_owned) })
+    }
+
+    /// Reads the file where the links of its path lead now.
+    ///
+    /// # Errors
+    /// A sentence with the path: it cannot be read, or no provider may see it. The operator writes the path of the pod's
+    /// ServiceAccount where the Kubernetes API is the provider, and refuses it elsewhere; a link does not lead there.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, String> {
+        let refused = |directory: &str| Err(format!("{self} is below {directory}, whose files no provider may see"));
+        if let Some(directory) = hidden_directory(&self.written) {
+            return refused(directory);
+        }
+        let unreadable = |error: std::io::Error| format!("{self} cannot be read ({error})");
+        let target = canonicalize(&self.path).map_err(unreadable)?;
+        let root = self.root.as_deref().map(canonicalize).transpose().map_err(unreadable)?;
+        let below_root = root.and_then(|root| Some(Path::new("/").join(target.strip_prefix(root).ok()?)));
+        for path in [Some(&target), below_root.as_ref()].into_iter().flatten() {
+            let path = path.to_string_lossy();
+            if let Some(directory) = hidden_directory(&path) {
+                return refused(directory);
+            }
+            if is_of_account(&path) && !is_of_account(&self.written) {
+                return refused(ACCOUNT);
+            }
+        }
+        read_file(&target)
+    }
+}

@@ -1,0 +1,41 @@
+//! Files of a proxy's container that it shows to no identity provider, as paths.
+
+/// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
+pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Directories of the kernel, and those that the operator mounts into proxies.
+const HIDDEN: [&str; 6] = ["/proc", "/sys", "/dev", "/etc/runconfig", "/etc/toolhive", "/config/certs"];
+
+/// The directory, of the kernel's and the operator's, that has the path at or below it.
+pub fn hidden_directory(path: &str) -> Option<&'static str> {
+    HIDDEN.into_iter().find(|directory| is_below(path, directory))
+}
+
+/// Whether the path is one of the files of a pod's ServiceAccount.
+pub fn is_of_account(path: &str) -> bool {
+    is_below(path, ACCOUNT)
+}
+
+/// Whether the path is absolute and says where it leads without `.`, `..`, `//` and a slash at its end.
+pub fn is_plain(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|path| path.split('/').all(|part| !matches!(part, "" | "." | "..")))
+}
+
+/// Whether the path is the directory or below it, however both are spelled. It follows no links.
+pub fn is_below(path: &str, directory: &str) -> bool {
+    components(path).starts_with(&components(directory))
+}
+
+/// The directories of a path: in images `/var/run` is `/run`.
+fn components(path: &str) -> Vec<&str> {
+    let mut all = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = all.pop(),
+            "run" if all == ["var"] => all = vec!["run"],
+            part => all.push(part),
+        }
+    }
+    all
+}
