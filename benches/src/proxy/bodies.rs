@@ -25,7 +25,7 @@ const AIM: Duration = Duration::from_millis(100);
 /// The slowest `/health` of the runner at `path`, for each kind of work.
 ///
 /// # Errors
-/// What did not start, or answered otherwise than it should.
+/// A process that did not start, or an answer that is not the expected one.
 pub async fn compare(path: &Path) -> Result<String> {
     let tools = json!({ "tools_override": { "json": { "name": "renamed" } } });
     let (list, call) = (middleware("tool-filter", &tools), middleware("tool-call-filter", &tools));

@@ -31,7 +31,7 @@ struct Taken {
 /// The figures of the runner at `path` in front of both.
 ///
 /// # Errors
-/// What did not start, or answered otherwise than it should.
+/// A process that did not start, or an answer that is not the expected one.
 pub async fn compare(path: &Path) -> Result<String> {
     let folder = tempfile::tempdir()?;
     webhooks::prepare(folder.path())?;

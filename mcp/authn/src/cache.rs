@@ -110,7 +110,7 @@ impl Shard {
         let lengths = self.young.values().filter(|other| own(other)).map(|other| other.length);
         let (count, length) = lengths.fold((0, 0), |(count, sum), length| (count + 1, sum + length));
         if count >= HALF / SHARE || count > 0 && length + verified.length > HALF_BYTES / SHARE {
-            // Those that are in use are verified once more.
+            // The tokens among them that are in use are verified once more.
             self.young.retain(|_, other| !own(other));
             self.length -= length;
         }

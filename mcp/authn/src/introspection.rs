@@ -40,7 +40,7 @@ impl Introspection {
         Self { fetcher, url, authorization, flights: Flights::new(LIMIT), clients: Shares::new(LIMIT, LIMIT_OF_CLIENT) }
     }
 
-    /// What `token` is worth, which `client` shows. Those who ask about one token at once share one call, which counts for the
+    /// Asks what `token` is worth, which `client` shows. Callers that ask about one token at once share one call, which counts for the
     /// first of them.
     pub(crate) async fn ask(self: &Arc<Self>, token: &str, fingerprint: Fingerprint, client: &Client) -> Answer {
         let flight = self.flights.join(fingerprint, || {

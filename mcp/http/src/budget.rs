@@ -39,7 +39,7 @@ struct State {
     clients: HashMap<Client, Held>,
 }
 
-/// What one client holds.
+/// The bodies of one client.
 #[derive(Default)]
 struct Held {
     bytes: usize,

@@ -24,7 +24,7 @@ pub(crate) struct Heads {
     place: Place,
     /// The number of requests before the head that arrives.
     requests: usize,
-    /// What has arrived of it.
+    /// The bytes of it that have arrived.
     read: usize,
 }
 

@@ -143,7 +143,7 @@ pub(crate) struct Taken {
     place: Place,
 }
 
-/// What a place can give up: the kind, whether a request was ever sent, and the age.
+/// The thing that a place can give up: the kind, whether a request was ever sent, and the age.
 type Gift = (Given, bool, Age);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -405,7 +405,7 @@ impl Place {
         self.0.client.load(Relaxed)
     }
 
-    /// What it can give up now, unless it was asked to.
+    /// The thing that it can give up now, unless it was asked to.
     fn gift(&self) -> Option<Gift> {
         let connection = &self.0.connection;
         if connection.told() >= Told::Leave {

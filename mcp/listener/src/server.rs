@@ -17,7 +17,7 @@ use crate::heads::Heads;
 use crate::places::{Place, Places, Taken};
 use crate::workers::Workers;
 
-/// How often a full listener looks for a place while a new connection waits.
+/// Interval at which a full listener looks for a place while a new connection waits.
 const LOOK: Duration = Duration::from_millis(25);
 /// Time for clients whose answers are cut off to be told so.
 const CUT: Duration = Duration::from_secs(1);

@@ -56,7 +56,7 @@ pub(crate) fn mentions_json_rpc(body: &[u8]) -> bool {
         }
     }
     plain.make_ascii_lowercase();
-    // To readers without case the s may be the long one, which is one byte where it is escaped and two or more where it is not.
+    // For readers without case the s may be the long one, which is one byte where it is escaped and two or more where it is not.
     let mut ends = plain.windows(5).enumerate().filter(|(_, window)| window == b"onrpc");
     ends.any(|(at, _)| plain[at.saturating_sub(4)..at].contains(&b'j'))
 }

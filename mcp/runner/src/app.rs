@@ -44,7 +44,7 @@ pub(crate) struct App {
     pub(crate) stateless: bool,
     /// The proxies whose headers tell the address of the client.
     pub(crate) trusted_proxies: TrustedProxies,
-    /// What a client loses with a stream that it opens.
+    /// The loss of a client whose stream ends.
     pub(crate) streams: Given,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
@@ -127,7 +127,7 @@ impl App {
         lasts: bool,
         streaming: &mut Option<Streaming>,
     ) -> Response<Body> {
-        // What follows it on a connection is a request to some servers, and its body to others (RFC 9110 §9.3.6).
+        // The bytes behind it on a connection are a request to some servers, and its body to others (RFC 9110 §9.3.6).
         if request.method() == Method::CONNECT {
             self.metrics.misrouted("method");
             let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed: this is no tunnel");

@@ -54,7 +54,7 @@ pub(crate) struct Metrics {
     streams: Gauge,
     sessions: Gauge,
     places: Places,
-    /// What was given up, as the last report had it.
+    /// The counts of what was given up, as the last report had them.
     given: [Counter; Given::ALL.len()],
     webhook_calls: WebhookCalls,
     /// Their outcomes, as the last report had them.

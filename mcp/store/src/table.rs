@@ -52,7 +52,7 @@ struct Entry {
     used: Instant,
 }
 
-/// What one client holds.
+/// The sessions of one client.
 #[derive(Debug, Default)]
 struct Holding {
     bytes: usize,

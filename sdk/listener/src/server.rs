@@ -27,7 +27,7 @@ pub const UNTRUSTED_CERTIFICATE: &str = "a caller does not trust the certificate
 
 /// Time for a new connection to send its first request before it may be closed for another one.
 const MOMENT: Duration = Duration::from_millis(100);
-/// How often a full server looks for an idle connection while a new one waits.
+/// Interval at which a full server looks for an idle connection while a new one waits.
 const LOOK: Duration = Duration::from_millis(25);
 /// Time for clients whose answers are cut off to be told so.
 const CUT: Duration = Duration::from_secs(1);

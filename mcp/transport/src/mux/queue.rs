@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// How many bytes wait for the server. A line that is longer waits alone.
 const MAX_BYTES: u32 = 16 << 20;
-/// How many of these are one client's. Its other lines wait without keeping those of others waiting; one that is longer waits alone.
+/// The part of these that is one client's. Its other lines wait without keeping those of others waiting; one that is longer waits alone.
 const MAX_CLIENT_BYTES: u32 = MAX_BYTES / 4;
 /// What a line takes beside its bytes.
 const OVERHEAD: usize = 128;

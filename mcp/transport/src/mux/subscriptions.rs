@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_store::Client;
 
-/// What all subscriptions take, in bytes: some 10,000 of them, with URIs of the usual length.
+/// Room of all subscriptions, in bytes: some 10,000 of them, with URIs of the usual length.
 const MAX_BYTES: usize = 4 << 20;
-/// What a subscription takes beside its URI.
+/// Room of a subscription beside its URI, in bytes.
 const OVERHEAD: usize = 400;
 /// Subscriptions to resources with a longer URI are refused.
 const MAX_URI: usize = 8 << 10;
@@ -31,7 +31,7 @@ struct Entry {
     position: u64,
 }
 
-/// What one client holds.
+/// The subscriptions of one client.
 #[derive(Debug, Default)]
 struct Holding {
     bytes: usize,

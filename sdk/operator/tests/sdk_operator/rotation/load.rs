@@ -15,7 +15,7 @@ use super::PATIENCE;
 
 /// More than the API server keeps connections for, so that handshakes never end.
 const PEOPLE: u32 = 30;
-/// How often each of them creates a ticket where nothing else runs: 200 a second, where the machine holds it.
+/// Interval at which each of them creates a ticket where nothing else runs: 200 a second, where the machine holds it.
 #[allow(dead_code, reason = "for a bench")]
 pub(crate) const FULL: Duration = Duration::from_millis(150);
 /// The same for tests that share the machine with others.
