@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::Identity;
+use mcp_store::Bound;
 
 use crate::keys::KeySet;
 
@@ -97,6 +98,15 @@ impl Cache {
 
     pub(crate) fn insert(&self, token: Fingerprint, verified: Verified) {
         self.shard(&token).lock().unwrap_or_else(PoisonError::into_inner).insert(token, verified);
+    }
+
+    /// The tokens that are remembered.
+    pub(crate) fn bound(&self) -> Bound {
+        let lengths = self.0.iter().map(|shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.young.len() + shard.old.len()
+        });
+        Bound { name: "verified_tokens", used: lengths.sum(), limit: 2 * HALF * SHARDS }
     }
 
     fn shard(&self, token: &Fingerprint) -> &Mutex<Shard> {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use form_urlencoded::{Serializer, byte_serialize};
 use http::{HeaderValue, Uri};
-use mcp_store::{Client, Shares};
+use mcp_store::{Bound, Client, Shares};
 use serde_json::{Map, Value};
 
 use crate::cache::Fingerprint;
@@ -38,6 +38,10 @@ pub(crate) type Answer = Result<Option<Arc<Map<String, Value>>>, FetchError>;
 impl Introspection {
     pub(crate) fn new(fetcher: Arc<Fetcher>, url: Uri, authorization: Option<HeaderValue>) -> Self {
         Self { fetcher, url, authorization, flights: Flights::new(LIMIT), clients: Shares::new(LIMIT, LIMIT_OF_CLIENT) }
+    }
+
+    pub(crate) fn bound(&self) -> Bound {
+        self.clients.bound("introspections")
     }
 
     /// Asks what `token` is worth, which `client` shows. Callers that ask about one token at once share one call, which counts for the

@@ -44,6 +44,7 @@ use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next, Registry, RequestContext};
 use mcp_runconfig::{AuthParameters, chain};
+use mcp_store::Bound;
 use mcp_wire::headers::opens_stream;
 use tokio::time::timeout;
 
@@ -115,6 +116,13 @@ impl Middleware for Auth {
     fn announce(&self) {
         if let Self::Login(login) = self {
             login.warm_up();
+        }
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        match self {
+            Self::Login(login) => login.bounds(),
+            Self::Local(_) => Vec::new(),
         }
     }
 }

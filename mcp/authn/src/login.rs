@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use serde_json::Value;
 
 use crate::bearer;
@@ -45,6 +45,12 @@ impl Login {
     /// Fetches the keys, so that the first request does not have to wait for them.
     pub(crate) fn warm_up(&self) {
         drop(self.provider.keys());
+    }
+
+    /// The bounds that callers share here.
+    pub(crate) fn bounds(&self) -> Vec<Bound> {
+        let asked = self.introspection.as_ref().map(|introspection| introspection.bound());
+        [self.cache.bound()].into_iter().chain(asked).collect()
     }
 
     /// The answer to a request that does not pass.

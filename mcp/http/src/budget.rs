@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use tokio::sync::Notify;
 
 /// A bound on the bytes of bodies that are held at once. Clones share it.
@@ -96,6 +96,11 @@ impl Budget {
     /// The bytes that count.
     pub fn used(&self) -> usize {
         self.state().used
+    }
+
+    /// The budget as metrics call it by `name`.
+    pub fn bound(&self, name: &'static str) -> Bound {
+        Bound { name, used: self.used(), limit: self.0.bounds.total }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

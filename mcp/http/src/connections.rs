@@ -29,6 +29,7 @@ use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
 use hyper_util::rt::TokioIo;
 use mcp_runconfig::endpoint::EndpointPolicy;
+use mcp_store::Bound;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -291,6 +292,11 @@ impl Connections {
             })
         };
         Response::from_parts(parts, body)
+    }
+
+    /// The connections that are kept for the next request.
+    pub fn bound(&self) -> Bound {
+        Bound { name: "unused_connections", used: self.0.idle(|idle| idle.queue.len()), limit: MAX_IDLE }
     }
 
     /// A connection that was used before on this thread. If it has been closed since, it gives the request back.

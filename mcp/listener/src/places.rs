@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcp_middleware::client_network;
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use portcullis_listener::{Connection, Crowded, Told};
 use tokio::time::Instant;
 
@@ -189,6 +189,11 @@ impl Places {
         let state = self.state();
         let at_work = state.taken.values().filter(|place| place.0.connection.idle_since().is_none()).count();
         Use { open: state.taken.len(), at_work, streams: self.0.streams.load(Relaxed) }
+    }
+
+    /// Returns the bound on the bytes of unfinished heads.
+    pub fn heads(&self) -> Bound {
+        Bound { name: "heads", used: self.state().head_bytes, limit: self.0.head_bound }
     }
 
     /// Returns how many of a kind were given up.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_http::{Body, Bounds, Budget, ReadError, Share, read};
 use mcp_runconfig::chain::MAX_BODY_LIMIT;
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use mcp_wire::{MessageError, OwnedMessage};
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -59,6 +59,10 @@ impl Bodies {
                 Err(error)
             }
         }
+    }
+
+    pub(crate) fn bounds(&self) -> [Bound; 2] {
+        [self.requests.bound("request_bodies"), self.answers.bound("held_answers")]
     }
 
     /// A share of the memory for an answer to `client`.

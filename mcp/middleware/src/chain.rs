@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use mcp_http::{Body, BoxService};
 use mcp_runconfig::chain::MAX_BODY_LIMIT;
+use mcp_store::Bound;
 
 use crate::bodies::Bodies;
 use crate::context::RequestContext;
@@ -36,6 +37,11 @@ pub trait Middleware: Send + Sync {
     /// The longest request body that it lets pass, in bytes; `None` when it does not mind. [`MAX_BODY_LIMIT`] holds in any case.
     fn body_limit(&self) -> Option<usize> {
         None
+    }
+
+    /// The bounds of its own that callers share.
+    fn bounds(&self) -> Vec<Bound> {
+        Vec::new()
     }
 }
 
@@ -95,6 +101,11 @@ impl Chain {
     /// Whether a middleware judges messages: the proxy has to serve MCP endpoints alone.
     pub fn judges_messages(&self) -> bool {
         self.middleware.iter().any(|middleware| middleware.judges_messages())
+    }
+
+    /// The bounds that callers share here, those of the middleware among them.
+    pub fn bounds(&self) -> impl Iterator<Item = Bound> {
+        self.bodies.bounds().into_iter().chain(self.middleware.iter().flat_map(|middleware| middleware.bounds()))
     }
 
     /// The context of a request that came from `peer`.

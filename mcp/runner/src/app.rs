@@ -223,7 +223,7 @@ impl App {
     }
 
     pub(crate) fn metrics(&self) -> Response<Body> {
-        self.metrics.report(&*self.backend, self.health.is_up(&*self.backend))
+        self.metrics.report(&self.chain, &*self.backend, self.health.is_up(&*self.backend))
     }
 }
 

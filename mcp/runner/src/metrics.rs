@@ -1,12 +1,14 @@
 //! The few numbers that say how the proxy does.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcp_http::{Body, full};
 use mcp_listener::{Given, Places, Use};
-use mcp_middleware::{WebhookCalls, WebhookOutcome};
+use mcp_middleware::{Chain, WebhookCalls, WebhookOutcome};
+use mcp_store::Bound;
 use mcp_transport::Transport;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -28,6 +30,11 @@ struct Reason {
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 struct Kind {
     kind: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
+struct Name {
+    bound: &'static str,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
@@ -53,6 +60,7 @@ pub(crate) struct Metrics {
     connections_at_work: Gauge,
     streams: Gauge,
     sessions: Gauge,
+    bounds: Family<Name, Gauge<f64, AtomicU64>>,
     places: Places,
     /// The counts of what was given up, as the last report had them.
     given: [Counter; Given::ALL.len()],
@@ -97,6 +105,9 @@ impl Metrics {
             evictions.clone(),
         );
         let given = Given::ALL.map(|kind| evictions.get_or_create_owned(&Kind { kind: kind.as_str() }));
+        let bounds = Family::<Name, Gauge<f64, AtomicU64>>::default();
+        let help = "The part of a bound that clients share which is in use, from 0 to 1";
+        registry.register("bound_used_ratio", help, bounds.clone());
         let calls = Family::<Outcome, Counter>::default();
         registry.register("webhook_calls", "Calls of webhooks, by outcome", calls.clone());
         let outcomes =
@@ -113,6 +124,7 @@ impl Metrics {
             connections_at_work,
             streams,
             sessions,
+            bounds,
             places,
             given,
             webhook_calls,
@@ -132,8 +144,8 @@ impl Metrics {
         self.misrouted.get_or_create(&Reason { reason }).inc();
     }
 
-    /// The report; `up` says whether the server answered its last check.
-    pub(crate) fn report(&self, backend: &dyn Transport, up: bool) -> http::Response<Body> {
+    /// The report of the proxy of `chain` and `backend`; `up` says whether the server answered its last check.
+    pub(crate) fn report(&self, chain: &Chain, backend: &dyn Transport, up: bool) -> http::Response<Body> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let Use { open, at_work, streams } = self.places.usage();
         self.connections.set(number(open));
@@ -141,6 +153,10 @@ impl Metrics {
         self.streams.set(number(streams));
         for (kind, counter) in Given::ALL.into_iter().zip(&self.given) {
             counter.inner().store(self.places.given(kind), Relaxed);
+        }
+        for Bound { name, used, limit } in chain.bounds().chain(backend.bounds()).chain([self.places.heads()]) {
+            #[expect(clippy::cast_precision_loss, reason = "a ratio needs no more")]
+            self.bounds.get_or_create(&Name { bound: name }).set(used as f64 / limit as f64);
         }
         self.sessions.set(number(backend.sessions()));
         self.backend_up.set(up.into());

@@ -35,7 +35,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use memory::MemorySessions;
-pub use shares::{Share, Shares};
+pub use shares::{Bound, Share, Shares};
 pub use table::Limits;
 
 /// To whom a session belongs: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).

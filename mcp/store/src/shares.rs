@@ -5,6 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Client;
 
+/// A bound that clients share, and its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The bound's name in metrics.
+    pub name: &'static str,
+    /// The part that is in use, in bytes or in pieces.
+    pub used: usize,
+    /// All that there is, in the same unit.
+    pub limit: usize,
+}
+
 /// A bound on what all clients take of something, and on what each of them takes: one leaves some to the others.
 #[derive(Debug)]
 pub struct Shares {
@@ -48,6 +59,11 @@ impl Shares {
     /// The part that is taken.
     pub fn taken(&self) -> usize {
         self.lock().all
+    }
+
+    /// The bound as metrics call it by `name`.
+    pub fn bound(&self, name: &'static str) -> Bound {
+        Bound { name, used: self.taken(), limit: self.total }
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {

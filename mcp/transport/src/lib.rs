@@ -33,6 +33,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mcp_http::BoxService;
+use mcp_store::Bound;
 
 pub use client_url::ClientUrl;
 pub use endpoints::{Endpoints, Misrouted, Route};
@@ -60,8 +61,12 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// How many sessions there are.
     fn sessions(&self) -> usize;
 
+    /// The bounds that clients share here.
+    fn bounds(&self) -> Vec<Bound> {
+        Vec::new()
+    }
+
     /// Asks the server for a sign of life. `None` where the connection to it says enough: see [`Transport::is_running`].
-    ///
     fn ping(&self, _timeout: Duration) -> Option<BoxFuture<'_, Result<(), FailedCheck>>> {
         None
     }

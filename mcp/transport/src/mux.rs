@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_middleware::beside;
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use mcp_wire::{Message as Envelope, OwnedMessage, escape_line_breaks};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -117,6 +117,11 @@ impl Mux {
         let (reply, answer) = oneshot::channel();
         let (waiting, sent) = self.send_call(request, leaving_cancels, Reply::Once(reply)).await;
         (waiting, answer, sent)
+    }
+
+    /// The bounds that clients share here.
+    pub(crate) fn bounds(&self) -> Vec<Bound> {
+        vec![self.subscriptions.bound(), self.queue.bound(), self.calls.bound()]
     }
 
     /// Counts `bytes` that are kept for `client` among what waits for it; `None` when too much does already.

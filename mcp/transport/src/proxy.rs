@@ -21,7 +21,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
 use mcp_http::{Body, BoxService, Connecting, Silence, is_type, json};
 use mcp_middleware::RequestContext;
-use mcp_store::{SessionRecord, SessionStore};
+use mcp_store::{Bound, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
@@ -156,6 +156,10 @@ impl Transport for Proxy {
 
     fn sessions(&self) -> usize {
         self.0.sessions.len()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        vec![self.0.upstream.bound()]
     }
 
     /// A server that is checked counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to

@@ -142,7 +142,8 @@ async fn keeps_heads_back() -> String {
     url
 }
 
-async fn from(host: u8, runner: &Runner, sent: &str) -> TcpStream {
+/// Sends this from another host of loopback, whose network is its own.
+pub(crate) async fn from(host: u8, runner: &Runner, sent: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 2, host], 0))).unwrap();
     let mut stream = socket.connect(runner.address).await.unwrap();

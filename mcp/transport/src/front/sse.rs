@@ -12,6 +12,7 @@ mod stream;
 use std::sync::Arc;
 
 use mcp_http::BoxService;
+use mcp_store::Bound;
 
 use self::session::Sessions;
 use super::service;
@@ -64,6 +65,10 @@ impl Transport for Sse {
 
     fn sessions(&self) -> usize {
         self.front.sessions.len()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        self.front.mux.bounds()
     }
 
     fn is_running(&self) -> bool {

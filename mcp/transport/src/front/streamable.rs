@@ -8,7 +8,7 @@ mod request;
 use std::sync::Arc;
 
 use mcp_http::BoxService;
-use mcp_store::SessionStore;
+use mcp_store::{Bound, SessionStore};
 
 use super::service;
 use crate::Transport;
@@ -63,6 +63,10 @@ impl Transport for Streamable {
 
     fn sessions(&self) -> usize {
         self.front.sessions.len()
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        self.front.mux.bounds()
     }
 
     fn is_running(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_store::{Client, Share, Shares};
+use mcp_store::{Bound, Client, Share, Shares};
 
 /// What waits for the readers of all streams and answers together.
 const MAX_BYTES: usize = 64 << 20;
@@ -26,6 +26,10 @@ impl Default for Backlog {
 }
 
 impl Backlog {
+    pub(super) fn bound(&self) -> Bound {
+        self.0.bound("waiting_messages")
+    }
+
     /// Room for `bytes` more for `client`; `None` when too much waits already.
     pub(super) fn room(&self, client: &Client, bytes: usize) -> Option<Room> {
         self.0.take(client, bytes + OVERHEAD)

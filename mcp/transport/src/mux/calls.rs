@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use mcp_wire::{ErrorBody, code};
 use tokio::sync::{mpsc, oneshot};
 
@@ -128,6 +128,10 @@ impl Calls {
             Message { bytes: answer.into(), room: room.flatten() }
         };
         call.deliver(message);
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        self.backlog.bound()
     }
 
     pub(super) fn room(&self, client: &Client, bytes: usize) -> Option<Room> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// How many bytes wait for the server. A line that is longer waits alone.
@@ -54,6 +54,11 @@ impl Queue {
         let (lines, receiver) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(MAX_BYTES as usize));
         (Self { room, clients: Mutex::default(), lines }, receiver)
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        let limit = MAX_BYTES as usize;
+        Bound { name: "process_lines", used: limit - self.room.available_permits(), limit }
     }
 
     /// Adds a line of `client`, or of the multiplexer, as soon as there is room. Returns whether anybody will ever read it.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 
 /// Room of all subscriptions, in bytes: some 10,000 of them, with URIs of the usual length.
 const MAX_BYTES: usize = 4 << 20;
@@ -42,6 +42,10 @@ struct Holding {
 impl Subscriptions {
     fn lock(&self) -> MutexGuard<'_, Tables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        Bound { name: "subscriptions", used: self.lock().bytes, limit: MAX_BYTES }
     }
 
     /// Whether `client` may subscribe to `uri` as well.

@@ -11,6 +11,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress, Silence};
 use mcp_runconfig::endpoint::without_secrets;
+use mcp_store::Bound;
 
 use super::headers::remove_hop_by_hop;
 use super::server_url::ServerUrl;
@@ -220,6 +221,10 @@ impl Upstream {
             Err(Failure::Forbidden(error)) => Err(UpstreamError::Forbidden(error)),
             Err(Failure::Broken(error)) => Err(UpstreamError::Broken(error)),
         }
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        self.connections.bound()
     }
 
     /// Asks for a sign of life and returns the status.
