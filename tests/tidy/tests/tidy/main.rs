@@ -7,7 +7,7 @@ mod book;
 mod crates;
 mod dependencies;
 mod metrics;
-mod names;
 mod published;
 mod shape;
 mod sources;
+mod words;

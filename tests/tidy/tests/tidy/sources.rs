@@ -4,7 +4,7 @@ use std::path::Path;
 
 use portcullis_tidy::{sources, tracked_files};
 
-fn rust(path: &str) -> bool {
+pub(crate) fn rust(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
