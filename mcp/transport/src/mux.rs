@@ -31,7 +31,6 @@ use tokio_util::task::TaskTracker;
 
 use self::calls::{Call, Calls, Reply};
 use self::handshake::Handshake;
-use self::ids::Ids;
 use self::listeners::Listeners;
 use self::queue::{Line, Queue};
 use self::rewrite::{Params, request_line};
@@ -66,7 +65,6 @@ pub(crate) struct Mux {
     notice: Duration,
     calls: Calls,
     handshake: Handshake,
-    ids: Ids,
     queue: Queue,
     tasks: TaskTracker,
     answered: AtomicBool,
@@ -86,7 +84,7 @@ pub(crate) struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.mux.calls.close(self.number).is_some_and(|call| call.written) && self.leaving_cancels {
-            let id = self.mux.ids.text(self.number);
+            let id = self.number;
             self.mux.queue.push(Line::of_ours(format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":\"nobody waits for the answer\"}}}}"
             )));
@@ -143,7 +141,7 @@ impl Mux {
     async fn send_call(self: &Arc<Self>, request: Request<'_>, leaving_cancels: bool, reply: Reply) -> (Waiting, Sent) {
         let Request { message, origin } = request;
         let client = origin.as_ref().map(|origin| origin.client.clone());
-        let number = self.ids.fresh();
+        let number = self.calls.fresh();
         let bytes = self.request_line(message, number).await;
         let params = Params::of(message.message()).ok();
         let token = params.and_then(|params| params.meta?.progress_token).map(|token| token.get().into());
@@ -155,7 +153,7 @@ impl Mux {
     }
 
     async fn request_line(&self, message: &OwnedMessage, number: u64) -> Bytes {
-        let (asked, id) = (message.clone(), self.ids.text(number));
+        let (asked, id) = (message.clone(), number.to_string());
         beside(message.body().len(), move || request_line(&asked, &id)).await
     }
 
@@ -174,7 +172,7 @@ impl Mux {
 
     /// The id under which the server knows the client's call `id` of `session`, as JSON text.
     pub(crate) fn find(&self, session: &str, id: &str) -> Option<String> {
-        self.calls.find(session, id).map(|number| self.ids.text(number))
+        self.calls.find(session, id).map(|number| number.to_string())
     }
 
     /// The result of the handshake for a client whose `initialize` this is, made when it is the first.
@@ -204,7 +202,7 @@ impl Mux {
         reply: impl FnOnce(oneshot::Sender<Message>) -> Reply,
     ) -> Option<Bytes> {
         let (sender, answer) = oneshot::channel();
-        let number = self.ids.fresh();
+        let number = self.calls.fresh();
         let bytes = self.request_line(message, number).await;
         let id = message.id()?.raw().into();
         let call = Call { id, token: None, origin: None, reply: reply(sender), written: false };
@@ -230,7 +228,7 @@ impl Mux {
 
     /// A `resources/subscribe` or `resources/unsubscribe` of the multiplexer's own, whose answer nobody waits for.
     fn subscription_line(&self, method: &str, uri: &str) -> Bytes {
-        let (id, uri) = (self.ids.text(self.ids.fresh()), serde_json::Value::from(uri));
+        let (id, uri) = (self.calls.fresh(), serde_json::Value::from(uri));
         let message =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"uri\":{uri}}}}}");
         Line::of_ours(escape_line_breaks(message.into_bytes())).bytes
@@ -238,7 +236,7 @@ impl Mux {
 
     /// A `ping` whose answer nobody waits for.
     fn ping_line(&self) -> Bytes {
-        let id = self.ids.text(self.ids.fresh());
+        let id = self.calls.fresh();
         Line::of_ours(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}")).bytes
     }
 

@@ -100,14 +100,14 @@ impl<'a> ErrorBody<'a> {
 }
 
 impl MessageError {
-    /// The JSON-RPC error body (toolhive-0.63 §4.1). Only a message that could be read up to a number has its id echoed.
+    /// The JSON-RPC error body (toolhive-0.63 §4.1). The id is echoed where the envelope could be read.
     pub fn body(&self) -> Vec<u8> {
         let (code, id) = match self {
             Self::Batch => return ErrorBody::batch().encode(),
             Self::Encoding => (code::PARSE, None),
             Self::Json(error) if !error.is_data() => (code::PARSE, None),
-            Self::Json(_) | Self::Envelope(_) | Self::Ambiguous(_) => (code::INVALID_REQUEST, None),
-            Self::Number { id, .. } => (code::INVALID_REQUEST, id.as_deref()),
+            Self::Json(_) | Self::Envelope(_) => (code::INVALID_REQUEST, None),
+            Self::Ambiguous { id, .. } | Self::Number { id, .. } => (code::INVALID_REQUEST, id.as_deref()),
         };
         ErrorBody::new(code, &self.to_string()).raw_id(id).encode()
     }

@@ -40,31 +40,33 @@ pub enum Ambiguity {
 ///
 /// One pass and no recursion; the only memory is the names of the objects that are open.
 pub fn check_structure(json: &str) -> Result<(), Ambiguity> {
-    scan(json, Rules { equal: |a, b| a == b, order: |a, b| a.cmp(b), values: false })
+    scan(json, false)
 }
 
 /// Checks the structure of a message that a policy judges: as [`check_structure`], and names that differ only in case count as
-/// one, every number fits a 64-bit float, and every string is text.
+/// one but in [`FREE`], every number fits a 64-bit float, and every string is text.
 pub(crate) fn check_message(json: &str) -> Result<(), Ambiguity> {
-    scan(
-        json,
-        Rules { equal: |a, b| compare(a, b).is_eq(), order: |a, b| compare(a, b).then_with(|| a.cmp(b)), values: true },
-    )
+    scan(json, true)
 }
 
-/// Which names are the same, and whether numbers and strings that are values are looked at.
+/// Members in which not MCP but a tool, a prompt or a client's vendor chooses the names: `Path` beside `path` is usual there.
+const FREE: [&str; 3] = ["arguments", "content", "experimental"];
+
+/// An object or an array that has begun.
 #[derive(Clone, Copy)]
-struct Rules {
-    equal: fn(&str, &str) -> bool,
-    order: fn(&str, &str) -> Ordering,
-    values: bool,
+struct Open {
+    /// Where its names start in the list of names; `None` for an array.
+    names: Option<usize>,
+    /// Whether it is in one of [`FREE`].
+    free: bool,
 }
 
-fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
+fn scan(json: &str, message: bool) -> Result<(), Ambiguity> {
     let bytes = json.as_bytes();
-    // Where the names of each open object start in `names`; `None` for an array.
-    let mut open: Vec<Option<usize>> = Vec::new();
+    let mut open: Vec<Open> = Vec::new();
     let mut names: Vec<Cow<'_, str>> = Vec::new();
+    // Whether the last name is one of the free ones.
+    let mut begins_free = false;
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         match byte {
@@ -72,28 +74,32 @@ fn scan(json: &str, rules: Rules) -> Result<(), Ambiguity> {
                 if open.len() == MAX_DEPTH {
                     return Err(Ambiguity::TooDeep);
                 }
-                open.push((byte == b'{').then_some(names.len()));
+                let outer = open.last().copied().unwrap_or(Open { names: None, free: !message });
+                let free = outer.free || outer.names.is_some() && begins_free;
+                open.push(Open { names: (byte == b'{').then_some(names.len()), free });
             }
             b'}' | b']' => {
-                if let Some(Some(start)) = open.pop() {
-                    unique(&mut names, start, rules)?;
+                if let Some(Open { names: Some(start), free }) = open.pop() {
+                    unique(&mut names, start, free)?;
                 }
             }
             b'"' => {
                 let (end, escapes) = string_end(bytes, at);
                 let quoted = &json[at..end];
-                if escapes && rules.values {
+                if escapes && message {
                     check_escapes(quoted)?;
                 }
                 let next = bytes.get(end..).unwrap_or_default().iter().find(|b| !b.is_ascii_whitespace());
                 // A string followed by a colon is a name; elsewhere a colon cannot follow a string.
                 if next == Some(&b':') {
-                    names.push(name(quoted)?);
+                    let name = name(quoted)?;
+                    begins_free = message && FREE.contains(&&*name);
+                    names.push(name);
                 }
                 at = end;
                 continue;
             }
-            b'-' | b'0'..=b'9' if rules.values => {
+            b'-' | b'0'..=b'9' if message => {
                 let rest = &json[at..];
                 let length = rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'));
                 let number = &rest[..length.unwrap_or(rest.len())];
@@ -163,12 +169,13 @@ fn name(quoted: &str) -> Result<Cow<'_, str>, Ambiguity> {
     }
 }
 
-/// Drops the names from `start` on, which are one object's.
-fn unique(names: &mut Vec<Cow<'_, str>>, start: usize, rules: Rules) -> Result<(), Ambiguity> {
+/// Drops the names from `start` on, which are one object's. Those that differ only in case are the same, unless they are `free`.
+fn unique(names: &mut Vec<Cow<'_, str>>, start: usize, free: bool) -> Result<(), Ambiguity> {
+    let order = |a: &str, b: &str| if free { a.cmp(b) } else { compare(a, b) };
     let object = names.get_mut(start..).unwrap_or_default();
     // Sorting bounds the work for an object with a great many members.
-    object.sort_unstable_by(|a, b| (rules.order)(a, b));
-    if let Some(pair) = object.windows(2).find(|pair| (rules.equal)(&pair[0], &pair[1])) {
+    object.sort_unstable_by(|a, b| order(a, b).then_with(|| a.cmp(b)));
+    if let Some(pair) = object.windows(2).find(|pair| order(&pair[0], &pair[1]).is_eq()) {
         return Err(Ambiguity::Duplicate(pair[0].chars().take(64).collect()));
     }
     names.truncate(start);
@@ -243,6 +250,12 @@ mod tests {
             (r#"{"Σ":1,"ς":2}"#, true),
             (r#"{"ı":1,"i":2,"İ":3}"#, false),
             (r#"{"a":{"A":1},"b":["B","b"]}"#, false),
+            (r#"{"params":{"arguments":{"env":[{"HTTP_PROXY":1,"http_proxy":2}],"n":3,"N":4}}}"#, false),
+            (r#"{"params":{"ar\u0067uments":{"n":3,"N":4}}}"#, false),
+            (r#"{"result":{"content":{"n":3,"N":4}}}"#, false),
+            (r#"{"params":{"arguments":{"n":3},"name":4,"Name":5}}"#, true),
+            (r#"{"params":{"arguments":{"arguments":[{}]},"x":{"n":3,"N":4}}}"#, true),
+            (r#"{"params":{"arguments":3,"x":["arguments",{"n":3,"N":4}]}}"#, true),
         ] {
             assert_eq!(matches!(check_message(json), Err(Ambiguity::Duplicate(_))), duplicate, "{json}");
             assert_eq!(check_structure(json), Ok(()), "{json}");

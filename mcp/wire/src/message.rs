@@ -60,8 +60,13 @@ pub enum MessageError {
     #[error("not a JSON-RPC message: {0}")]
     Envelope(&'static str),
     /// Two parsers could read different messages from it.
-    #[error("ambiguous message: {0}")]
-    Ambiguous(#[from] Ambiguity),
+    #[error("ambiguous message: {problem}")]
+    Ambiguous {
+        /// The difference.
+        problem: Ambiguity,
+        /// The message's id as JSON text, where its envelope is not ambiguous.
+        id: Option<Box<str>>,
+    },
     /// A number cannot be read, in a message that is whole otherwise.
     #[error("not a JSON-RPC message: {problem}")]
     Number {
@@ -70,6 +75,12 @@ pub enum MessageError {
         /// The message's id as JSON text.
         id: Option<Box<str>>,
     },
+}
+
+impl From<Ambiguity> for MessageError {
+    fn from(problem: Ambiguity) -> Self {
+        Self::Ambiguous { problem, id: None }
+    }
 }
 
 /// A JSON-RPC id: a string or a number, kept as it was written.
@@ -148,19 +159,21 @@ impl<'a> Message<'a> {
     /// Reads the envelope of a message that a policy will judge: as [`Message::parse`], and whatever two parsers could read
     /// differently is refused.
     ///
-    /// No object at any depth may have two members whose names differ at most in case, no reserved member of `params` or `error` may
+    /// No object at any depth may have two members of one name, nor two whose names differ only in case unless these are the tool's own, no reserved member of `params` or `error` may
     /// be spelt in another case, every number fits a 64-bit float, every string is text, and the nesting is limited. The id is a string or a signed
     /// 64-bit integer, `params` an object that no response has, and an error has an integer code and a message. A method that differs from one of
     /// MCP's only in case or blanks is refused.
     pub fn parse_strict(body: &'a [u8]) -> Result<Self, MessageError> {
         let text = text(body)?;
         let mut message = Self::parse_text(text)?;
-        check_message(text).map_err(|ambiguity| match ambiguity {
-            problem @ Ambiguity::Number(_) => {
-                MessageError::Number { problem, id: message.id.map(|id| id.raw().into()) }
+        let named = |problem: Ambiguity| {
+            let id = message.id.map(|id| id.raw().into());
+            match problem {
+                Ambiguity::Number(_) => MessageError::Number { problem, id },
+                _ => MessageError::Ambiguous { problem, id },
             }
-            other => other.into(),
-        })?;
+        };
+        check_message(text).map_err(named)?;
         match message.method() {
             Some(method) => check_method(method)?,
             None if message.params.is_some() => {
@@ -176,7 +189,7 @@ impl<'a> Message<'a> {
                 return Err(MessageError::Envelope("`params` must be an object"));
             }
             let params: Members<'_> = serde_json::from_str(params.get())?;
-            params.0.iter().try_for_each(|(name, _)| check_case(name, PARAMS))?;
+            params.0.iter().try_for_each(|(name, _)| check_case(name, PARAMS)).map_err(named)?;
             let meta = params.get("_meta").filter(|meta| meta.get().starts_with('{'));
             let meta =
                 meta.map(|meta| serde_json::from_str::<Members<'_>>(meta.get())).transpose()?.unwrap_or_default();

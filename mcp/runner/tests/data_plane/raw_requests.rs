@@ -108,6 +108,12 @@ fn heads() -> Vec<(&'static str, String, Fate)> {
         ("Connection names a session", with("connection: mcp-session-id\r\n"), Refused(400)),
         ("Connection names a token", with("connection: close, authorization\r\n"), Refused(400)),
         ("upgrade to h2c", with("connection: upgrade\r\nupgrade: h2c\r\n"), Served),
+        // Java's HttpClient sends these with every request.
+        (
+            "upgrade to h2c with settings",
+            with("connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAA\r\n"),
+            Served,
+        ),
         ("another method in a header", with("mcp-method: tools/call\r\n"), Refused(400)),
         ("two methods in headers", with("mcp-method: ping\r\nmcp-method: tools/call\r\n"), Refused(400)),
         ("a name in a header", with("mcp-name: safe\r\n"), Refused(400)),

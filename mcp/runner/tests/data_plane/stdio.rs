@@ -44,6 +44,27 @@ pub(crate) fn kill(directory: &Path) {
     signal("KILL", pid.trim().parse().unwrap());
 }
 
+/// Reads ids as numbers in floating point and writes them so, and says nothing to other ids.
+const FLOATING_IDS: &str = r#"
+require('readline').createInterface({input: process.stdin}).on('line', line => {
+  const {id, method} = JSON.parse(line);
+  if (typeof id !== 'number') return;
+  const result = method === 'initialize'
+    ? {protocolVersion: '2025-06-18', capabilities: {}, serverInfo: {name: 's', version: '1'}} : {tools: []};
+  console.log(`{"jsonrpc":"2.0","id":${id}.0,"result":${JSON.stringify(result)}}`);
+});"#;
+
+#[tokio::test]
+async fn a_server_that_knows_only_numbers_as_ids_is_not_left_hanging() {
+    let runner = Runner::stdio(&["node".into(), "-e".into(), FLOATING_IDS.into()], &json!({})).await;
+    let session = runner.session().await;
+    for id in [json!(7), json!("seven")] {
+        let list = json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"}).to_string();
+        let answer = within("an answer", runner.post(&[("mcp-session-id", &session)], &list)).await.message();
+        assert_eq!((&answer["id"], &answer["result"]), (&id, &json!({"tools": []})));
+    }
+}
+
 #[tokio::test]
 async fn clients_with_the_same_ids_at_the_same_time_get_their_own_answers() {
     let runner = Runner::stdio(&[go().into()], &json!({})).await;

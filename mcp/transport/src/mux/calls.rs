@@ -8,6 +8,7 @@ use mcp_wire::{ErrorBody, code};
 use tokio::sync::{mpsc, oneshot};
 
 use super::backlog::{Backlog, Message, Room};
+use super::ids;
 
 /// How many messages wait for one reader before further notifications to it are dropped.
 pub(super) const QUEUE: usize = 100;
@@ -63,6 +64,17 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(backlog: Arc<Backlog>) -> Self {
         Self { open: Mutex::default(), backlog }
+    }
+
+    /// A number that no call has. Nobody can guess it.
+    pub(super) fn fresh(&self) -> u64 {
+        let calls = self.lock();
+        loop {
+            let number = ids::random();
+            if !calls.contains_key(&number) {
+                return number;
+            }
+        }
     }
 
     pub(super) fn open(&self, number: u64, call: Call) {

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::Mux;
 use super::calls::Reply;
+use super::ids;
 use super::queue::Line;
 use super::rewrite::Params;
 
@@ -72,7 +73,7 @@ fn response(mux: &Mux, json: &Bytes, message: &Message<'_>) {
         tracing::warn!(error = error.as_deref(), "the MCP server could not read a message");
         return;
     };
-    let Some(call) = mux.ids.number(id.raw()).and_then(|number| mux.calls.close(number)) else {
+    let Some(call) = ids::read(id.raw()).and_then(|number| mux.calls.close(number)) else {
         tracing::debug!(id = id.raw(), "dropped an answer that nobody waits for");
         return;
     };
@@ -104,7 +105,7 @@ fn request(mux: &Mux, message: &Message<'_>) {
 fn notification(mux: &Mux, json: &Bytes, message: &Message<'_>) {
     let params = Params::read_loose(message.params());
     let method = message.method().unwrap_or_default();
-    let named = |raw: Option<&RawValue>| raw.and_then(|raw| mux.ids.number(raw.get()));
+    let named = |raw: Option<&RawValue>| raw.and_then(|raw| ids::read(raw.get()));
     if method == "notifications/progress" {
         if let (Some(token), Some(id)) = (params.progress_token, named(params.progress_token)) {
             mux.calls.notify(id, |call| {

@@ -1,38 +1,32 @@
-//! The names under which a server knows calls.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! The ids under which a server knows calls.
+//!
+//! Ids are JSON numbers: some servers take no strings for ids. Nobody can guess one, they differ after a restart and between proxies,
+//! and every number type that is usual for JSON holds them.
 
 use uuid::Uuid;
 
-/// Gives out ids that no other proxy gives out and that this one did not give out before a restart: a random prefix and a number. On
-/// the wire they are JSON strings, which every server must echo as they are.
-#[derive(Debug)]
-pub(super) struct Ids {
-    /// With the quotation mark before it.
-    prefix: Box<str>,
-    next: AtomicU64,
+/// Integers up to this many bits are the same in floating point (RFC 8259 §6).
+const BITS: u32 = 53;
+
+/// A random id.
+pub(super) fn random() -> u64 {
+    // The variant of the UUID is in bits above these.
+    Uuid::new_v4().as_u64_pair().1 & ((1 << BITS) - 1)
 }
 
-impl Ids {
-    pub(super) fn new() -> Self {
-        let random = Uuid::new_v4().simple().to_string();
-        Self { prefix: format!("\"{random}-").into(), next: AtomicU64::new(0) }
+/// Reads an id of ours as the server has written it; `None` when it is none. A server that holds numbers in floating point may
+/// write `7.0` for `7`.
+pub(super) fn read(raw: &str) -> Option<u64> {
+    if !raw.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
     }
-
-    /// The number of a call, which no call has had.
-    pub(super) fn fresh(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    if let Ok(id) = raw.parse() {
+        return Some(id).filter(|id| id >> BITS == 0);
     }
-
-    /// The id of call `number` as JSON text.
-    pub(super) fn text(&self, number: u64) -> String {
-        format!("{}{number}\"", self.prefix)
-    }
-
-    /// The number of the call with this id; `None` when the id is none of ours.
-    pub(super) fn number(&self, raw: &str) -> Option<u64> {
-        raw.strip_prefix(&*self.prefix)?.strip_suffix('"')?.parse().ok()
-    }
+    let id: f64 = raw.parse().ok()?;
+    let is_integer = id.fract() == 0.0 && id < 2_f64.powi(BITS.cast_signed());
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is such an integer")]
+    is_integer.then_some(id as u64)
 }
 
 #[cfg(test)]
@@ -40,16 +34,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_proxies_on_one_pipe_do_not_give_out_the_same_id() {
-        let (one, two) = (Ids::new(), Ids::new());
-        let (first, second) = (one.fresh(), two.fresh());
-        assert_eq!(first, second);
-        assert_ne!(one.text(first), two.text(second));
-        assert_eq!(one.number(&one.text(first)), Some(first));
-        assert_eq!(two.number(&one.text(first)), None);
-        assert!(serde_json::from_str::<String>(&one.text(7)).unwrap().ends_with("-7"));
-        for foreign in ["7", "\"7\"", "null", &one.text(7)[1..]] {
-            assert_eq!(one.number(foreign), None, "{foreign}");
+    fn an_id_is_read_however_a_server_writes_the_number() {
+        for (raw, id) in [
+            ("7", Some(7)),
+            ("7.0", Some(7)),
+            ("7.5", None),
+            ("1.5e1", Some(15)),
+            ("9007199254740991", Some((1 << 53) - 1)),
+            ("9.007199254740991e15", Some((1 << 53) - 1)),
+            ("9007199254740992", None),
+            ("9.007199254740992e15", None),
+            ("1e400", None),
+            ("-7", None),
+            ("\"7\"", None),
+            ("null", None),
+            ("inf", None),
+        ] {
+            assert_eq!(read(raw), id, "{raw}");
         }
+        let (one, two) = (random(), random());
+        assert_eq!(read(&one.to_string()), Some(one));
+        assert_ne!(one, two);
     }
 }

@@ -10,7 +10,6 @@ use tokio_util::task::TaskTracker;
 use super::backlog::Backlog;
 use super::calls::Calls;
 use super::handshake::Handshake;
-use super::ids::Ids;
 use super::listeners::Listeners;
 use super::queue::Queue;
 use super::subscriptions::Subscriptions;
@@ -41,7 +40,6 @@ impl Running {
             notice: config.notice,
             calls: Calls::new(backlog),
             handshake: Handshake::default(),
-            ids: Ids::new(),
             queue,
             tasks: tasks.clone(),
             answered: AtomicBool::new(false),

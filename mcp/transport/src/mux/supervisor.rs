@@ -270,12 +270,12 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     const CLOSED: &str = "its input is closed";
     let Some(version) = mux.handshake.version() else { return Ok(()) };
     let request = handshake::request(version).map_err(|_| "the handshake is broken")?;
-    let number = mux.ids.fresh();
+    let number = mux.calls.fresh();
     let (reply, answer) = oneshot::channel();
     let kept = request.id().map(|id| id.raw()).unwrap_or_default();
     let call = Call { id: kept.into(), token: None, origin: None, reply: Reply::Once(reply), written: true };
     mux.calls.open(number, call);
-    let line = request_line(&request, &mux.ids.text(number));
+    let line = request_line(&request, &number.to_string());
     input.write_all(&line).await.map_err(|_| CLOSED)?;
     input.flush().await.map_err(|_| CLOSED)?;
     let answer = answer.await.map_err(|_| "it ended during the handshake")?;
@@ -336,10 +336,10 @@ mod tests {
     async fn a_handshake_is_kept_before_the_one_who_asked_hears_of_it() {
         let running = Running::start(Arc::new(Mute), MuxConfig::default()).await.unwrap();
         let (mux, (reply, _waiting)) = (&running.mux, oneshot::channel());
-        let number = mux.ids.fresh();
+        let number = mux.calls.fresh();
         let reply = Reply::Handshake("2025-11-25", reply);
         mux.calls.open(number, Call { id: "0".into(), token: None, origin: None, reply, written: true });
-        let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, mux.ids.text(number));
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{}}}}"#);
         dispatch::line(mux, answer.into()).await;
         assert_eq!(mux.handshake.version(), Some("2025-11-25"), "a process that follows is greeted");
     }

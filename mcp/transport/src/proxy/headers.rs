@@ -15,9 +15,11 @@ use crate::carriers;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// RFC 9110 §7.6.1, and the `Proxy-*` of RFC 9110 §11.7.
-const HOP_BY_HOP: [HeaderName; 9] = [
+/// RFC 9110 §7.6.1, the `Proxy-*` of RFC 9110 §11.7, and `HTTP2-Settings` of RFC 7540 §3.2.1, which Java's clients send. An upgrade is
+/// ignored (RFC 9110 §7.8).
+const HOP_BY_HOP: [HeaderName; 10] = [
     CONNECTION,
+    HeaderName::from_static("http2-settings"),
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     PROXY_AUTHENTICATE,
@@ -92,6 +94,7 @@ mod tests {
             ("", true),
             ("Keep-Alive, TE,,", true),
             ("upgrade\nproxy-connection", true),
+            ("Upgrade, HTTP2-Settings", true),
             ("close\nmcp-session-id", false),
             ("keep-alive,Authorization", false),
             ("closed", false),
@@ -117,6 +120,7 @@ mod tests {
                 ("te", "trailers"),
                 ("transfer-encoding", "chunked"),
                 ("upgrade", "h2c"),
+                ("http2-settings", "AAEAAEAA"),
                 ("proxy-authorization", "Basic eA=="),
                 ("x-forwarded-for", "10.0.0.1"),
                 ("x-forwarded-prefix", "/admin"),

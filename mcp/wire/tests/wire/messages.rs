@@ -86,23 +86,25 @@ fn a_member_that_two_parsers_could_read_differently_is_refused() {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":[{"y":1,"y":2}]}}}"#,
             "y",
         ),
-        // An argument's own names too: a tool in Go would take one for the other.
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"path":1,"Path":2}}}"#,
-            "Path",
-        ),
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","Data":1}}"#, "Data"),
     ] {
         match Message::parse_strict(body.as_bytes()) {
-            Err(MessageError::Ambiguous(Ambiguity::Duplicate(name) | Ambiguity::Case(name, _))) => {
+            Err(MessageError::Ambiguous { problem: Ambiguity::Duplicate(name) | Ambiguity::Case(name, _), .. }) => {
                 assert_eq!(name, member, "{body}");
             }
             other => panic!("{body}: {other:?}"),
         }
     }
-    let body =
-        br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"Name":1,"Data":2}}}"#;
-    assert!(Message::parse_strict(body).is_ok());
+    // The names of arguments are the tool's.
+    for arguments in [r#"{"Name":1,"Data":2}"#, r#"{"env":{"HTTP_PROXY":"a","http_proxy":"b"}}"#, r#"{"n":3,"N":4}"#] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a","arguments":{arguments}}}}}"#
+        );
+        assert!(Message::parse_strict(body.as_bytes()).is_ok(), "{body}");
+    }
+    let twice = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{"n":1,"n":2}}}"#;
+    let refusal = Message::parse_strict(twice).unwrap_err().body();
+    assert!(String::from_utf8_lossy(&refusal).contains(r#""id":7,"#), "the client learns which call was refused");
 }
 
 #[test]
