@@ -21,7 +21,7 @@ pub(crate) struct Edge<'g> {
     pub(crate) back: &'g Converter,
 }
 
-/// What all versions of an object share, as converters see it.
+/// The part of an object that all versions share, as converters see it.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity<'o> {
     pub(crate) kind: &'o str,
@@ -39,8 +39,8 @@ pub(crate) struct ConvertedDocument {
     pub(crate) unnoticed: Vec<Place>,
     /// The document that arrived.
     pub(crate) arrived: Document,
-    /// Those of the unnoticed members that were put into it and say something. The API server prunes them again where
-    /// the schema of the version lacks them.
+    /// The unnoticed members that were put into it and say something. The API server prunes them again where the schema
+    /// of the version lacks them.
     pub(crate) added: Vec<Place>,
     /// Whether the way back of what arrived is known to give `whole`.
     pub(crate) comes_back: bool,
@@ -150,7 +150,7 @@ impl Edge<'_> {
         made.ok_or_else(|| does_not_write(self.to))
     }
 
-    /// What an object says that goes back.
+    /// Converts an object back, and traces the result.
     fn trace_back(self, mut object: Box<dyn Object>, metadata: ObjectMeta) -> Option<Trace> {
         let back = unless_it_panics(|| {
             *object.metadata() = metadata;
@@ -161,14 +161,14 @@ impl Edge<'_> {
 }
 
 impl Identity<'_> {
-    /// How many members, or places that were kept, are tried one by one where all together do not fit. Whoever can
-    /// write an object can make it need many; large objects get fewer, so that none takes long.
+    /// The number of members, or of places that were kept, that are tried one by one where all together do not fit. A
+    /// client that can write an object can make it need many; large objects get fewer, so that none takes long.
     pub(crate) fn tries(self) -> usize {
         const BYTES: usize = 2 * 1024 * 1024;
         (BYTES / self.length.max(1)).clamp(1, 64)
     }
 
-    /// What a version's type says of a document.
+    /// Decodes and encodes a document with the type of a version: the result is what that type knows of it.
     pub(crate) fn known(self, codec: &Codec, document: &Document) -> Result<Document, Problem> {
         let known = unless_it_panics(|| {
             let object = self.read(codec, document, &Notice::default())?;

@@ -40,12 +40,12 @@ impl ObjectInConversion {
                 self.stash.remove(&edge.to.version);
                 return entry.original.clone();
             }
-            // What was kept whole was unreadable, and somebody has put it right since.
+            // The document that was kept whole did not convert, and somebody has put it right since.
             Some(_) | None => None,
         };
         self.stash.remove(&edge.to.version);
         self.stash.remove(&edge.from.version);
-        // What was kept for a version was in it, so its schema has it.
+        // A member that was kept for a version was in it, so its schema has it.
         let kept = |place: &Place| entry.as_ref().is_some_and(|entry| unknown::get(&entry.original, place).is_some());
         let prunable: Vec<&Place> = outcome.added.iter().filter(|place| !kept(place)).collect();
         if !prunable.is_empty() {
@@ -113,7 +113,7 @@ impl ObjectInConversion {
     }
 }
 
-/// What has to be kept of a document for which the way back gives this.
+/// The entry to keep of a document for which the way back gives `back`; None where nothing is lost.
 fn lost(whole: &Document, back: Result<Document, Problem>) -> Option<Entry> {
     match back {
         Ok(back) if back == *whole => None,
@@ -144,9 +144,9 @@ impl Arrival {
     }
 }
 
-/// What arrived, with what was kept for its version: where the other side still says what it said, the original; where
-/// it says something else, that. Whatever would contradict what the object says now is left out. None where it is what
-/// arrived anyway.
+/// Restores what was kept for the version of the document that arrived: the original where the other side still says
+/// what it said, the newer value where it says something else. Values that would contradict the object are left out.
+/// None where that changes nothing.
 fn restore(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, entry: &Entry) -> Option<Arrival> {
     let with = |Entry { original, returned }: &Entry, document: &Document| {
         let mut returned = returned.clone().unwrap_or_default();

@@ -17,7 +17,7 @@ pub(crate) fn write<T: Serialize>(object: &T, out: &mut Vec<u8>) -> Result<(), E
     object.serialize(TopLevel { to: Json { start: out.len(), out }, key: None })
 }
 
-/// What the members other than the engine's say.
+/// Traces the members other than the engine's.
 pub(crate) fn trace<T: Serialize>(object: &T, trace: &mut Trace) -> Result<(), Error> {
     object.serialize(TopLevel { to: trace, key: None })
 }
@@ -51,7 +51,7 @@ impl Take for &mut Trace {
 
 struct TopLevel<M> {
     to: M,
-    /// Of the member whose value comes next; for maps.
+    /// The key of the member whose value comes next; for maps.
     key: Option<String>,
 }
 
@@ -100,7 +100,7 @@ fn not_an_object() -> Error {
     Error::custom("the type of a version must write a JSON object")
 }
 
-/// What cannot be the top level of an object.
+/// Refuses values that cannot be the top level of an object.
 macro_rules! refuse {
     ($($method:ident($($argument:ty),*) $(-> $ok:ty)?;)*) => {
         $(fn $method(self, $(_: $argument),*) -> Result<refuse!(@ $($ok)?), Error> { Err(not_an_object()) })*

@@ -11,7 +11,7 @@ use portcullis_review::DecodeError;
 pub struct Problem {
     /// Path of the field, such as `spec.ports[0].name`; `.` for the object itself.
     pub path: String,
-    /// What is wrong there.
+    /// The problem at that place.
     pub message: String,
     /// Message of the error that a converter returned, with its sources. It may contain values of the object, so it
     /// belongs in the log only, and neither in the object nor in the response.
@@ -74,7 +74,7 @@ pub(crate) fn unless_it_panics<T>(run: impl FnOnce() -> T) -> Option<T> {
 /// serde's messages with the value that was found left out. A message that is not serde's own may say anything, so
 /// nothing of it is repeated.
 fn without_values(message: &str) -> String {
-    // What is expected is said by the type, and comes last.
+    // The type says what is expected, and that comes last.
     let expected = message.rfind(", expected ").map_or("", |at| &message[at..]);
     if let Some(found) = message.strip_prefix("invalid type: ") {
         return format!("invalid type: {}{expected}", sort(found));
@@ -92,7 +92,7 @@ fn without_values(message: &str) -> String {
     "the type refuses the value".to_owned()
 }
 
-/// Of what sort the value is that was found, as serde says it.
+/// The sort of the value that was found, as serde names it.
 fn sort(found: &str) -> &'static str {
     const SORTS: [&str; 12] = [
         "boolean",

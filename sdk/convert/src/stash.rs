@@ -1,4 +1,4 @@
-//! What a version cannot express, kept in an annotation until the object is back in the version that can.
+//! The stash: an annotation that keeps what a version cannot express until the object is back in one that can.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ pub(crate) struct Stash {
     longest: usize,
 }
 
-/// What is kept for one version.
+/// The data that are kept for one version.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry<D = Document> {
-    /// What the document said, where the way there and back changes it.
+    /// The values of the document that the way there and back changes.
     #[serde(rename = "o")]
     pub(crate) original: D,
-    /// What comes back at the same places. None where the document is kept whole, because it went over as it is or
-    /// because nothing comes back.
+    /// The values that come back at the same places. None where the document is kept whole, because it went over as it
+    /// is or because nothing comes back.
     #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
     pub(crate) returned: Option<D>,
 }

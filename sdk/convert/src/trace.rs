@@ -1,6 +1,7 @@
-//! What a typed object says, as bytes that are the same for two objects of a type exactly if they write the same JSON.
+//! The content of a typed object as bytes that are the same for two objects of a type exactly if they write the same
+//! JSON.
 //!
-//! Cheaper than the JSON itself: text is copied without looking for what has to be escaped, numbers are not printed.
+//! That is cheaper than the JSON: text is copied without looking for characters to escape, and numbers are not printed.
 
 use serde::ser::{
     Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
@@ -14,9 +15,9 @@ use crate::digest::digest;
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     said: Vec<u8>,
-    /// How many nulls and empty lists and objects it writes.
+    /// The number of nulls and of empty lists and objects that it writes.
     pub(crate) empty: usize,
-    /// How many members, those of the top level left out.
+    /// The number of members below the top level.
     pub(crate) members: usize,
     /// The sum of the digests of their keys, but those of nulls; where it is asked for.
     pub(crate) keys: u64,

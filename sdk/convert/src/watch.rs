@@ -24,13 +24,13 @@ use crate::digest::digest;
 use crate::trace::Trace;
 use key::Key;
 
-/// What was noticed while reading.
+/// Observations that were made while reading.
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
     /// Something was read only to get behind it: a member that the type does not know.
     unknown: Cell<bool>,
-    /// How many members there were. A type that reads more than it writes may have passed one over in a way that does
-    /// not show otherwise: `#[serde(flatten)]` and untagged enums do.
+    /// The number of members. A type that reads more than it writes may have passed one over in a way that does not
+    /// show otherwise: `#[serde(flatten)]` and untagged enums do.
     members: Cell<usize>,
     /// Something was read without saying what it is expected to be, and may have been passed over later.
     buffered: Cell<bool>,
@@ -38,7 +38,7 @@ pub(crate) struct Notice {
     keys: Cell<u64>,
     /// The digest of the key whose value comes next.
     last: Cell<u64>,
-    /// How many nulls and empty lists and objects there were. Types often write none of them.
+    /// The number of nulls and of empty lists and objects. Types often write none of them.
     empty: Cell<usize>,
 }
 
@@ -82,7 +82,7 @@ impl Notice {
 pub(crate) struct Watch<'n, X> {
     inner: X,
     notice: &'n Notice,
-    /// Of a list or an object: nothing was read yet.
+    /// Nothing was read yet of the list or object.
     first: bool,
 }
 
@@ -92,7 +92,7 @@ impl<'n, X> Watch<'n, X> {
     }
 }
 
-/// What cannot have anything in it needs no watching.
+/// Passes on values that cannot have anything in them: they need no watching.
 macro_rules! pass {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {

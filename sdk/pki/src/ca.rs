@@ -13,7 +13,7 @@ use crate::certificate::{Certificate, parse, parse_key, parse_pem};
 use crate::trust::{TrustProblem, signed_by};
 use crate::{PkiError, der};
 
-/// What a certificate may be used for (extended key usage, RFC 5280 §4.2.1.12).
+/// The use of a certificate (extended key usage, RFC 5280 §4.2.1.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Usage {
@@ -25,7 +25,7 @@ pub enum Usage {
     Both,
 }
 
-/// What to put into a leaf certificate.
+/// The content of a leaf certificate to issue.
 #[derive(Debug, Clone, Copy)]
 pub struct CertificateParams<'a> {
     /// Subject CN, at most 64 characters; left out when empty. Kubernetes reads it as the user's name of a client
@@ -41,7 +41,7 @@ pub struct CertificateParams<'a> {
     pub not_before: Timestamp,
     /// End of validity, to the second.
     pub not_after: Timestamp,
-    /// What the certificate is for.
+    /// The use of the certificate.
     pub usage: Usage,
 }
 

@@ -38,8 +38,8 @@ pub struct Certificate {
     pub is_ca: bool,
     /// SHA-256 over the DER, lowercase hex.
     pub fingerprint: String,
-    /// What makes it easier to forge than it should be, or keeps clients from accepting it: a short key, a weak
-    /// signature, an authority without the usage to sign. One sentence each.
+    /// Properties that make it easier to forge than it should be, or keep clients from accepting it: a short key, a
+    /// weak signature, an authority without the usage to sign. One sentence each.
     pub weaknesses: Vec<String>,
 }
 

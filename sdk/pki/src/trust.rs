@@ -44,13 +44,13 @@ pub enum TrustProblem {
         /// The issuer's name.
         issuer: String,
     },
-    /// What the bundle holds under the issuer's name may not sign.
+    /// The bundle holds a certificate under the issuer's name that is not a CA.
     #[error("'{issuer}' in the CA bundle is not a CA (basic constraints say CA:FALSE, or nothing)")]
     NotACa {
         /// The issuer's name.
         issuer: String,
     },
-    /// What the bundle holds under the issuer's name may not sign.
+    /// The bundle holds a CA under the issuer's name that may not sign certificates.
     #[error("the CA '{issuer}' may not sign certificates (no 'certificate sign' in its key usage)")]
     MayNotSign {
         /// The issuer's name.
@@ -69,7 +69,7 @@ pub enum TrustProblem {
     TooManyIntermediates {
         /// The issuer's name.
         issuer: String,
-        /// How many there are.
+        /// The number of intermediate certificates.
         intermediates: usize,
     },
     /// The authority's validity lies in the past.
@@ -91,7 +91,7 @@ pub enum TrustProblem {
 }
 
 impl TrustProblem {
-    /// Of several problems, the one that comes closest to trust says most.
+    /// Ranks problems: the one that comes closest to trust says most.
     fn closeness(&self) -> u8 {
         match self {
             Self::Foreign { .. } => 0,

@@ -1,4 +1,4 @@
-//! What to do next.
+//! The next step of a rotation.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotationTiming {
-    /// How long a new CA must have been seen everywhere before anything is issued under it: API servers take up a
+    /// Time for which a new CA must have been seen everywhere before anything is issued under it: API servers take up a
     /// changed configuration a little after it is read back.
     pub settle: Duration,
-    /// How long a CA stays trusted after the last certificate under it was replaced.
+    /// Time for which a CA stays trusted after the last certificate under it was replaced.
     pub drain: Duration,
     /// A CA with less than this left is rotated.
     pub ca_left: SignedDuration,
     /// A leaf with less than this left is replaced.
     pub leaf_left: SignedDuration,
-    /// How long a new CA is valid.
+    /// Validity of a new CA.
     pub ca_validity: SignedDuration,
-    /// How long a new leaf is valid.
+    /// Validity of a new leaf.
     pub leaf_validity: SignedDuration,
 }
 
@@ -69,16 +69,17 @@ impl RotationTiming {
     }
 }
 
-/// What one process has observed, by its own monotonic clock.
+/// The observations of one process, by its own monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// How long every object has been seen to hold the bundle of the stored authorities; `None` while one does not.
+    /// Time for which every object has been seen to hold the bundle of the stored authorities; `None` while one does
+    /// not.
     pub published_for: Option<Duration>,
-    /// How long the stored leaf and the stored authorities have been seen as they are.
+    /// Time for which the stored leaf and the stored authorities have been seen as they are.
     pub unchanged_for: Duration,
 }
 
-/// What to do next. Every step is one conditional write; a process that loses the race reads again.
+/// The next step. Every one but `Wait` is one conditional write; a process that loses the race reads again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {

@@ -1,4 +1,4 @@
-//! What the two Secrets hold, read from their bytes.
+//! The content of the two Secrets, read from their bytes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -78,7 +78,7 @@ pub struct Authorities {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
-    /// What is wrong with the one that is stored.
+    /// The problem of the authority that is stored.
     pub problem: String,
     /// The certificates of the Secret that can still be trusted. Only those that are known to be ours should be.
     pub remains: Vec<Anchor>,
@@ -90,10 +90,10 @@ pub struct Lost {
 pub struct Stored {
     /// The authorities, or why there are none.
     pub authorities: Result<Authorities, Lost>,
-    /// What else is wrong with the authorities' Secret, and is left out of `authorities`.
+    /// Further problems of the authorities' Secret; the values that have them are left out of `authorities`.
     pub damage: Vec<String>,
-    /// What the pair's leaf says; or why it cannot be served under the stored authorities (where those are lost, under
-    /// what is still known of them).
+    /// The pair's leaf, or why it cannot be served under the stored authorities (where those are lost, under what is
+    /// still known of them).
     pub leaf: Result<Certificate, PairProblem>,
     /// Whether `ca.crt` beside the pair is the bundle of the stored authorities.
     pub publishes_all: bool,
@@ -196,7 +196,7 @@ fn authorities(data: &CaData<'_>, now: Timestamp, damage: &mut Vec<String>) -> R
         // It may be published already, and whoever trusts it loses nothing.
         (Err(problem), Some(next)) => {
             damage.push(problem);
-            // What is served is under this one.
+            // The served leaf is under this one.
             previous.splice(0..0, data.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
             (next, None)
         }
