@@ -39,6 +39,11 @@ impl<'a> Jws<'a> {
         URL_SAFE_NO_PAD.decode(signature).ok()?;
         Some(Self { header: part(header)?, claims: part(claims)?, signed, signature })
     }
+
+    /// The key that it names.
+    pub(crate) fn kid(&self) -> Option<&str> {
+        self.header.kid.as_deref().filter(|kid| !kid.is_empty())
+    }
 }
 
 fn part<T: DeserializeOwned>(text: &str) -> Option<T> {

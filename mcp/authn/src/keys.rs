@@ -32,8 +32,8 @@ pub(crate) enum Unverified {
     Type(String),
     #[error("the token names critical extensions, and none is known")]
     Critical,
-    #[error("the token's header has no kid")]
-    NoKid,
+    #[error("the token's header has no kid, and {0} keys of the provider are for its algorithm")]
+    NoKid(usize),
     #[error("no key of the provider has the kid {0:?}")]
     UnknownKid(String),
     #[error("the key {kid:?} is not for signatures by {algorithm}")]
@@ -44,7 +44,7 @@ pub(crate) enum Unverified {
 
 #[derive(Debug)]
 struct Key {
-    kid: String,
+    kid: Option<String>,
     /// The only algorithm that it is for, where its provider says so.
     algorithm: Option<String>,
     public: PublicKey,
@@ -76,7 +76,7 @@ struct Jwk {
 // === impl KeySet ===
 
 impl KeySet {
-    /// Reads a set. Keys without `kid`, of a kind that is not taken, or for something else than signatures are left out.
+    /// Reads a set. Keys of a kind that is not taken, or for something else than signatures are left out.
     ///
     /// # Errors
     /// It is no key set, or has more than a hundred keys.
@@ -98,7 +98,8 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Verifies the signature of `jws` with the key that it names.
+    /// Verifies the signature of `jws` with the key that it names. One that names none is verified with the only key for its algorithm, where
+    /// there is one (OpenID Connect Core §10.1).
     ///
     /// # Errors
     /// Why its claims must not be believed.
@@ -115,16 +116,27 @@ impl KeySet {
         if jws.header.crit.is_some() {
             return Err(Unverified::Critical);
         }
-        let kid = jws.header.kid.as_deref().filter(|kid| !kid.is_empty()).ok_or(Unverified::NoKid)?;
-        let mut named = self.keys.iter().filter(|key| key.kid == kid).peekable();
-        if named.peek().is_none() {
-            return Err(Unverified::UnknownKid(cut(kid)));
-        }
-        let mut fit = named.filter(|key| key.is_for(algorithm)).peekable();
-        if fit.peek().is_none() {
-            return Err(Unverified::Unfit { kid: cut(kid), algorithm: algorithm.to_owned() });
-        }
-        if fit.any(|key| key.public.verifies(algorithm, jws)) { Ok(()) } else { Err(Unverified::Signature) }
+        let fit: Vec<&Key> = match jws.kid() {
+            None => {
+                let fit: Vec<&Key> = self.keys.iter().filter(|key| key.is_for(algorithm)).collect();
+                if fit.len() != 1 {
+                    return Err(Unverified::NoKid(fit.len()));
+                }
+                fit
+            }
+            Some(kid) => {
+                let mut named = self.keys.iter().filter(|key| key.kid.as_deref() == Some(kid)).peekable();
+                if named.peek().is_none() {
+                    return Err(Unverified::UnknownKid(cut(kid)));
+                }
+                let fit: Vec<&Key> = named.filter(|key| key.is_for(algorithm)).collect();
+                if fit.is_empty() {
+                    return Err(Unverified::Unfit { kid: cut(kid), algorithm: algorithm.to_owned() });
+                }
+                fit
+            }
+        };
+        if fit.into_iter().any(|key| key.public.verifies(algorithm, jws)) { Ok(()) } else { Err(Unverified::Signature) }
     }
 }
 
@@ -135,7 +147,7 @@ fn cut(text: &str) -> String {
 
 /// The types of access tokens (RFC 9068 §2.1) and of tokens in general (RFC 7519 §5.1). A provider signs others by the same keys, such as
 /// logout tokens, and they are not for opening something.
-const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
+const TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
 
 /// The asymmetric algorithms. A key that everybody can read must never be taken for the secret of a symmetric one.
 const ALGORITHMS: [&str; 11] =
@@ -147,7 +159,8 @@ impl Key {
     fn of(jwk: Jwk) -> Option<Self> {
         let signs = jwk.r#use.as_deref().is_none_or(|usage| usage == "sig")
             && jwk.key_ops.as_ref().is_none_or(|operations| operations.iter().any(|operation| operation == "verify"));
-        let kid = jwk.kid.as_ref().filter(|kid| signs && !kid.is_empty())?.clone();
+        let kid = jwk.kid.clone().filter(|kid| !kid.is_empty());
+        signs.then_some(())?;
         Some(Self { kid, algorithm: jwk.alg.clone(), public: PublicKey::of(&jwk)? })
     }
 

@@ -89,7 +89,10 @@ impl Login {
     async fn verify(&self, jws: Jws<'_>, now: i64) -> Result<Verified, Refusal> {
         let mut keys = self.provider.first_keys().await?;
         let mut signature = keys.verify(&jws);
-        if let Err(Unverified::UnknownKid(_)) = signature
+        // A provider whose tokens name no key may have a new one, too.
+        let may_be_newer = matches!(signature, Err(Unverified::UnknownKid(_))) || jws.kid().is_none();
+        if signature.is_err()
+            && may_be_newer
             && let Some(newer) = self.provider.keys_after_unknown_kid().await
             && !Arc::ptr_eq(&newer, &keys)
         {

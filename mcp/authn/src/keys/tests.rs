@@ -41,6 +41,12 @@ fn verify(set: &KeySet, token: &str) -> Result<(), Unverified> {
     set.verify(&Jws::parse(token).unwrap())
 }
 
+fn changed(key: &Value, member: &str, value: &str) -> Value {
+    let mut key = key.clone();
+    key[member] = json!(value);
+    key
+}
+
 #[test]
 fn every_asymmetric_algorithm_is_taken_with_its_own_key_alone() {
     let (issuer, other) = (Issuer::new(), Issuer::new());
@@ -77,8 +83,6 @@ fn what_a_header_says_does_not_choose_another_use_of_a_key() {
         (json!({"alg": "EdDSA", "kid": "rsa"}), unfit("rsa", "EdDSA")),
         (json!({"alg": "PS256", "kid": "rsa"}), Unverified::Signature),
         (json!({"alg": "RS512", "kid": "rsa"}), Unverified::Signature),
-        (json!({"alg": "RS256"}), Unverified::NoKid),
-        (json!({"alg": "RS256", "kid": ""}), Unverified::NoKid),
         (json!({"alg": "RS256", "kid": "RSA"}), Unverified::UnknownKid("RSA".into())),
         (json!({"alg": "RS256", "kid": "rsa", "typ": "logout+jwt"}), Unverified::Type("logout+jwt".into())),
         (json!({"alg": "RS256", "kid": "rsa", "typ": "dpop+jwt"}), Unverified::Type("dpop+jwt".into())),
@@ -92,7 +96,7 @@ fn what_a_header_says_does_not_choose_another_use_of_a_key() {
         let token = issuer.sign("RS256", &header);
         assert_eq!(verify(&own, &token), Err(error), "{header}");
     }
-    for typ in ["JWT", "jwt", "at+jwt", "AT+JWT", "application/at+jwt"] {
+    for typ in ["JWT", "jwt", "application/jwt", "at+jwt", "AT+JWT", "application/at+jwt"] {
         let token = issuer.sign("RS256", &json!({"alg": "RS256", "kid": "rsa", "typ": typ}));
         assert_eq!(verify(&own, &token), Ok(()), "{typ}");
     }
@@ -113,6 +117,33 @@ fn what_a_header_says_does_not_choose_another_use_of_a_key() {
     let mut key = jwks[1].as_object().unwrap().clone();
     key.insert("alg".into(), json!("Ed25519"));
     assert_eq!(verify(&set(&[Value::Object(key)]), &ed), Ok(()), "both names are of one algorithm");
+}
+
+#[test]
+fn a_token_that_names_no_key_is_not_refused_where_one_key_fits() {
+    let (issuer, other) = (Issuer::new(), Issuer::new());
+    let nameless = |mut key: Value| {
+        key.as_object_mut().unwrap().remove("kid");
+        key
+    };
+    let own = issuer.jwks();
+    let second = nameless(other.jwks().swap_remove(0));
+    let encrypts = changed(&second, "use", "enc");
+    let for_another = changed(&second, "alg", "PS256");
+    for (keys, result) in [
+        (own.clone(), Ok(())),
+        (own.iter().cloned().map(nameless).collect(), Ok(())),
+        (vec![own[0].clone(), encrypts, for_another], Ok(())),
+        (vec![own[0].clone(), second.clone()], Err(Unverified::NoKid(2))),
+        (vec![own[1].clone()], Err(Unverified::NoKid(0))),
+        (vec![second.clone()], Err(Unverified::Signature)),
+    ] {
+        for header in [json!({"alg": "RS256"}), json!({"alg": "RS256", "kid": ""})] {
+            assert_eq!(verify(&set(&keys), &issuer.sign("RS256", &header)), result, "{header}");
+        }
+    }
+    let named = issuer.sign("RS256", &json!({"alg": "RS256", "kid": "rsa"}));
+    assert_eq!(verify(&set(&[nameless(own[0].clone())]), &named), Err(Unverified::UnknownKid("rsa".into())));
 }
 
 #[test]

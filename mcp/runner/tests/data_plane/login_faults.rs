@@ -90,6 +90,8 @@ async fn keys_that_are_rotated_are_found_at_once_and_withdrawn_ones_open_nothing
     issuer.state().keys = vec![new];
     assert!(passes(&runner, &after).await, "an unknown kid has the keys fetched again");
     issuer.invalid("a token that was taken before", &with(&runner, &before).await);
+    let nameless = issuer.state().keys[0].sign_with("EdDSA", &json!({"alg": "EdDSA"}), &issuer.claims("bob"));
+    assert!(passes(&runner, &nameless).await, "a token without kid is verified with the only key that fits");
     let begun = Instant::now();
     let invented = (0..20).map(|number| Signer::ec(&format!("x{number}")).sign("ES256", &issuer.claims("mallory")));
     for token in invented {
