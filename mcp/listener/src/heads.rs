@@ -3,9 +3,11 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use portcullis_listener::Socket;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use crate::places::{Place, Room};
 
@@ -14,6 +16,8 @@ use crate::places::{Place, Room};
 const FIRST: usize = 16 << 10;
 /// The bytes of each head that do not count: the first buffer of a connection.
 const FREE: usize = 8 << 10;
+/// When to look again whether other heads have gone.
+const LATER: Duration = Duration::from_millis(10);
 const TOO_LONG: &[u8] =
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
@@ -26,17 +30,19 @@ pub(crate) struct Heads {
     requests: usize,
     /// The bytes of it that have arrived.
     read: usize,
+    /// Ends when it is time to see whether there is room for more of it.
+    later: Option<Pin<Box<Sleep>>>,
 }
 
 impl Heads {
     pub(crate) fn new(socket: Socket, place: Place) -> Self {
-        Self { socket, place, requests: 0, read: 0 }
+        Self { socket, place, requests: 0, read: 0, later: None }
     }
 }
 
 impl AsyncRead for Heads {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { socket, place, requests, read } = &mut *self;
+        let Self { socket, place, requests, read, later } = &mut *self;
         let socket = Pin::new(socket);
         if place.connection().idle_since().is_none() {
             // The body of a request, or nothing.
@@ -47,14 +53,16 @@ impl AsyncRead for Heads {
             (*requests, *read) = (begun, 0);
         }
         // Most heads come in one piece, and are not counted: this is the next read.
-        let room = if *read > FREE { place.holds_head(*read - FREE) } else { Room::Now };
-        match room {
-            Room::Now => {}
-            Room::Later => {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+        loop {
+            let room = if *read > FREE { place.holds_head(*read - FREE) } else { Room::Now };
+            match room {
+                Room::Now => break,
+                Room::Later => {
+                    ready!(later.get_or_insert_with(|| Box::pin(sleep(LATER))).as_mut().poll(cx));
+                    *later = None;
+                }
+                Room::Never => return Poll::Ready(Err(io::Error::other("heads hold too much memory"))),
             }
-            Room::Never => return Poll::Ready(Err(io::Error::other("heads hold too much memory"))),
         }
         let before = buffer.filled().len();
         if begun > 0 {

@@ -1,7 +1,7 @@
 //! The places of a listener: which client holds them, and which one gives one up for another.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,6 +16,10 @@ use tokio::time::Instant;
 /// Time for a new connection to send its first request before it gives way, and for one that gives way to be gone before
 /// another one is asked.
 const MOMENT: Duration = Duration::from_millis(100);
+/// Time for a connection that is to leave to end in order: its client may read nothing.
+const LEAVES: Duration = Duration::from_secs(1);
+/// While so many connections are leaving for more than a moment, a new one does not wait for them.
+const LEAVING: usize = 4;
 /// Time in which a client that got 503 with `Retry-After: 1` asks again.
 const ASKS_AGAIN: Duration = Duration::from_secs(2);
 /// While so many connections, or a quarter of all, are about to have had their moment, a new one waits for them.
@@ -40,7 +44,7 @@ struct Table {
     streams: AtomicUsize,
     /// The number of the next stream.
     number: AtomicU64,
-    /// The most bytes of unfinished heads.
+    /// The most bytes of heads.
     head_bound: usize,
     given: [AtomicU64; Given::ALL.len()],
 }
@@ -52,10 +56,12 @@ struct State {
     next: u64,
     /// When a connection was asked to give way for the one that waits.
     asked: Option<Instant>,
+    /// The numbers of the connections that were told to leave, and when.
+    leaving: VecDeque<(Instant, u64)>,
     /// The clients that hold more than their share, since calls hold all places and someone came.
     over: HashSet<u64, BuildHasherDefault<AsIs>>,
     came: Option<Instant>,
-    /// The bytes of unfinished heads.
+    /// The bytes of heads.
     head_bytes: usize,
     /// The part of them whose connections are about to end.
     head_bytes_going: usize,
@@ -106,8 +112,12 @@ pub struct Place(Arc<Held>);
 
 #[derive(Debug)]
 struct Held {
+    number: u64,
     places: Places,
     connection: Connection,
+    /// The hash of the network that it comes from.
+    network: u64,
+    since: Instant,
     /// Taken beyond the limit.
     reserved: bool,
     /// The hash of the client that it counts for.
@@ -116,8 +126,10 @@ struct Held {
     stream: AtomicU8,
     /// The number of the stream among all.
     began: AtomicU64,
-    /// The bytes of an unfinished head that count.
+    /// The bytes of its longest head that count: the connection keeps its buffer.
     head: AtomicUsize,
+    /// Whether a head that counts has begun and not ended.
+    head_arrives: AtomicBool,
     /// Whether the connection ends for them.
     ends_for_head: AtomicBool,
 }
@@ -139,7 +151,6 @@ pub(crate) enum Room {
 /// A place that is taken until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    number: u64,
     place: Place,
 }
 
@@ -191,7 +202,7 @@ impl Places {
         Use { open: state.taken.len(), at_work, streams: self.0.streams.load(Relaxed) }
     }
 
-    /// Returns the bound on the bytes of unfinished heads.
+    /// Returns the bound on the bytes of heads.
     pub fn heads(&self) -> Bound {
         Bound { name: "heads", used: self.state().head_bytes, limit: self.0.head_bound }
     }
@@ -211,46 +222,60 @@ impl Places {
         if reserved {
             connection.tell(Told::LastAnswer);
         }
-        let client = self.0.clients.hash_one(Client::Network(client_network(Some(peer))));
+        let client = self.network(peer);
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
         let place = Place(Arc::new(Held {
+            number,
             places: self.clone(),
             connection,
+            network: client,
+            since: Instant::now(),
             reserved,
             client: client.into(),
             stream: AtomicU8::new(0),
             began: AtomicU64::new(0),
             head: AtomicUsize::new(0),
+            head_arrives: AtomicBool::new(false),
             ends_for_head: AtomicBool::new(false),
         }));
-        let mut state = self.state();
-        let number = state.next;
-        state.next += 1;
         state.taken.insert(number, place.clone());
         if !reserved {
             state.asked = None;
             state.over.clear();
         }
-        Taken { number, place }
+        Taken { place }
     }
 
-    /// Has one connection give way: of the client that holds the most places. Returns whether it is worth waiting: all or
-    /// nearly all are at work otherwise.
-    pub(crate) fn give(&self) -> bool {
+    /// Has one connection give way for one from `peer`: of the client that holds the most places. Returns whether it is
+    /// worth waiting: all or nearly all are at work otherwise.
+    pub(crate) fn give(&self, peer: SocketAddr) -> bool {
         let mut state = self.state();
         let now = Instant::now();
+        let waits = state.close_late(now) < LEAVING;
         if state.asked.is_some_and(|asked| now < asked + MOMENT) {
-            return true;
+            return waits;
         }
+        let network = self.network(peer);
+        let of_network = state.taken.values().filter(|place| place.0.network == network).count();
         let ordinary = || state.taken.values().filter(|place| !place.0.reserved);
         let is_new = |gift: &Gift| matches!(gift, (_, false, Age::Idle(since)) if now < *since + MOMENT);
         let may_go = |place: &Place| place.gift().filter(|gift| !is_new(gift));
-        if let Some((gift, place)) = giver(ordinary().map(|place| (place.client(), 1, may_go(place), place))) {
-            self.tell(gift, place);
-            (state.asked, state.over) = (Some(now), HashSet::default());
-            return true;
-        }
-        let new = ordinary().filter(|place| place.gift().is_some()).count();
         let held = Sizes::of(ordinary().map(|place| (place.client(), 1)));
+        // Whoever holds more takes nothing from one who holds less.
+        let gives = |place: &&Place| {
+            let own = held.of.get(&place.client()).copied().unwrap_or(0);
+            place.0.network == network || own > of_network
+        };
+        let offered = ordinary().map(|place| (place.client(), 1, may_go(place).filter(|_| gives(&place)), place));
+        if let Some((gift, place)) = giver(offered) {
+            let place = place.clone();
+            self.tell(&mut state, gift, &place);
+            (state.asked, state.over) = (Some(now), HashSet::default());
+            return waits;
+        }
+        let new = ordinary().filter(|place| place.gift().is_some_and(|gift| is_new(&gift)) && gives(place)).count();
         let over =
             held.of.iter().filter(|(_, size)| **size * held.of.len() > held.all).map(|(client, _)| *client).collect();
         let awaited = new >= held.all.div_ceil(4).clamp(1, AWAITED);
@@ -260,30 +285,40 @@ impl Places {
 
     /// Has a stream end where there are too many: the oldest of the client that holds most.
     fn bound_streams(&self) {
-        let state = self.state();
+        let mut state = self.state();
+        state.close_late(Instant::now());
         let streams = state.taken.values().filter_map(|place| {
             let gift = place.gift().filter(|(kind, ..)| *kind != Given::Idle)?;
             Some((place.client(), 1, Some(gift), place))
         });
         if streams.clone().count() > self.0.bound
-            && let Some((gift, place)) = giver(streams)
+            && let Some((gift, place)) = giver(streams).map(|(gift, place)| (gift, place.clone()))
         {
-            self.tell(gift, place);
+            self.tell(&mut state, gift, &place);
         }
     }
 
-    fn tell(&self, (kind, ..): Gift, place: &Place) {
+    fn tell(&self, state: &mut State, (kind, ..): Gift, place: &Place) {
         place.0.connection.tell(Told::Leave);
+        state.leaving.push_back((Instant::now(), place.0.number));
         self.0.given[kind as usize].fetch_add(1, Relaxed);
     }
 
-    /// Has all reserved connections leave that had their moment and have no request under way.
+    fn network(&self, peer: SocketAddr) -> u64 {
+        self.0.clients.hash_one(Client::Network(client_network(Some(peer))))
+    }
+
+    /// Has all reserved connections leave that had their moment, or else the oldest of the client that holds most of them:
+    /// a crowd of one client does not keep the probes of others waiting.
     pub(crate) fn give_reserved(&self) {
         let state = self.state();
-        let idle = state.taken.values().filter(|place| {
-            place.0.reserved && place.0.connection.idle_since().is_some_and(|since| since.elapsed() >= MOMENT)
-        });
-        idle.for_each(|place| place.0.connection.tell(Told::Leave));
+        let reserved = || state.taken.values().filter(|place| place.0.reserved);
+        let late: Vec<_> = reserved().filter(|place| place.0.since.elapsed() >= MOMENT).collect();
+        let held = Sizes::of(reserved().map(|place| (place.client(), 1)));
+        let most = held.of.iter().max_by_key(|(_, held)| **held).filter(|(_, held)| **held > 1);
+        let crowd =
+            most.filter(|_| late.is_empty()).and_then(|(client, _)| reserved().find(|place| place.client() == *client));
+        late.into_iter().chain(crowd).for_each(|place| place.0.connection.tell(Told::Leave));
     }
 
     pub(crate) fn tell_all(&self, what: Told) {
@@ -293,6 +328,20 @@ impl Places {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is locked.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Closes the connections that were told to leave and did not. Returns how many have been leaving for more than a moment.
+    fn close_late(&mut self, now: Instant) -> usize {
+        while let Some((_, number)) = self.leaving.pop_front_if(|(told, _)| now >= *told + LEAVES) {
+            if let Some(place) = self.taken.get(&number) {
+                place.0.connection.tell(Told::Close);
+            }
+        }
+        let slow =
+            self.leaving.iter().filter(|(told, number)| now >= *told + MOMENT && self.taken.contains_key(number));
+        slow.count()
     }
 }
 
@@ -345,14 +394,20 @@ impl Place {
         streaming
     }
 
-    /// Notes the bytes of a head that has begun to arrive: 0 when it is whole. Where all heads hold too many, the longest
-    /// of the client whose heads hold most ends; until it has ended, further heads of that client end as well.
+    /// Notes that the head that arrived is whole. Its bytes count for as long as the connection keeps its buffer.
+    pub(crate) fn has_head(&self) {
+        self.0.head_arrives.store(false, Relaxed);
+    }
+
+    /// Notes the bytes of a head that has begun to arrive. Where all heads hold too many, the connection with the longest
+    /// of the client whose heads hold most ends, unless a call is under way there; until it has ended, further heads of that client end as
+    /// well.
     pub(crate) fn holds_head(&self, bytes: usize) -> Room {
         let held = &*self.0;
-        if bytes == 0 && held.head.load(Relaxed) == 0 {
-            return Room::Now;
-        }
+        held.head_arrives.store(true, Relaxed);
         let (bound, mut state) = (held.places.0.head_bound, held.places.state());
+        state.close_late(Instant::now());
+        let bytes = bytes.max(held.head.load(Relaxed));
         let before = held.head.swap(bytes, Relaxed);
         state.head_bytes = state.head_bytes - before + bytes;
         if held.ends_for_head.load(Relaxed) {
@@ -361,7 +416,8 @@ impl Place {
             let heads = state.taken.values().filter_map(|place| {
                 let bytes = place.0.head.load(Relaxed);
                 let gift = (Given::Head, true, Age::Head(Reverse(bytes)));
-                let counts = bytes > 0 && !place.0.ends_for_head.load(Relaxed);
+                let may_go = || place.0.head_arrives.load(Relaxed) || place.gift().is_some();
+                let counts = bytes > 0 && !place.0.ends_for_head.load(Relaxed) && may_go();
                 counts.then_some((place.client(), bytes, Some(gift), place))
             });
             let others_end = state.head_bytes - state.head_bytes_going <= bound;
@@ -373,7 +429,7 @@ impl Place {
             if let Some((gift, place)) = ends {
                 place.0.ends_for_head.store(true, Relaxed);
                 state.head_bytes_going += place.0.head.load(Relaxed);
-                held.places.tell(gift, &place);
+                held.places.tell(&mut state, gift, &place);
             }
         }
         match (held.ends_for_head.load(Relaxed), state.head_bytes <= bound) {
@@ -449,7 +505,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         let mut state = self.place.0.places.state();
-        state.taken.remove(&self.number);
+        state.taken.remove(&self.place.0.number);
         let bytes = self.place.0.head.load(Relaxed);
         state.head_bytes -= bytes;
         if self.place.0.ends_for_head.load(Relaxed) {
@@ -501,6 +557,10 @@ mod tests {
         (0..count).map(|_| places.take(peer.parse().unwrap(), false)).collect()
     }
 
+    fn elsewhere() -> SocketAddr {
+        ([10, 9, 9, 9], 1).into()
+    }
+
     fn asked(places: &[Taken]) -> Vec<bool> {
         places.iter().map(|place| place.place.0.connection.told() == Told::Leave).collect()
     }
@@ -509,16 +569,33 @@ mod tests {
     async fn a_new_connection_has_its_moment_and_then_one_leaves_at_a_time() {
         let places = Places::new(8, 100);
         let all = take(&places, "10.0.0.1:1", 3);
-        assert!(places.give(), "they are waited for");
+        assert!(places.give(elsewhere()), "they are waited for");
         assert_eq!(asked(&all), [false; 3]);
         tokio::time::advance(MOMENT).await;
         for _ in 0..2 {
-            assert!(places.give());
+            assert!(places.give(elsewhere()));
             assert_eq!(asked(&all), [true, false, false]);
         }
         tokio::time::advance(MOMENT).await;
-        assert!(places.give(), "one that stays is not waited for");
+        assert!(places.give(elsewhere()), "one that stays is not waited for");
         assert_eq!(asked(&all), [true, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_told_to_leave_and_stays_is_closed() {
+        let places = Places::new(8, 100);
+        let all = take(&places, "10.0.0.1:1", 6);
+        tokio::time::advance(MOMENT).await;
+        let told = |what: Told| all.iter().filter(|place| place.place.0.connection.told() == what).count();
+        for count in 1..=LEAVING {
+            assert!(places.give(elsewhere()), "{count}");
+            tokio::time::advance(MOMENT).await;
+        }
+        assert!(!places.give(elsewhere()), "so many that are leaving are not waited for");
+        assert_eq!((told(Told::Leave), told(Told::Close)), (LEAVING + 1, 0));
+        tokio::time::advance(LEAVES).await;
+        places.give(elsewhere());
+        assert_eq!((told(Told::Leave), told(Told::Close)), (1, LEAVING + 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -526,10 +603,19 @@ mod tests {
         let places = Places::new(8, 100);
         let reserved: Vec<_> = (0..3).map(|_| places.take(([10, 0, 0, 2], 1).into(), true)).collect();
         tokio::time::advance(MOMENT).await;
-        assert!(!places.give());
+        assert!(!places.give(elsewhere()));
         assert_eq!(asked(&reserved), [false; 3]);
         places.give_reserved();
         assert_eq!(asked(&reserved), [true; 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_one_client_leaves_the_reserved_places_at_once() {
+        let places = Places::new(8, 100);
+        let crowd: Vec<_> = (0..2).map(|_| places.take(([10, 0, 0, 2], 1).into(), true)).collect();
+        let probe = [places.take(([10, 0, 0, 3], 1).into(), true)];
+        places.give_reserved();
+        assert_eq!((asked(&crowd), asked(&probe)), (vec![true, false], vec![false]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -539,7 +625,7 @@ mod tests {
         let one: Vec<_> =
             ["1", "2"].iter().flat_map(|host| take(&places, &format!("[2001:db8:0:1::{host}]:1"), 1)).collect();
         tokio::time::advance(MOMENT).await;
-        places.give();
+        places.give(elsewhere());
         assert_eq!((asked(&other), asked(&one)), (vec![false], vec![true, false]));
     }
 
@@ -564,9 +650,21 @@ mod tests {
         assert_eq!(bytes(), (104, 72));
         drop(one);
         assert_eq!((other[1].place.holds_head(3), bytes()), (Room::Now, (44, 41)));
-        // A head that is whole needs no room.
-        assert_eq!((other[1].place.holds_head(0), bytes()), (Room::Now, (41, 41)));
         drop(other);
         assert_eq!(bytes(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_head_counts_while_its_connection_keeps_the_buffer() {
+        let places = Places::new(8, 100);
+        let (one, other) = (take(&places, "10.0.0.1:1", 2), take(&places, "10.0.0.2:1", 1));
+        for place in &one {
+            place.place.holds_head(45);
+            place.place.has_head();
+        }
+        assert_eq!(other[0].place.holds_head(30), Room::Later);
+        assert_eq!(asked(&one).iter().filter(|asked| **asked).count(), 1);
+        drop(one);
+        assert_eq!(other[0].place.holds_head(30), Room::Now);
     }
 }

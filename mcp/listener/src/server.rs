@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Request, Response};
+use mcp_store::Client;
 use portcullis_listener::{Listener, RequestBody, Socket, Told};
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
@@ -45,6 +46,11 @@ impl Default for Limits {
 
 /// Handles requests. Each request has its connection's [`Place`] as an extension.
 pub trait Handler: portcullis_listener::Handler {
+    /// Returns the client that the request counts for, where its head tells another one than the connection does.
+    fn client(&self, _request: &Request<RequestBody>) -> Option<Client> {
+        None
+    }
+
     /// Handles the request on a reserved connection, which was accepted while all others were busy, or of a client whose
     /// calls hold more than its share of the places meanwhile. It must answer at once, without real work.
     fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
@@ -100,11 +106,11 @@ impl Server {
             if next.is_some() || !full {
                 places.crowded().set(full);
             }
-            let has_room = |reserved: usize| {
+            let has_room = |peer: SocketAddr, reserved: usize| {
                 if !full {
                     return true;
                 }
-                if places.give() {
+                if places.give(peer) {
                     return false;
                 }
                 if reserved >= limits.reserved {
@@ -112,7 +118,7 @@ impl Server {
                 }
                 reserved < limits.reserved
             };
-            if let Some((stream, peer)) = next.take_if(|_| has_room(reserved.len())) {
+            if let Some((stream, peer)) = next.take_if(|(_, peer)| has_room(*peer, reserved.len())) {
                 let tasks = if full { &mut reserved } else { &mut ordinary };
                 spawn(tasks, stream, places.take(peer, full));
             }
@@ -183,7 +189,10 @@ impl<H: Handler> portcullis_listener::Handler for Placed<H> {
     type Body = H::Body;
 
     async fn handle(&self, mut request: Request<RequestBody>) -> Response<H::Body> {
-        self.place.holds_head(0);
+        self.place.has_head();
+        if let Some(client) = self.handler.client(&request) {
+            self.place.counts_for(&client);
+        }
         if self.place.is_reserved() || self.place.exceeds_share() {
             return self.handler.shed(request).await;
         }

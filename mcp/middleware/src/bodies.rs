@@ -23,7 +23,7 @@ pub(crate) const MAX_ANSWER: usize = 100 << 20;
 const FREE: usize = 8 << 10;
 
 /// To parse so many bytes takes milliseconds, and more where they have many members: other clients of the thread would notice.
-pub(crate) const LONG: usize = 1 << 20;
+pub(crate) const LONG: usize = 256 << 10;
 
 /// The bodies that a proxy reads.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub async fn read_message<T: Send + 'static>(body: Bytes, held: T) -> Result<(Ow
     beside(body.len(), move || OwnedMessage::read(body).map(|message| (message, held))).await
 }
 
-/// Works on a body of `length` bytes: one of 1 MiB or more beside the thread that serves other clients, where the work goes on even if nobody
+/// Works on a body of `length` bytes: one of 256 KiB or more beside the thread that serves other clients, where the work goes on even if nobody
 /// waits for it any more. Every step over a whole body goes this way, but for a plain copy of it.
 ///
 /// # Panics

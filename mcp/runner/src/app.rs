@@ -14,10 +14,11 @@ use http_body_util::BodyExt as _;
 use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, is_type, json, text};
 use mcp_listener::{Given, Place, Streaming};
-use mcp_middleware::{Chain, RequestContext};
+use mcp_middleware::{Chain, RequestContext, client_network};
+use mcp_store::Client;
 use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::{opens_stream, remove_ambiguous};
-use portcullis_listener::{Handler, RequestBody, discard};
+use portcullis_listener::{Handler, RequestBody};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -109,12 +110,19 @@ impl Handler for App {
 }
 
 impl mcp_listener::Handler for App {
+    fn client(&self, request: &Request<RequestBody>) -> Option<Client> {
+        let peer = request.body().peer();
+        let client = self.trusted_proxies.client(peer, request.headers());
+        // The connections of a proxy before this one are not its clients'.
+        (client != peer).then(|| Client::Network(client_network(Some(client))))
+    }
+
     /// While all connections are at work, probes are still answered.
     async fn shed(&self, request: Request<RequestBody>) -> Response<Body> {
         if let Some(response) = self.reserved(&request) {
             return response;
         }
-        discard(request.into_body()).await;
+        request.into_body().discard().await;
         self.metrics.count(StatusCode::SERVICE_UNAVAILABLE);
         busy("all connections of this proxy are at work; ask again in a second")
     }

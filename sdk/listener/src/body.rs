@@ -1,5 +1,6 @@
 //! The bodies of a request and of its answer.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -12,7 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::BoxError;
-use crate::connection::{Busy, Connection, Crowded};
+use crate::connection::{Busy, Connection, Crowded, Told};
 
 /// How long, and how much in bytes, of a body is read that nobody wants.
 const LINGER: Duration = Duration::from_millis(500);
@@ -38,6 +39,17 @@ impl RequestBody {
     /// Returns a flag that tells whether new connections wait for a slow client's to close.
     pub fn crowded(&self) -> Crowded {
         self.connection.crowded().clone()
+    }
+
+    /// [Discards](discard) the rest, and stops when another connection needs the place of this one.
+    pub async fn discard(self) -> bool {
+        let connection = self.connection.clone();
+        let mut rest = pin!(discard(self));
+        poll_fn(|cx: &mut Context<'_>| match connection.told() {
+            Told::Stay | Told::LastAnswer => rest.as_mut().poll(cx),
+            Told::Leave | Told::End | Told::Cut | Told::Close => Poll::Ready(false),
+        })
+        .await
     }
 }
 

@@ -46,7 +46,7 @@ impl Clock {
     /// request.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<Due> {
         let phase = (connection.activity(), connection.requests(), connection.told());
-        if phase.0 != Activity::Serves && phase.2 == Told::Leave {
+        if phase.2 == Told::Close || phase.0 != Activity::Serves && phase.2 == Told::Leave {
             return Poll::Ready(Due::End);
         }
         if self.timed != Some(phase) {
@@ -74,7 +74,7 @@ impl Clock {
         let now = Instant::now();
         match phase {
             (Activity::Serves, ..) => now + LOOK,
-            (.., Told::End | Told::Cut) => now + END,
+            (.., Told::End | Told::Cut | Told::Close) => now + END,
             (Activity::Waits, 0, _) => self.first_request,
             (Activity::Reads, 0, _) => self.first_request.min(now + self.limits.head),
             (Activity::Waits, ..) => now + self.limits.idle,
@@ -169,6 +169,16 @@ mod tests {
         client.connection.first_byte();
         client.connection.tell(Told::Leave);
         assert_eq!(client.due().await, (Duration::ZERO, Due::End));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_at_work_ends_only_when_it_is_told_to_close() {
+        let mut client = client();
+        let _busy = client.connection.request();
+        client.connection.tell(Told::Leave);
+        assert_eq!(client.due().await, (LOOK, Due::Look));
+        client.connection.tell(Told::Close);
+        assert_eq!(client.due().await, (LOOK, Due::End));
     }
 
     #[tokio::test(start_paused = true)]

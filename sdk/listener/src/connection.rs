@@ -72,6 +72,8 @@ pub enum Told {
     End = 3,
     /// The listener has ended: answer a request under way with 503.
     Cut = 4,
+    /// Close at once, whatever is under way.
+    Close = 5,
 }
 
 impl Connection {
@@ -125,7 +127,8 @@ impl Connection {
             1 => Told::LastAnswer,
             2 => Told::Leave,
             3 => Told::End,
-            _ => Told::Cut,
+            4 => Told::Cut,
+            _ => Told::Close,
         }
     }
 

@@ -175,7 +175,7 @@ async fn answer<H: Handler>(handler: &H, busy: Busy, request: Request<Incoming>)
     let mut answer = pin!(handler.handle(request.map(|body| RequestBody::new(body, connection.clone()))));
     let answer = poll_fn(|cx| match connection.told() {
         // Another replica, or the next process, can do better.
-        Told::Cut => {
+        Told::Cut | Told::Close => {
             Poll::Ready(retry_later(StatusCode::SERVICE_UNAVAILABLE, "this server is shutting down").map(Either::Right))
         }
         _ => answer.as_mut().poll(cx).map(|answer| answer.map(Either::Left)),

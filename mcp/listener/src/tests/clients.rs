@@ -102,6 +102,20 @@ impl Serving {
         (stream, head)
     }
 
+    /// A connection with a call under way that waits.
+    async fn at_work(&self, host: u8) -> TcpStream {
+        let mut stream = self.connect_from(host).await;
+        let before = self.places.usage().at_work;
+        stream.write_all(b"GET /wait HTTP/1.1\r\nhost: l\r\n\r\n").await.unwrap();
+        let begun = async {
+            while self.places.usage().at_work == before {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, begun).await.unwrap();
+        stream
+    }
+
     /// Waits until it has so many connections open.
     async fn has(&self, count: usize) {
         let look = async {
@@ -178,9 +192,7 @@ async fn silent_connections_do_not_pass_the_reserved_places_one_at_a_time() {
     serving.has(6).await;
     let (_, head) = serving.ask(3, "/health").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    for silent in &mut silent {
-        assert!(is_closed(silent).await, "those that were in the way leave");
-    }
+    assert!(is_closed(&mut silent[0]).await, "one that was in the way leaves");
     for stream in &streams {
         assert!(!matches!(stream.try_read(&mut [0; 64]), Ok(0)), "a stream goes on");
     }
@@ -206,19 +218,29 @@ async fn one_address_does_not_take_idle_places_from_the_others() {
 }
 
 #[tokio::test]
+async fn whoever_holds_more_takes_no_idle_place_of_one_that_holds_less() {
+    let serving = serve(4, 1).await;
+    let (mut lone, _) = serving.ask(2, "/").await;
+    let mut at_work = Vec::new();
+    for _ in 0..3 {
+        at_work.push(serving.at_work(1).await);
+    }
+    for _ in 0..3 {
+        let (_, head) = serving.ask(1, "/").await;
+        assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    }
+    assert!(ask(&mut lone, "/").await.starts_with("HTTP/1.1 200"));
+    // A client that holds nothing gets it.
+    assert!(serving.ask(3, "/").await.1.starts_with("HTTP/1.1 200"));
+    assert!(is_closed(&mut lone).await);
+}
+
+#[tokio::test]
 async fn calls_beyond_a_share_are_refused_while_others_wait() {
     let serving = serve(4, 1).await;
     let mut at_work = Vec::new();
     for host in [2, 2, 2, 1] {
-        let mut stream = serving.connect_from(host).await;
-        stream.write_all(b"GET /wait HTTP/1.1\r\nhost: l\r\n\r\n").await.unwrap();
-        at_work.push(stream);
-        let begun = async {
-            while serving.places.usage().at_work < at_work.len() {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(PATIENCE, begun).await.unwrap();
+        at_work.push(serving.at_work(host).await);
     }
     assert!(serving.ask(3, "/").await.1.starts_with("HTTP/1.1 503"), "calls hold all places");
     serving.go_on.notify_waiters();

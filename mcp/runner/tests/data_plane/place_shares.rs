@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use portcullis_testing::Stopwatch;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::places::{FEW, begin, probe, silent_streams, small};
+use crate::places::{FEW, PROBE, begin, probe, silent_streams, small};
+use crate::shares::value;
 use crate::support::{Issuer, Runner, Signer, eventually, within};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -151,6 +153,65 @@ pub(crate) async fn from(host: u8, runner: &Runner, sent: &str) -> TcpStream {
     stream
 }
 
+/// Waits until a call of another client is answered.
+async fn served(runner: &Runner) {
+    eventually("another client's answer", || async {
+        let mut head = [0; 12];
+        let read = from(3, runner, &call("")).await.read_exact(&mut head).await;
+        (read.is_ok() && &head == b"HTTP/1.1 202").then_some(())
+    })
+    .await;
+}
+
+/// A server that sends without end to those who listen.
+async fn floods() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                if stream.read_u8().await.is_ok_and(|first| first == b'P') {
+                    let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                    let _ = stream.write_all(answer).await;
+                    return;
+                }
+                let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+                let event = format!("data: {}\n\n", "x".repeat(64 << 10));
+                let mut sent = stream.write_all(head).await;
+                while sent.is_ok() {
+                    sent = stream.write_all(event.as_bytes()).await;
+                }
+            });
+        }
+    });
+    url
+}
+
+// P8
+#[tokio::test]
+async fn streams_that_nobody_reads_keep_no_places() {
+    let flags = ["--connections", &FEW.to_string(), "--backend", &floods().await].map(Into::into);
+    let runner = Runner::start("streamable-http", &json!({}), &flags, &[]).await;
+    let mut unread = Vec::new();
+    for _ in 0..FEW {
+        unread.push(from(2, &runner, &stream("")).await);
+    }
+    eventually("as many streams as there may be", || async {
+        let at_work = value(&runner, "mcp_runner_connections_at_work").await;
+        (at_work >= f64::from(u32::try_from(FEW * 3 / 4).unwrap())).then_some(())
+    })
+    .await;
+    // These find no place that is free.
+    for _ in 0..FEW {
+        unread.push(from(2, &runner, &stream("")).await);
+    }
+    let began = Stopwatch::start();
+    assert_eq!(probe(&runner, "/health").await.0, 200);
+    assert!(began.elapsed() < PROBE, "{:?}", began.elapsed());
+    served(&runner).await;
+    assert!(began.elapsed() < PROBE, "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn streams_whose_server_says_nothing_give_way_as_well() {
     let backend = keeps_heads_back().await;
@@ -160,9 +221,7 @@ async fn streams_whose_server_says_nothing_give_way_as_well() {
     for _ in 0..FEW + 16 {
         waiting.push(from(2, &runner, &stream("")).await);
     }
-    let mut head = [0; 12];
-    within("another client's answer", from(3, &runner, &call("")).await.read_exact(&mut head)).await.unwrap();
-    assert_eq!(&head, b"HTTP/1.1 202");
+    served(&runner).await;
     let mut first = String::new();
     within("the oldest to end", waiting[0].read_to_string(&mut first)).await.unwrap();
     assert!(first.starts_with("HTTP/1.1 503") && first.contains("retry-after: 1\r\n"), "{first}");

@@ -104,26 +104,32 @@ async fn calls_in_every_place_do_not_make_liveness_restart_the_pod() {
     .await;
 }
 
-/// So many connections on which nothing is ever sent.
-async fn silent(runner: &Runner, count: usize) -> Vec<TcpStream> {
+/// So many connections on which this is sent and nothing more.
+async fn unfinished(runner: &Runner, count: usize, sent: &str) -> Vec<TcpStream> {
     let mut held = Vec::new();
     while held.len() < count {
-        held.push(within("a connection", TcpStream::connect(runner.address)).await.unwrap());
+        let mut stream = within("a connection", TcpStream::connect(runner.address)).await.unwrap();
+        // One that has given way already takes nothing.
+        let _ = stream.write_all(sent.as_bytes()).await;
+        held.push(stream);
     }
     held
 }
 
 #[tokio::test]
 async fn connections_that_say_nothing_do_not_keep_liveness_waiting() {
-    for (at_work, silent_ones) in [(FEW, 100), (FEW - 1, 100), (0, FEW + 100)] {
+    let body = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{";
+    for (at_work, count, sent) in
+        [(FEW, 100, ""), (FEW - 1, 100, ""), (0, FEW + 100, ""), (FEW, 1_500, ""), (FEW, 400, body)]
+    {
         let runner = small(&json!({})).await;
         let _calls = calls(&runner, at_work).await;
-        let _silent = silent(&runner, silent_ones).await;
+        let _unfinished = unfinished(&runner, count, sent).await;
         let began = Stopwatch::start();
         let (status, answer) = probe(&runner, "/health").await;
         let took = began.elapsed();
         assert_eq!(status, 200, "{answer}");
-        assert!(took < PROBE, "{at_work} at work, {silent_ones} silent: {took:?}");
+        assert!(took < PROBE, "{at_work} at work, {count} that sent {sent:?}: {took:?}");
     }
 }
 

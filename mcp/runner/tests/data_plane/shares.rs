@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::Response;
@@ -19,10 +18,12 @@ use tokio::task::JoinSet;
 use crate::place_shares::from;
 use crate::places::{PROBE, probe};
 use crate::stdio_faults::faults;
-use crate::support::{Answer, INITIALIZE, Issuer, Recorded, Recorder, Runner, Signer, within};
+use crate::support::{Answer, INITIALIZE, Issuer, Recorded, Recorder, Runner, Signer, eventually, within};
 
 /// Buffers, the allocator's reserve, and what a few thousand requests leave behind, in MiB.
 const SLACK: u64 = 48;
+
+const PROCESS_LINES: &str = "mcp_runner_bound_used_ratio{bound=\"process_lines\"}";
 
 /// A bound, and how to reach it.
 struct Bound {
@@ -289,7 +290,7 @@ const BOUNDS: [Bound; 8] = [
     },
     Bound {
         name: "lines that wait for the process",
-        series: ("mcp_runner_bound_used_ratio{bound=\"process_lines\"}", 0.1..=0.25),
+        series: (PROCESS_LINES, 0.1..=0.25),
         server: Server::Process,
         memory: 64,
         fill: |world| {
@@ -300,13 +301,12 @@ const BOUNDS: [Bound; 8] = [
                     held.calls.spawn(async move { post(&runner, &caller, &message).await });
                 }
                 // Those that there is no room for stay under way.
-                let mut looks: Vec<usize> = Vec::new();
-                while looks.len() < 20 || looks.iter().rev().take(20).any(|seen| Some(seen) != looks.last()) {
-                    let metrics = probe(&world.runner, "/metrics").await.1;
-                    let seen = metrics.lines().find_map(|line| line.strip_prefix("mcp_runner_requests_in_flight "));
-                    looks.push(seen.unwrap().parse().unwrap());
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
+                eventually("lines without room", || async {
+                    let waiting = value(&world.runner, "mcp_runner_requests_in_flight").await;
+                    let lines = value(&world.runner, PROCESS_LINES).await;
+                    (waiting >= 10.0 && lines > 0.1).then_some(())
+                })
+                .await;
                 held
             })
         },
@@ -423,7 +423,7 @@ fn resident(runner: &Runner) -> u64 {
 }
 
 /// The value of a series of the runner's metrics.
-async fn value(runner: &Runner, series: &str) -> f64 {
+pub(crate) async fn value(runner: &Runner, series: &str) -> f64 {
     let metrics = probe(runner, "/metrics").await.1;
     let value = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     value.unwrap_or_else(|| panic!("{series} is not in {metrics}")).parse().unwrap()
