@@ -44,8 +44,6 @@ use crate::{
 pub struct Registry {
     pub(super) kinds: Vec<Box<dyn Registered>>,
     pub(super) stores: Vec<(Cow<'static, str>, Arc<dyn KindStore>)>,
-    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
-    pub(super) unlabelled: Cow<'static, str>,
 }
 
 /// A registered kind.
@@ -100,18 +98,6 @@ impl Registry {
         self.stores.push((K::kind(&()), Arc::new(ConfigStore(store.clone()))));
         self.kinds.push(Box::new(Config { store }));
         self
-    }
-
-    /// Lets the kind that was added last take over what ToolHive made and no label gives to a kind.
-    #[must_use]
-    pub fn with_unlabelled(mut self) -> Self {
-        self.unlabelled = self.kinds.last().map(|kind| kind.kind()).unwrap_or_default();
-        self
-    }
-
-    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
-    pub fn unlabelled(&self) -> &str {
-        &self.unlabelled
     }
 
     /// What the stores hold of the kinds.

@@ -8,7 +8,7 @@ use kube::{
 use mcp_plan::workload::deaf::{Attached, is_deaf, told_at};
 use portcullis::controller::{ControllerError, EventType, PlannedEvent, Reconcile};
 
-use super::request::in_time;
+use super::request::{gone, in_time};
 use crate::workload::Workload;
 
 /// Deletes the pod that the workload's proxy attaches to, where one of the `proxies` has told that the server in it stays.
@@ -47,12 +47,4 @@ fn is_backend<W: Workload>(server: &Pod, cx: &Reconcile<W>) -> bool {
             owner.controller == Some(true) && owner.kind == backend.kind.as_str() && owner.name == backend.name
         })
     })
-}
-
-/// One that is gone, or has been replaced in the meantime, is as good as deleted.
-async fn gone<T>(deleted: impl Future<Output = kube::Result<T>>) -> kube::Result<()> {
-    match deleted.await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        deleted => deleted.map(drop),
-    }
 }

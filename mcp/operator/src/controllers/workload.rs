@@ -22,6 +22,7 @@ use super::{
     PodTrace, Stores, Trace,
     contents::Contents,
     failure::{self, ApplyFailure},
+    obstacles::make_way,
     replace::replace_deaf,
     traces::marks,
 };
@@ -77,6 +78,12 @@ impl WorkloadController {
         let mut done = Done::default();
         remove(&cx, &plan.absent, &mut done).await;
         if done.failed.is_none() {
+            match make_way(&self.stores, &cx, &plan).await {
+                Ok(obstacle) => done.failure = obstacle,
+                Err(error) => done.failed = Some(error),
+            }
+        }
+        if done.failed.is_none() && done.failure.is_none() {
             apply(&cx, &plan.children, &mut done).await?;
         }
         if let Some(failure) = done.failure() {
@@ -186,7 +193,7 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
             // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
             // nor with one that is about to go and lacks the guard that the proxy is said to have.
             Ok(Applied::Waits) => {
-                done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
+                done.failure = Some(ApplyFailure::being_deleted(*kind, name));
                 return Ok(());
             }
             Err(ControllerError::NameTaken { refusal, .. }) => {
@@ -196,7 +203,7 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
             // Its pods would go anyway; once it is gone, it is made anew.
             Err(error) if keeps_its_strategy(&error) => {
                 remove(cx, &[ChildRef::new(*kind, name)], done).await;
-                done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
+                done.failure = Some(ApplyFailure::being_deleted(*kind, name));
                 return Ok(());
             }
             Err(error @ ControllerError::Child(_)) => {

@@ -20,6 +20,7 @@ mod rollout;
 mod secrets;
 mod status;
 mod tool_config;
+mod toolhive;
 mod undecodable;
 mod virtual_mcp_server;
 
