@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client,
+    Api,
     api::{DeleteParams, Preconditions},
 };
 use mcp_plan::workload::deaf::{Attached, is_deaf, told_at};
@@ -12,15 +12,11 @@ use super::request::{gone, in_time};
 use crate::workload::Workload;
 
 /// Deletes the pod that the workload's proxy attaches to, where one of the `proxies` has told that the server in it stays.
-pub(super) async fn replace_deaf<W: Workload>(
-    client: &Client,
-    cx: &Reconcile<W>,
-    proxies: &[&Pod],
-) -> Result<(), ControllerError> {
+pub(super) async fn replace_deaf<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod]) -> Result<(), ControllerError> {
     let (Some(Attached { pod, container }), Some(told)) = (cx.object.attached(), told_at(proxies)) else {
         return Ok(());
     };
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &cx.key.namespace);
+    let pods: Api<Pod> = Api::namespaced(cx.client(), &cx.key.namespace);
     let what = || format!("Pod {}/{pod}", cx.key.namespace);
     let Some(server) = in_time("get", what, pods.get_opt(&pod)).await? else { return Ok(()) };
     if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, cx) {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, ResourceExt as _, api::PropagationPolicy};
+use kube::{ResourceExt as _, api::PropagationPolicy};
 use mcp_plan::{
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Phase},
@@ -43,6 +43,8 @@ pub(super) struct WorkloadController {
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
     settings: Settings,
+    /// Set while this replica reconciles.
+    contents: Mutex<Option<Contents>>,
     /// Workloads whose status waits for their first pods, and until when.
     settling: Mutex<HashMap<Key, Instant>>,
 }
@@ -61,20 +63,27 @@ struct Done {
 
 impl WorkloadController {
     pub(super) fn new(stores: Arc<Stores>, pods: Arc<Store<PodTrace>>, settings: Settings) -> Self {
-        Self { stores, pods, settings, settling: Mutex::default() }
+        Self { stores, pods, settings, contents: Mutex::default(), settling: Mutex::default() }
     }
 
-    /// Makes a workload what its plan says.
+    /// Reads Secrets and ConfigMaps by these from now on.
+    pub(super) fn read_by(&self, contents: Contents) {
+        *self.contents.lock().unwrap_or_else(PoisonError::into_inner) = Some(contents);
+    }
+
+    /// Makes a workload what its plan says. `denied` is what the validators find wrong with it, where webhooks are off.
     pub(super) async fn reconcile<W: Workload>(
         &self,
-        contents: &Contents,
-        client: &Client,
         cx: Reconcile<W>,
+        denied: Option<&str>,
     ) -> Result<Action, ControllerError> {
+        let contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Nothing is reconciled before they are set.
+        let Some(contents) = contents else { return Ok(Action::requeue(SETTLE)) };
         let (key, workload) = (&cx.key, &*cx.object);
         let proxies = self.pods.find(&key.namespace, &key.name);
-        replace_deaf(client, &cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
-        let (mut plan, unreadable) = self.plan(contents, workload).await;
+        replace_deaf(&cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
+        let (mut plan, unreadable) = self.plan(&contents, workload, denied).await;
         let mut done = Done::default();
         remove(&cx, &plan.absent, &mut done).await;
         if done.failed.is_none() {
@@ -130,7 +139,12 @@ impl WorkloadController {
     }
 
     /// The plan, and why a Secret or ConfigMap that it looks at cannot be read.
-    async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> (Plan, Option<ControllerError>) {
+    async fn plan<W: Workload>(
+        &self,
+        contents: &Contents,
+        workload: &W,
+        denied: Option<&str>,
+    ) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
         let references = workload.references();
         let configs = self.stores.configs(&namespace, &references);
@@ -148,6 +162,7 @@ impl WorkloadController {
             configs: &configs,
             data: &data,
             unreadable: unreadable.as_deref(),
+            denied,
             deployment: deployment.as_ref(),
             children: &children,
             pods: &pods,

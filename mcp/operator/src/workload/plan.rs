@@ -38,6 +38,8 @@ pub struct Inputs<'a, W> {
     pub data: &'a Data,
     /// Why one of those cannot be read, if one cannot.
     pub unreadable: Option<&'a str>,
+    /// What the validators find wrong with the workload, where the controller asks them: a sentence.
+    pub denied: Option<&'a str>,
     /// The live proxy Deployment.
     pub deployment: Option<&'a Deployment>,
     /// The workload's own children that exist.
@@ -89,6 +91,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.data, &mut findings);
+    if let Some(problem) = inputs.denied {
+        findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
+    }
 
     let standing = guards.standing(inputs.deployment, &own);
     // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
@@ -145,6 +150,12 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         None => "PodFailed",
     };
     let mut events = events::<W>(&conditions, previous, &state, failure, stuck);
+    if let (Some(denied), Some(block)) = (inputs.denied, blocks.first())
+        && denied.contains(&block.message)
+    {
+        // An event of the validators says it.
+        events.retain(|event| event.reason != block.reason);
+    }
     if standing == Standing::Missing || !blocks.is_empty() {
         events.extend(removal_event(inputs, &absent));
     }

@@ -349,6 +349,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         configs,
         data,
         unreadable: None,
+        denied: None,
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],

@@ -67,6 +67,7 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         configs: &configs,
         data: &world.data,
         unreadable: None,
+        denied: None,
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],
