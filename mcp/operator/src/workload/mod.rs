@@ -23,6 +23,9 @@ use crate::subject::Subject;
 
 pub use plan::{Inputs, Plan, deleted, plan_workload};
 
+/// Reason: a guard that the spec asks for is of a kind that this version does not have.
+pub const GUARD_NOT_BUILT: &str = "GuardNotBuilt";
+
 /// A kind of workload.
 pub trait Workload: Subject {
     /// The kind in lower case: the label `app` of its proxies.

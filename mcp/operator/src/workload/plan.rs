@@ -16,7 +16,7 @@ use mcp_plan::{
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
-use super::{Findings, Rendering, Workload};
+use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -213,7 +213,7 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
             unbuilt.join(", ")
         );
         // Said first: nothing else about the workload matters more.
-        findings.block(GUARDS_ENFORCED, "GuardNotBuilt", message);
+        findings.block(GUARDS_ENFORCED, GUARD_NOT_BUILT, message);
     }
     // Of several configurations of one kind, one that cannot be used decides what their condition says.
     let (good, bad): (Vec<_>, Vec<_>) = guards.conditions().partition(|condition| condition.good);
