@@ -14,7 +14,11 @@ use k8s_openapi::{
 };
 use kube::{Resource, api::PartialObjectMeta};
 use mcp_api::names::{annotation, label};
-use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry, workload::deaf};
+use mcp_plan::{
+    guards::TEMPLATE_HASH,
+    reference::Entry,
+    workload::{Opened, Ways, deaf},
+};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, FieldManager, Live, version_number},
@@ -55,6 +59,8 @@ pub struct Trace {
     pub live: Live,
     /// Whether it has ToolHive's label, as ToolHive's objects have, and anybody's may.
     pub labelled: bool,
+    /// The ways around a proxy that it has.
+    pub opened: Opened,
     /// Of a Deployment: its annotations and those of its pod template, as far as plans read them.
     annotations: Option<Box<(Annotations, Annotations)>>,
     /// The content of this version of a Secret or ConfigMap, once somebody needed it; `None` when it was gone.
@@ -147,15 +153,24 @@ impl Trace {
 
     /// Keeps what matters of `metadata`.
     fn of(metadata: &ObjectMeta) -> Self {
-        let live = marks(kind_of(metadata)).read(metadata);
+        let manager = marks(kind_of(metadata));
+        let (live, opened) = (manager.read(metadata), Opened::of(metadata, &manager.name));
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         let label = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE));
         let labelled = label.is_some_and(|value| value == "true");
-        Self { labelled, ..Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live) }
+        Self { labelled, opened, ..Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live) }
     }
 
     fn new(namespace: String, name: String, live: Live) -> Self {
-        Self { namespace, name, live, labelled: false, annotations: None, content: OnceCell::new() }
+        Self {
+            namespace,
+            name,
+            live,
+            labelled: false,
+            opened: Opened::default(),
+            annotations: None,
+            content: OnceCell::new(),
+        }
     }
 
     /// As much of the Deployment as a plan reads.
@@ -182,7 +197,9 @@ impl Trace {
     /// True when nothing that a plan or the apply engine reads differs.
     pub fn same(&self, other: &Self) -> bool {
         let version = other.live.version;
-        self.annotations == other.annotations && Live { version, ..self.live.clone() } == other.live
+        self.annotations == other.annotations
+            && self.opened == other.opened
+            && Live { version, ..self.live.clone() } == other.live
     }
 }
 
@@ -198,7 +215,8 @@ impl ChildTrace for Trace {
             let [own, template] = ["/metadata/annotations", "/spec/template/metadata/annotations"].map(at);
             Box::new((read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default())))
         });
-        Self { annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
+        let opened = Opened { ours: Ways::of_document(document), ..Opened::default() };
+        Self { opened, annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
     }
 
     fn deleting(&self) -> Self {

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PropagationPolicy};
 use mcp_plan::{
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Phase},
+    workload::{Child, ChildKind, ChildRef, Opened, Phase},
 };
 use portcullis::controller::{
     Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store,
@@ -26,7 +26,7 @@ use super::{
     replace::replace_deaf,
     traces::marks,
 };
-use crate::workload::{Inputs, Plan, Workload, deleted, plan_workload};
+use crate::workload::{Inputs, POLICY_MISSING, Plan, Workload, deleted, plan_workload};
 
 /// A proxy that was just made has no pods yet. They wake its workload; until then, for at most this long, nothing is
 /// said: one status instead of two.
@@ -83,7 +83,7 @@ impl WorkloadController {
         let (key, workload) = (&cx.key, &*cx.object);
         let proxies = self.pods.find(&key.namespace, &key.name);
         replace_deaf(&cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
-        let (mut plan, unreadable) = self.plan(&contents, workload, denied).await;
+        let (mut plan, mut unreadable) = self.plan(&contents, workload, denied).await;
         let mut done = Done::default();
         remove(&cx, &plan.absent, &mut done).await;
         if done.failed.is_none() {
@@ -95,7 +95,12 @@ impl WorkloadController {
         if done.failed.is_none() && done.failure.is_none() {
             apply(&cx, &plan.children, &mut done).await?;
         }
-        if let Some(failure) = done.failure() {
+        let failure = done.failure();
+        if failure.is_none() && lacks_policy(&plan) {
+            // What was missing has been written.
+            (plan, unreadable) = self.plan(&contents, workload, denied).await;
+        }
+        if let Some(failure) = failure {
             // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
             if matches!(failure, ApplyFailure::Waits(_))
                 && let Some(rest) = self.settle(key, true)
@@ -153,6 +158,8 @@ impl WorkloadController {
         let unreadable = failed.as_ref().map(ToString::to_string);
         let children: BTreeSet<_> =
             workload.all_children().into_iter().filter(|child| self.own(workload, child).is_some()).collect();
+        let opened = children.iter().filter_map(|child| Some((child.clone(), self.own(workload, child)?.opened)));
+        let opened = opened.filter(|(_, opened)| *opened != Opened::default()).collect();
         let deployment = self.own(workload, &ChildRef::new(ChildKind::Deployment, &*name));
         let deployment = deployment.map(|trace| trace.deployment());
         let pods = self.pods.find(&namespace, &name);
@@ -165,6 +172,7 @@ impl WorkloadController {
             denied,
             deployment: deployment.as_ref(),
             children: &children,
+            opened: &opened,
             pods: &pods,
             settings: &self.settings,
             now: jiff::Timestamp::now(),
@@ -254,6 +262,12 @@ async fn remove<W: Workload>(cx: &Reconcile<W>, absent: &[ChildRef], done: &mut 
             Err(error) => _ = done.failed.get_or_insert(error),
         }
     }
+}
+
+/// Whether the plan says that a NetworkPolicy is missing which it makes.
+fn lacks_policy(plan: &Plan) -> bool {
+    let said = plan.report.conditions.iter().flatten().any(|condition| condition.reason == POLICY_MISSING);
+    said && !plan.children.is_empty()
 }
 
 async fn report<W: Workload>(cx: &Reconcile<W>, plan: Plan) -> Result<(), ControllerError> {

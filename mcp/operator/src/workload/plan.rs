@@ -1,6 +1,6 @@
 //! The plan of one workload: from what was observed to its children, its status and its events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -10,13 +10,13 @@ use mcp_plan::{
     reference::Data,
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Phase, Previous, Report, proxy,
+        Child, ChildKind, ChildRef, Opened, Phase, Previous, Report, proxy,
         status::{self, State},
     },
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
-use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload};
+use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -44,6 +44,8 @@ pub struct Inputs<'a, W> {
     pub deployment: Option<&'a Deployment>,
     /// The workload's own children that exist.
     pub children: &'a BTreeSet<ChildRef>,
+    /// The ways around its proxy that its live children have, where they have any.
+    pub opened: &'a BTreeMap<ChildRef, Opened>,
     /// The pods of its proxy.
     pub pods: &'a [&'a Pod],
     /// What the operator was started with.
@@ -119,6 +121,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
+    network::check(inputs, &children, &mut findings);
     let mut stuck = None;
     if closed.is_some() && findings.blocks.is_empty() {
         (state.phase, state.message) = (Phase::Failed, "the proxy has no Service".to_owned());

@@ -352,6 +352,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         denied: None,
         deployment: None,
         children: &BTreeSet::new(),
+        opened: &BTreeMap::new(),
         pods: &[],
         settings: &settings(),
         now: now(),

@@ -69,6 +69,10 @@ impl<'a> Backend<'a> {
         {
             pod.service_account_name = Some(account.to_owned());
         }
+        // The default: who holds the field in `managedFields` has asked for it.
+        if let Some(pod) = &mut template.spec {
+            pod.host_network = pod.host_network.filter(|wanted| *wanted);
+        }
         Self { owner, spec, template }
     }
 

@@ -92,6 +92,7 @@ impl Workload for MCPServer {
         condition::STDIO_REPLICA_CAPPED,
         condition::SESSION_STORAGE_WARNING,
         workload::checks::UNSUPPORTED_FIELDS,
+        workload::NETWORK_RESTRICTED,
         checks::SECRET_REFS_VALIDATED,
         checks::BODY_LIMIT_CAPPED,
     ];

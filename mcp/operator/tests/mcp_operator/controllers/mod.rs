@@ -18,6 +18,7 @@ mod remote_proxy;
 mod repair;
 mod rollout;
 mod secrets;
+mod side_doors;
 mod status;
 mod tool_config;
 mod toolhive;
