@@ -1,5 +1,6 @@
 //! The gate has no side door: who reaches the MCP server's pods (MISSION P6).
 
+use mcp_operator::subject::Subject as _;
 use mcp_plan::workload::{ChildKind, ChildRef, Opened, Ways};
 use serde_json::{Value, json};
 
@@ -154,9 +155,12 @@ fn a_way_around_the_proxy_is_told_in_a_condition() {
         (json!({}), Some((POLICY, ingress)), Some("NetworkPolicyChanged"), "NetworkPolicy mcp-fetch"),
         (json!({"hostNetwork": true}), Some((POLICY, ingress)), Some("NetworkPolicyChanged"), "StatefulSet fetch"),
     ] {
-        let spec = json!({"image": "x:1", "transport": "streamable-http", "podTemplateSpec": {"spec": pod}});
+        let spec = json!({"image": "x:1", "transport": "streamable-http", "podTemplateSpec": {"spec": pod.clone()}});
         let mut world = World::of(spec.clone());
         world.applied(&world.plan());
+        // `kubectl apply` warns of what the spec itself opens.
+        let warned = world.workload.warnings(&world.settings).len();
+        assert_eq!(warned, usize::from(others.is_none() && reason.is_some() || pod["hostNetwork"] == true), "{pod}");
         if let Some(((kind, name), others)) = others {
             world.opened.insert(ChildRef::new(kind, name), Opened { others, ours: none });
         }
