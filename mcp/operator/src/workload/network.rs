@@ -1,18 +1,26 @@
 //! The condition that tells of ways around the proxy.
 
-use mcp_plan::workload::{Child, ChildKind, Ways};
+use std::collections::{BTreeMap, BTreeSet};
+
+use mcp_plan::workload::{Child, ChildKind, ChildRef, Opened, Ways};
 use portcullis::controller::ConditionStatus;
 
-use super::{Findings, Inputs, Workload};
+use super::{Findings, Workload};
 
 /// Condition: nothing leads around the proxy, as far as the operator can see. Present only while something does.
 pub const NETWORK_RESTRICTED: &str = "NetworkRestricted";
 /// Reason: the NetworkPolicy does not exist, and what it closes does.
 pub const POLICY_MISSING: &str = "NetworkPolicyMissing";
 
-/// Says which ways lead around the proxy, from the children that are planned and the live ones.
-pub(super) fn check<W: Workload>(inputs: &Inputs<'_, W>, children: &[Child], findings: &mut Findings<'_>) {
-    let Inputs { workload, children: live, opened, .. } = *inputs;
+/// Says which ways lead around the proxy: those of the children that are planned, and those of `live` ones that were
+/// `opened`.
+pub(super) fn check<W: Workload>(
+    workload: &W,
+    children: &[Child],
+    live: &BTreeSet<ChildRef>,
+    opened: &BTreeMap<ChildRef, Opened>,
+    findings: &mut Findings<'_>,
+) {
     let runs = workload.backend().is_some_and(|backend| live.contains(&backend));
     let mut found = Vec::new();
     for child in workload.all_children() {

@@ -121,7 +121,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
-    network::check(inputs, &children, &mut findings);
+    network::check(workload, &children, inputs.children, inputs.opened, &mut findings);
     let mut stuck = None;
     if closed.is_some() && findings.blocks.is_empty() {
         (state.phase, state.message) = (Phase::Failed, "the proxy has no Service".to_owned());
