@@ -32,7 +32,14 @@ impl ConfigController {
     /// Writes the status.
     pub(super) async fn reconcile<K: ConfigKind>(&self, cx: Reconcile<K>) -> Result<Action, ControllerError> {
         let referrers = self.stores.referrers(&K::kind(&()), &cx.key);
-        self.settle(&cx, &referrers).await?;
+        self.settle(&cx, &referrers, true).await?;
+        Ok(Action::await_change())
+    }
+
+    /// Writes the rest of the status of one that the validators deny, where webhooks are off.
+    pub(super) async fn refuse<K: ConfigKind>(&self, cx: Reconcile<K>) -> Result<Action, ControllerError> {
+        let referrers = self.stores.referrers(&K::kind(&()), &cx.key);
+        self.settle(&cx, &referrers, false).await?;
         Ok(Action::await_change())
     }
 
@@ -47,17 +54,22 @@ impl ConfigController {
             next = Action::requeue(AGAIN);
         }
         if let Ok(cx) = &deletion.reconcile {
-            self.settle(cx, &referrers).await?;
+            self.settle(cx, &referrers, true).await?;
         }
         Ok(if referrers.is_empty() { Cleanup::Done } else { Cleanup::Waits(next) })
     }
 
     /// Nobody reads the status of what is about to be gone.
-    async fn settle<K: ConfigKind>(&self, cx: &Reconcile<K>, referrers: &[Referrer]) -> Result<(), ControllerError> {
+    async fn settle<K: ConfigKind>(
+        &self,
+        cx: &Reconcile<K>,
+        referrers: &[Referrer],
+        with_events: bool,
+    ) -> Result<(), ControllerError> {
         let inputs =
             ConfigInputs { config: &*cx.object, referrers, settings: &self.settings, now: jiff::Timestamp::now() };
         let plan = plan_config(&inputs);
-        if !plan.may_go && cx.status(&K::status_of(plan.report)).await? {
+        if !plan.may_go && cx.status(&K::status_of(plan.report)).await? && with_events {
             cx.publish(&plan.events).await;
         }
         Ok(())

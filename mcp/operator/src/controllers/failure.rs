@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mcp_api::names::condition;
-use mcp_plan::workload::Phase;
+use mcp_plan::workload::{ChildKind, Phase};
 use portcullis::controller::{EventType, PlannedEvent, fitting};
 
 use crate::workload::{Plan, Workload};
@@ -14,13 +14,18 @@ pub(super) enum ApplyFailure {
     Failed(String),
     /// An object that is not ours has its name.
     NameTaken(String),
-    /// The one that exists is being deleted, and somebody's finalizer may hold it.
+    /// The one that exists has to go first, or to change its owner: a sentence.
     Waits(String),
 }
 
 // === impl ApplyFailure ===
 
 impl ApplyFailure {
+    /// The one that exists is being deleted, and somebody's finalizer may hold it.
+    pub(super) fn being_deleted(kind: ChildKind, name: &str) -> Self {
+        Self::Waits(format!("{} {name} is being deleted; it is made anew once it is gone", kind.as_str()))
+    }
+
     fn phase(&self) -> Phase {
         match self {
             Self::Failed(_) | Self::NameTaken(_) => Phase::Failed,
@@ -39,7 +44,7 @@ impl ApplyFailure {
     fn message(&self) -> String {
         match self {
             Self::Failed(problem) | Self::NameTaken(problem) => format!("a child could not be written: {problem}"),
-            Self::Waits(child) => format!("{child} is being deleted; it is made anew once it is gone"),
+            Self::Waits(why) => why.clone(),
         }
     }
 }

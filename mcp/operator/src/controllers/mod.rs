@@ -5,6 +5,7 @@ mod config;
 mod contents;
 mod failure;
 mod live;
+mod obstacles;
 mod registry;
 mod replace;
 mod request;
@@ -47,8 +48,6 @@ use wake::Wake;
 #[derive(Clone)]
 pub struct Controllers {
     kinds: Arc<Vec<Box<dyn Registered>>>,
-    /// The kind that unlabelled objects of ToolHive's are of.
-    unlabelled: Cow<'static, str>,
     stores: Arc<Stores>,
     settings: Settings,
     namespaces: Namespaces,
@@ -72,16 +71,9 @@ impl Debug for Controllers {
 impl Controllers {
     /// The controllers of these kinds.
     pub fn new(registry: Registry, settings: Settings, namespaces: Namespaces) -> Self {
-        let Registry { kinds, stores, unlabelled } = registry;
+        let Registry { kinds, stores } = registry;
         let watched = watch::Sender::new(None);
-        Self {
-            kinds: Arc::new(kinds),
-            unlabelled,
-            stores: Arc::new(Stores::new(stores)),
-            settings,
-            namespaces,
-            watched,
-        }
+        Self { kinds: Arc::new(kinds), stores: Arc::new(Stores::new(stores)), settings, namespaces, watched }
     }
 
     /// The admission webhooks of the kinds. References are looked up in the stores, once those are filled.
@@ -92,7 +84,7 @@ impl Controllers {
 
     /// Fills the stores until [`Runtime::stop`]: in every replica, because its webhooks read them.
     pub async fn watch(self, runtime: Runtime) {
-        let Self { kinds, unlabelled, stores, settings, namespaces, watched } = self;
+        let Self { kinds, stores, settings, namespaces, watched } = self;
         let namespaces =
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
         let watches =
@@ -101,7 +93,7 @@ impl Controllers {
         let building = Building { stores: stores.clone(), settings, wake: wake.clone(), own: runtime.client };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
-        follow_built_in(&watches, &stores, &wake, &unlabelled);
+        follow_built_in(&watches, &stores, &wake);
         for controller in &controllers {
             controller.follow(&watches);
         }
@@ -139,29 +131,25 @@ impl Controllers {
 }
 
 /// Children, Secrets and ConfigMaps, whatever workload they belong to.
-fn follow_built_in(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str) {
-    follow_children::<ConfigMap>(watches, stores, wake, unlabelled, ChildKind::ConfigMap);
-    follow_children::<Service>(watches, stores, wake, unlabelled, ChildKind::Service);
-    follow_children::<ServiceAccount>(watches, stores, wake, unlabelled, ChildKind::ServiceAccount);
-    follow_children::<Role>(watches, stores, wake, unlabelled, ChildKind::Role);
-    follow_children::<RoleBinding>(watches, stores, wake, unlabelled, ChildKind::RoleBinding);
-    follow_children::<NetworkPolicy>(watches, stores, wake, unlabelled, ChildKind::NetworkPolicy);
-    follow_children::<StatefulSet>(watches, stores, wake, unlabelled, ChildKind::StatefulSet);
+fn follow_built_in(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>) {
+    follow_children::<ConfigMap>(watches, stores, wake, ChildKind::ConfigMap);
+    follow_children::<Service>(watches, stores, wake, ChildKind::Service);
+    follow_children::<ServiceAccount>(watches, stores, wake, ChildKind::ServiceAccount);
+    follow_children::<Role>(watches, stores, wake, ChildKind::Role);
+    follow_children::<RoleBinding>(watches, stores, wake, ChildKind::RoleBinding);
+    follow_children::<NetworkPolicy>(watches, stores, wake, ChildKind::NetworkPolicy);
+    follow_children::<StatefulSet>(watches, stores, wake, ChildKind::StatefulSet);
     let (on, store) = (wake.clone(), stores.children(ChildKind::Deployment).clone());
-    let of = unlabelled.to_owned();
-    let read = move |deployment| Trace::read_deployment(deployment, &of);
-    watches.follow::<DeploymentTrace, _>(paged(), store, read, move |change| {
+    watches.follow::<DeploymentTrace, _>(paged(), store, Trace::read_deployment, move |change| {
         on.child(ChildKind::Deployment, change);
     });
     let on = wake.clone();
-    let of = unlabelled.to_owned();
-    let read = move |secret| Trace::read(secret, &of);
-    watches.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), read, move |change| {
+    watches.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), Trace::read, move |change| {
         on.secret(change);
     });
 }
 
-fn follow_children<K>(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, unlabelled: &str, kind: ChildKind)
+fn follow_children<K>(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, kind: ChildKind)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + DeserializeOwned
@@ -173,7 +161,5 @@ where
 {
     let on = wake.clone();
     let store = stores.children(kind).clone();
-    let of = unlabelled.to_owned();
-    let read = move |object| Trace::read(object, &of);
-    watches.follow::<PartialObjectMeta<K>, _>(paged(), store, read, move |change| on.child(kind, change));
+    watches.follow::<PartialObjectMeta<K>, _>(paged(), store, Trace::read, move |change| on.child(kind, change));
 }

@@ -44,8 +44,6 @@ use crate::{
 pub struct Registry {
     pub(super) kinds: Vec<Box<dyn Registered>>,
     pub(super) stores: Vec<(Cow<'static, str>, Arc<dyn KindStore>)>,
-    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
-    pub(super) unlabelled: Cow<'static, str>,
 }
 
 /// A registered kind.
@@ -102,18 +100,6 @@ impl Registry {
         self
     }
 
-    /// Lets the kind that was added last take over what ToolHive made and no label gives to a kind.
-    #[must_use]
-    pub fn with_unlabelled(mut self) -> Self {
-        self.unlabelled = self.kinds.last().map(|kind| kind.kind()).unwrap_or_default();
-        self
-    }
-
-    /// The kind of what ToolHive made and no label gives to a kind; empty where no kind takes it over.
-    pub fn unlabelled(&self) -> &str {
-        &self.unlabelled
-    }
-
     /// What the stores hold of the kinds.
     pub fn reads(&self) -> Vec<Grant> {
         self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
@@ -134,7 +120,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         let Building { stores, settings, wake, own } = building;
         let pods: Arc<Store<PodTrace>> = Arc::default();
         let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
-        let (cleaned, on) = (work.clone(), wake.clone());
+        let (cleaned, refused, on) = (work.clone(), work.clone(), wake.clone());
         let of = |kind| stores.children(kind).clone();
         let mut controller = named::<W>()
             .stored_in(self.store.clone())
@@ -147,6 +133,10 @@ impl<W: Workload> Registered for WorkloadKind<W> {
             .owns_in::<NetworkPolicy, _>(of(ChildKind::NetworkPolicy))
             .owns_in::<Deployment, _>(of(ChildKind::Deployment))
             .owns_in::<StatefulSet, _>(of(ChildKind::StatefulSet))
+            .on_invalid(move |cx, problem| {
+                let refused = refused.clone();
+                async move { refused.reconcile(cx, Some(&problem)).await }
+            })
             .on_change(move |change| on.referrer(change));
         if let Some(finalizer) = W::FINALIZER {
             controller = controller.finalizer(finalizer, move |deletion| {
@@ -199,9 +189,9 @@ impl<W: Workload> KindController for OfWorkloads<W> {
 
     fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
-            let Some(contents) = &Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
-            let client = &runtime.client.clone();
-            self.controller.work(watches, runtime, |cx| self.work.reconcile(contents, client, cx)).await;
+            let Some(contents) = Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
+            self.work.read_by(contents);
+            self.controller.work(watches, runtime, |cx| self.work.reconcile(cx, None)).await;
         }
         .boxed()
     }
@@ -220,9 +210,15 @@ impl<K: ConfigKind> Registered for Config<K> {
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
         let Building { stores, settings, wake, own } = building;
         let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), own.clone()));
-        let (released, on) = (work.clone(), wake.clone());
-        let mut controller =
-            named::<K>().stored_in(self.store.clone()).found_by(subject::tokens::<K>).on_change(move |change| {
+        let (released, refused, on) = (work.clone(), work.clone(), wake.clone());
+        let mut controller = named::<K>()
+            .stored_in(self.store.clone())
+            .found_by(subject::tokens::<K>)
+            .on_invalid(move |cx, _| {
+                let refused = refused.clone();
+                async move { refused.refuse(cx).await }
+            })
+            .on_change(move |change| {
                 on.referrer(change);
                 on.config(change);
             });

@@ -2,25 +2,21 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client,
+    Api,
     api::{DeleteParams, Preconditions},
 };
 use mcp_plan::workload::deaf::{Attached, is_deaf, told_at};
 use portcullis::controller::{ControllerError, EventType, PlannedEvent, Reconcile};
 
-use super::request::in_time;
+use super::request::{gone, in_time};
 use crate::workload::Workload;
 
 /// Deletes the pod that the workload's proxy attaches to, where one of the `proxies` has told that the server in it stays.
-pub(super) async fn replace_deaf<W: Workload>(
-    client: &Client,
-    cx: &Reconcile<W>,
-    proxies: &[&Pod],
-) -> Result<(), ControllerError> {
+pub(super) async fn replace_deaf<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod]) -> Result<(), ControllerError> {
     let (Some(Attached { pod, container }), Some(told)) = (cx.object.attached(), told_at(proxies)) else {
         return Ok(());
     };
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &cx.key.namespace);
+    let pods: Api<Pod> = Api::namespaced(cx.client(), &cx.key.namespace);
     let what = || format!("Pod {}/{pod}", cx.key.namespace);
     let Some(server) = in_time("get", what, pods.get_opt(&pod)).await? else { return Ok(()) };
     if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, cx) {
@@ -47,12 +43,4 @@ fn is_backend<W: Workload>(server: &Pod, cx: &Reconcile<W>) -> bool {
             owner.controller == Some(true) && owner.kind == backend.kind.as_str() && owner.name == backend.name
         })
     })
-}
-
-/// One that is gone, or has been replaced in the meantime, is as good as deleted.
-async fn gone<T>(deleted: impl Future<Output = kube::Result<T>>) -> kube::Result<()> {
-    match deleted.await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        deleted => deleted.map(drop),
-    }
 }

@@ -19,3 +19,11 @@ pub(super) async fn in_time<T>(
         Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
     }
 }
+
+/// Takes an object that is gone, or has been replaced in the meantime, for deleted.
+pub(super) async fn gone<T>(deleted: impl Future<Output = kube::Result<T>>) -> kube::Result<()> {
+    match deleted.await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}

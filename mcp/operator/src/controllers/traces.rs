@@ -14,7 +14,11 @@ use k8s_openapi::{
 };
 use kube::{Resource, api::PartialObjectMeta};
 use mcp_api::names::{annotation, label};
-use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry, workload::deaf};
+use mcp_plan::{
+    guards::TEMPLATE_HASH,
+    reference::Entry,
+    workload::{Opened, Ways, deaf},
+};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, FieldManager, Live, version_number},
@@ -25,18 +29,14 @@ use tokio::sync::OnceCell;
 /// What managers are called, before the kind.
 const MANAGER: &str = "portcullis-";
 
-/// How the children of workloads of this kind are marked. What ToolHive made for [that kind](kind_of) is taken over.
+/// How the children of workloads of this kind are marked.
 pub(super) fn marks(kind: &str) -> FieldManager {
-    FieldManager { adopts: made_by_platform, ..FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase())) }
-}
-
-fn made_by_platform(metadata: &ObjectMeta) -> bool {
-    metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE)).is_some_and(|value| value == "true")
+    FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase()))
 }
 
 /// The kind of the workload that this is a child of: its owner's. Where that was taken away, the kind whose controller
-/// applied it, and for what ToolHive made the kind that labels name, or `unlabelled` where they name none.
-fn kind_of<'a>(metadata: &'a ObjectMeta, unlabelled: &'a str) -> &'a str {
+/// applied it. Labels say nothing: anybody may write them.
+fn kind_of(metadata: &ObjectMeta) -> &str {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let owner = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| &*owner.kind);
     let applied = || {
@@ -44,8 +44,7 @@ fn kind_of<'a>(metadata: &'a ObjectMeta, unlabelled: &'a str) -> &'a str {
         let mut applied = entries.filter(|entry| entry.operation.as_deref() == Some("Apply"));
         applied.find_map(|entry| entry.manager.as_deref()?.strip_prefix(MANAGER))
     };
-    let labelled = || metadata.labels.as_ref()?.get(label::APP_NAME).map(|name| &**name);
-    owner.or_else(applied).or_else(labelled).unwrap_or(unlabelled)
+    owner.or_else(applied).unwrap_or_default()
 }
 
 /// Annotations, by their keys.
@@ -58,6 +57,10 @@ pub struct Trace {
     name: String,
     /// What the decision to write needs.
     pub live: Live,
+    /// Whether it has ToolHive's label, as ToolHive's objects have, and anybody's may.
+    pub labelled: bool,
+    /// The ways around a proxy that it has.
+    pub opened: Opened,
     /// Of a Deployment: its annotations and those of its pod template, as far as plans read them.
     annotations: Option<Box<(Annotations, Annotations)>>,
     /// The content of this version of a Secret or ConfigMap, once somebody needed it; `None` when it was gone.
@@ -135,29 +138,39 @@ impl Resource for DeploymentTrace {
 // === impl Trace ===
 
 impl Trace {
-    /// Keeps what matters of an object's metadata. What ToolHive made and no label gives to a kind is of the kind
-    /// `unlabelled`.
-    pub fn read<K>(object: PartialObjectMeta<K>, unlabelled: &str) -> Self {
-        Self::of(&object.metadata, unlabelled)
+    /// Keeps what matters of an object's metadata.
+    pub fn read<K>(object: PartialObjectMeta<K>) -> Self {
+        Self::of(&object.metadata)
     }
 
     /// Keeps what matters of a Deployment, as [`read`](Self::read) does.
-    pub fn read_deployment(deployment: DeploymentTrace, unlabelled: &str) -> Self {
+    pub fn read_deployment(deployment: DeploymentTrace) -> Self {
         let DeploymentTrace { metadata, spec } = deployment;
         let own = metadata.annotations.clone().unwrap_or_default();
         let annotations = Some(Box::new((read_by_plans(own), read_by_plans(spec.template.metadata.annotations))));
-        Self { annotations, ..Self::of(&metadata, unlabelled) }
+        Self { annotations, ..Self::of(&metadata) }
     }
 
     /// Keeps what matters of `metadata`.
-    fn of(metadata: &ObjectMeta, unlabelled: &str) -> Self {
-        let live = marks(kind_of(metadata, unlabelled)).read(metadata);
+    fn of(metadata: &ObjectMeta) -> Self {
+        let manager = marks(kind_of(metadata));
+        let (live, opened) = (manager.read(metadata), Opened::of(metadata, &manager.name));
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
-        Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live)
+        let label = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE));
+        let labelled = label.is_some_and(|value| value == "true");
+        Self { labelled, opened, ..Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live) }
     }
 
     fn new(namespace: String, name: String, live: Live) -> Self {
-        Self { namespace, name, live, annotations: None, content: OnceCell::new() }
+        Self {
+            namespace,
+            name,
+            live,
+            labelled: false,
+            opened: Opened::default(),
+            annotations: None,
+            content: OnceCell::new(),
+        }
     }
 
     /// As much of the Deployment as a plan reads.
@@ -184,7 +197,9 @@ impl Trace {
     /// True when nothing that a plan or the apply engine reads differs.
     pub fn same(&self, other: &Self) -> bool {
         let version = other.live.version;
-        self.annotations == other.annotations && Live { version, ..self.live.clone() } == other.live
+        self.annotations == other.annotations
+            && self.opened == other.opened
+            && Live { version, ..self.live.clone() } == other.live
     }
 }
 
@@ -200,7 +215,8 @@ impl ChildTrace for Trace {
             let [own, template] = ["/metadata/annotations", "/spec/template/metadata/annotations"].map(at);
             Box::new((read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default())))
         });
-        Self { annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
+        let opened = Opened { ours: Ways::of_document(document), ..Opened::default() };
+        Self { opened, annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
     }
 
     fn deleting(&self) -> Self {

@@ -7,10 +7,10 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Client, ResourceExt as _, api::PropagationPolicy};
+use kube::{ResourceExt as _, api::PropagationPolicy};
 use mcp_plan::{
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Phase},
+    workload::{Child, ChildKind, ChildRef, Opened, Phase},
 };
 use portcullis::controller::{
     Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store,
@@ -22,10 +22,11 @@ use super::{
     PodTrace, Stores, Trace,
     contents::Contents,
     failure::{self, ApplyFailure},
+    obstacles::make_way,
     replace::replace_deaf,
     traces::marks,
 };
-use crate::workload::{Inputs, Plan, Workload, deleted, plan_workload};
+use crate::workload::{Inputs, POLICY_MISSING, Plan, Workload, deleted, plan_workload};
 
 /// A proxy that was just made has no pods yet. They wake its workload; until then, for at most this long, nothing is
 /// said: one status instead of two.
@@ -42,6 +43,8 @@ pub(super) struct WorkloadController {
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
     settings: Settings,
+    /// Set while this replica reconciles.
+    contents: Mutex<Option<Contents>>,
     /// Workloads whose status waits for their first pods, and until when.
     settling: Mutex<HashMap<Key, Instant>>,
 }
@@ -60,26 +63,44 @@ struct Done {
 
 impl WorkloadController {
     pub(super) fn new(stores: Arc<Stores>, pods: Arc<Store<PodTrace>>, settings: Settings) -> Self {
-        Self { stores, pods, settings, settling: Mutex::default() }
+        Self { stores, pods, settings, contents: Mutex::default(), settling: Mutex::default() }
     }
 
-    /// Makes a workload what its plan says.
+    /// Reads Secrets and ConfigMaps by these from now on.
+    pub(super) fn read_by(&self, contents: Contents) {
+        *self.contents.lock().unwrap_or_else(PoisonError::into_inner) = Some(contents);
+    }
+
+    /// Makes a workload what its plan says. `denied` is what the validators find wrong with it, where webhooks are off.
     pub(super) async fn reconcile<W: Workload>(
         &self,
-        contents: &Contents,
-        client: &Client,
         cx: Reconcile<W>,
+        denied: Option<&str>,
     ) -> Result<Action, ControllerError> {
+        let contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Nothing is reconciled before they are set.
+        let Some(contents) = contents else { return Ok(Action::requeue(SETTLE)) };
         let (key, workload) = (&cx.key, &*cx.object);
         let proxies = self.pods.find(&key.namespace, &key.name);
-        replace_deaf(client, &cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
-        let (mut plan, unreadable) = self.plan(contents, workload).await;
+        replace_deaf(&cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
+        let (mut plan, mut unreadable) = self.plan(&contents, workload, denied).await;
         let mut done = Done::default();
         remove(&cx, &plan.absent, &mut done).await;
         if done.failed.is_none() {
+            match make_way(&self.stores, &cx, &plan).await {
+                Ok(obstacle) => done.failure = obstacle,
+                Err(error) => done.failed = Some(error),
+            }
+        }
+        if done.failed.is_none() && done.failure.is_none() {
             apply(&cx, &plan.children, &mut done).await?;
         }
-        if let Some(failure) = done.failure() {
+        let failure = done.failure();
+        if failure.is_none() && lacks_policy(&plan) {
+            // What was missing has been written.
+            (plan, unreadable) = self.plan(&contents, workload, denied).await;
+        }
+        if let Some(failure) = failure {
             // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
             if matches!(failure, ApplyFailure::Waits(_))
                 && let Some(rest) = self.settle(key, true)
@@ -123,7 +144,12 @@ impl WorkloadController {
     }
 
     /// The plan, and why a Secret or ConfigMap that it looks at cannot be read.
-    async fn plan<W: Workload>(&self, contents: &Contents, workload: &W) -> (Plan, Option<ControllerError>) {
+    async fn plan<W: Workload>(
+        &self,
+        contents: &Contents,
+        workload: &W,
+        denied: Option<&str>,
+    ) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
         let references = workload.references();
         let configs = self.stores.configs(&namespace, &references);
@@ -132,6 +158,8 @@ impl WorkloadController {
         let unreadable = failed.as_ref().map(ToString::to_string);
         let children: BTreeSet<_> =
             workload.all_children().into_iter().filter(|child| self.own(workload, child).is_some()).collect();
+        let opened = children.iter().filter_map(|child| Some((child.clone(), self.own(workload, child)?.opened)));
+        let opened = opened.filter(|(_, opened)| *opened != Opened::default()).collect();
         let deployment = self.own(workload, &ChildRef::new(ChildKind::Deployment, &*name));
         let deployment = deployment.map(|trace| trace.deployment());
         let pods = self.pods.find(&namespace, &name);
@@ -141,8 +169,10 @@ impl WorkloadController {
             configs: &configs,
             data: &data,
             unreadable: unreadable.as_deref(),
+            denied,
             deployment: deployment.as_ref(),
             children: &children,
+            opened: &opened,
             pods: &pods,
             settings: &self.settings,
             now: jiff::Timestamp::now(),
@@ -186,7 +216,7 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
             // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
             // nor with one that is about to go and lacks the guard that the proxy is said to have.
             Ok(Applied::Waits) => {
-                done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
+                done.failure = Some(ApplyFailure::being_deleted(*kind, name));
                 return Ok(());
             }
             Err(ControllerError::NameTaken { refusal, .. }) => {
@@ -196,7 +226,7 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
             // Its pods would go anyway; once it is gone, it is made anew.
             Err(error) if keeps_its_strategy(&error) => {
                 remove(cx, &[ChildRef::new(*kind, name)], done).await;
-                done.failure = Some(ApplyFailure::Waits(format!("{} {name}", kind.as_str())));
+                done.failure = Some(ApplyFailure::being_deleted(*kind, name));
                 return Ok(());
             }
             Err(error @ ControllerError::Child(_)) => {
@@ -232,6 +262,12 @@ async fn remove<W: Workload>(cx: &Reconcile<W>, absent: &[ChildRef], done: &mut 
             Err(error) => _ = done.failed.get_or_insert(error),
         }
     }
+}
+
+/// Whether the plan says that a NetworkPolicy is missing which it makes.
+fn lacks_policy(plan: &Plan) -> bool {
+    let said = plan.report.conditions.iter().flatten().any(|condition| condition.reason == POLICY_MISSING);
+    said && !plan.children.is_empty()
 }
 
 async fn report<W: Workload>(cx: &Reconcile<W>, plan: Plan) -> Result<(), ControllerError> {

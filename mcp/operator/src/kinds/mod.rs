@@ -18,8 +18,6 @@ use crate::controllers::Registry;
 pub fn all() -> Registry {
     Registry::default()
         .workload::<MCPServer>()
-        // What ToolHive put behind a proxy carries the name of its server where other children carry their kind.
-        .with_unlabelled()
         .workload::<MCPRemoteProxy>()
         .workload::<VirtualMCPServer>()
         .config::<MCPOIDCConfig>()

@@ -39,8 +39,12 @@ pub fn pod_template(template: Option<&Value>, container: &str, findings: &mut Fi
                 message,
             );
         }
+        // Condition and status have ToolHive's words.
         Err(problem) => {
-            findings.block(condition::POD_TEMPLATE_VALID, reason::POD_TEMPLATE_INVALID, problem.to_string());
+            let (type_, reason) = (condition::POD_TEMPLATE_VALID, reason::POD_TEMPLATE_INVALID);
+            findings.block(type_, reason, format!("Invalid PodTemplateSpec: {problem}"));
+            let message = format!("Failed to parse PodTemplateSpec: {problem}. Deployment blocked until fixed.");
+            findings.conditions.set(type_, ConditionStatus::False, reason, message);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! which has what children are made of and knows no trait, this decides which of them there are.
 
 pub mod checks;
+mod network;
 mod plan;
 
 use mcp_api::names::reason;
@@ -21,7 +22,11 @@ use portcullis::{
 
 use crate::subject::Subject;
 
+pub use network::{NETWORK_RESTRICTED, POLICY_MISSING};
 pub use plan::{Inputs, Plan, deleted, plan_workload};
+
+/// Reason: a guard that the spec asks for is of a kind that this version does not have.
+pub const GUARD_NOT_BUILT: &str = "GuardNotBuilt";
 
 /// A kind of workload.
 pub trait Workload: Subject {

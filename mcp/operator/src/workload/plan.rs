@@ -1,6 +1,6 @@
 //! The plan of one workload: from what was observed to its children, its status and its events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -10,13 +10,13 @@ use mcp_plan::{
     reference::Data,
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Phase, Previous, Report, proxy,
+        Child, ChildKind, ChildRef, Opened, Phase, Previous, Report, proxy,
         status::{self, State},
     },
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
-use super::{Findings, Rendering, Workload};
+use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -38,10 +38,14 @@ pub struct Inputs<'a, W> {
     pub data: &'a Data,
     /// Why one of those cannot be read, if one cannot.
     pub unreadable: Option<&'a str>,
+    /// What the validators find wrong with the workload, where the controller asks them: a sentence.
+    pub denied: Option<&'a str>,
     /// The live proxy Deployment.
     pub deployment: Option<&'a Deployment>,
     /// The workload's own children that exist.
     pub children: &'a BTreeSet<ChildRef>,
+    /// The ways around its proxy that its live children have, where they have any.
+    pub opened: &'a BTreeMap<ChildRef, Opened>,
     /// The pods of its proxy.
     pub pods: &'a [&'a Pod],
     /// What the operator was started with.
@@ -89,6 +93,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
     workload.check(inputs.data, &mut findings);
+    if let Some(problem) = inputs.denied {
+        findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
+    }
 
     let standing = guards.standing(inputs.deployment, &own);
     // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
@@ -114,6 +121,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
         }
     };
+    network::check(workload, &children, inputs.children, inputs.opened, &mut findings);
     let mut stuck = None;
     if closed.is_some() && findings.blocks.is_empty() {
         (state.phase, state.message) = (Phase::Failed, "the proxy has no Service".to_owned());
@@ -145,6 +153,12 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         None => "PodFailed",
     };
     let mut events = events::<W>(&conditions, previous, &state, failure, stuck);
+    if let (Some(denied), Some(block)) = (inputs.denied, blocks.first())
+        && denied.contains(&block.message)
+    {
+        // An event of the validators says it.
+        events.retain(|event| event.reason != block.reason);
+    }
     if standing == Standing::Missing || !blocks.is_empty() {
         events.extend(removal_event(inputs, &absent));
     }
@@ -202,7 +216,7 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
             unbuilt.join(", ")
         );
         // Said first: nothing else about the workload matters more.
-        findings.block(GUARDS_ENFORCED, "GuardNotBuilt", message);
+        findings.block(GUARDS_ENFORCED, GUARD_NOT_BUILT, message);
     }
     // Of several configurations of one kind, one that cannot be used decides what their condition says.
     let (good, bad): (Vec<_>, Vec<_>) = guards.conditions().partition(|condition| condition.good);

@@ -18,9 +18,11 @@ pub mod pod_template;
 pub mod proxy;
 pub mod proxy_template;
 pub mod quantity;
+mod side_door;
 pub mod status;
 
 pub use child::{Child, ChildKind, ChildRef};
 pub use document::{Document, workload_labels};
 pub use owner::{Owner, merged, some};
+pub use side_door::{Opened, Ways};
 pub use status::{Phase, Previous, Report};

@@ -13,7 +13,8 @@ pub struct Owner<'a> {
     pub name: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
-    uid: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
     kind: Cow<'static, str>,
     api_version: Cow<'static, str>,
 }

@@ -144,11 +144,6 @@ mod tests {
                 Decision::Refuse(Refusal::NotOurs),
             ),
             (
-                "adopted from a predecessor",
-                Some(Live { controller: None, digest: None, held: None, maker: Some("test".into()), ..live() }),
-                Decision::Apply(Reason::Changed),
-            ),
-            (
                 "owner reference stripped",
                 Some(Live { controller: None, maker: Some("test".into()), ..live() }),
                 Decision::Keep,

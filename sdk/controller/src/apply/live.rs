@@ -9,9 +9,6 @@ pub struct FieldManager {
     pub name: String,
     /// Annotation with the digest of the last applied document.
     pub digest: &'static str,
-    /// Whether to adopt an object that has no owner and was never applied by this manager, because a predecessor of
-    /// this operator created it.
-    pub adopts: fn(&ObjectMeta) -> bool,
 }
 
 /// What decides whether a live object is written: about a tenth of its metadata, without the `managedFields` of others.
@@ -25,8 +22,7 @@ pub struct Live {
     pub digest: Option<String>,
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
-    /// Of an object without such an owner: the manager that applied it or [adopts](FieldManager::adopts) it, and so may
-    /// treat it as a child.
+    /// Of an object without such an owner: the manager that applied it, and so may treat it as a child.
     pub maker: Option<String>,
     /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,
@@ -38,9 +34,9 @@ impl FieldManager {
     /// The default digest annotation.
     pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
 
-    /// A field manager of this name, which adopts nothing.
+    /// A field manager of this name.
     pub fn of(name: impl Into<String>) -> Self {
-        Self { name: name.into(), digest: Self::DIGEST, adopts: |_| false }
+        Self { name: name.into(), digest: Self::DIGEST }
     }
 
     /// Reads what matters of a live object from its `metadata`.
@@ -48,7 +44,7 @@ impl FieldManager {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());
         let held = held_by(metadata, &self.name, None);
-        let ours = controller.is_none() && (held.is_some() || (self.adopts)(metadata));
+        let ours = controller.is_none() && held.is_some();
         Live {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version_number(metadata),

@@ -23,12 +23,13 @@ use mcp_plan::{
     problem::Problem,
     reference::Data,
     workload::{
-        Child, ChildKind, Owner, names as shared, network,
+        Child, ChildKind, Owner, Ways, names as shared, network,
         pod_template::{self, Template},
         proxy::{container_security, pod_security},
         workload_labels,
     },
 };
+use serde_json::json;
 
 use super::{environment, names};
 
@@ -68,6 +69,10 @@ impl<'a> Backend<'a> {
             && let Some(pod) = &mut template.spec
         {
             pod.service_account_name = Some(account.to_owned());
+        }
+        // The default: who holds the field in `managedFields` has asked for it.
+        if let Some(pod) = &mut template.spec {
+            pod.host_network = pod.host_network.filter(|wanted| *wanted);
         }
         Self { owner, spec, template }
     }
@@ -145,10 +150,9 @@ pub(super) fn pod_template(spec: &MCPServerSpec) -> Option<Result<Template, Prob
     spec.pod_template_spec.as_ref().map(|template| pod_template::decode(template, CONTAINER))
 }
 
-/// Whether its pods share the network of their node.
-pub(super) fn uses_host_network(spec: &MCPServerSpec) -> bool {
-    let pod = pod_template(spec).and_then(Result::ok).and_then(|template| template.known.spec);
-    pod.is_some_and(|pod| pod.host_network == Some(true))
+/// The ways to its pods that its template opens.
+pub(super) fn ways(spec: &MCPServerSpec) -> Ways {
+    Ways::of_document(&json!({"spec": {"template": spec.pod_template_spec}}))
 }
 
 /// Selects its pods. `app` alone would also select every proxy when the server is called `mcpserver`.

@@ -71,7 +71,13 @@ impl Subject for MCPServer {
         let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
-        if backend::uses_host_network(spec) {
+        let ways = backend::ways(spec);
+        if ways.host_port {
+            let message =
+                "spec.podTemplateSpec.spec: a hostPort leads from the address of a node to the MCP server's pod";
+            warnings.push(message.to_owned());
+        }
+        if ways.host_network {
             warnings.push(
                 "spec.podTemplateSpec.spec.hostNetwork: no NetworkPolicy applies to such pods, so the MCP server can be reached \
                  around its proxy"
@@ -92,6 +98,7 @@ impl Workload for MCPServer {
         condition::STDIO_REPLICA_CAPPED,
         condition::SESSION_STORAGE_WARNING,
         workload::checks::UNSUPPORTED_FIELDS,
+        workload::NETWORK_RESTRICTED,
         checks::SECRET_REFS_VALIDATED,
         checks::BODY_LIMIT_CAPPED,
     ];

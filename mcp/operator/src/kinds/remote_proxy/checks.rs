@@ -18,7 +18,7 @@ use mcp_plan::{
 use portcullis::controller::ConditionStatus;
 
 use super::{headers, rules};
-use crate::workload::{Block, Findings, checks};
+use crate::workload::{Block, Findings, GUARD_NOT_BUILT, Workload as _, checks};
 
 pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
     let spec = &proxy.spec;
@@ -71,6 +71,7 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let broken: BTreeSet<_> =
         wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Bytes)).collect();
     let problems = rules::problems(proxy);
+    let unbuilt = proxy.guards().unbuilt(findings.settings);
     let forbidden = rules::remote_url_problem(proxy, findings.settings);
     let mut block = |reason, message: String| {
         findings.block(TYPE, reason, message.clone());
@@ -88,6 +89,10 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
         let broken: Vec<_> = broken.into_iter().collect();
         let message = format!("spec.headerForward needs what cannot be used: {}", broken.join("; "));
         block("HeaderSecretNotUsable", message);
+    } else if !unbuilt.is_empty() {
+        let message = format!("{} cannot be enforced by this version", unbuilt.join(", "));
+        findings.conditions.set(TYPE, ConditionStatus::False, GUARD_NOT_BUILT, message.clone());
+        findings.conditions.set(condition::AUTH_CONFIGURED, ConditionStatus::False, reason::AUTH_INVALID, message);
     } else {
         findings.conditions.set(
             TYPE,

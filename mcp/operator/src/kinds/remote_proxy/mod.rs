@@ -70,7 +70,7 @@ impl Workload for MCPRemoteProxy {
     const NOUN: &'static str = "Remote proxy";
     const READY: [&'static str; 2] = [reason::DEPLOYMENT_READY, reason::DEPLOYMENT_NOT_READY];
     const WARNINGS: &'static [&'static str] =
-        &[condition::SESSION_STORAGE_WARNING, workload::checks::UNSUPPORTED_FIELDS];
+        &[condition::SESSION_STORAGE_WARNING, workload::checks::UNSUPPORTED_FIELDS, workload::NETWORK_RESTRICTED];
     const CHILDREN: &'static [ChildKind] = &[
         ChildKind::ConfigMap,
         ChildKind::Service,

@@ -12,11 +12,90 @@ use serde_json::{Value, json};
 use super::{
     Place,
     support::{
-        DEADLINE, children_of, labelled, minimal, oidc_config, ready_pods, ready_pods_of, remote_proxy, webhook_config,
+        DEADLINE, Operator, children_of, labelled, minimal, oidc_config, ready_pods, ready_pods_of, remote_proxy,
+        webhook_config,
     },
 };
 
 const BETA: &str = "toolhive.stacklok.dev/v1beta1";
+
+/// Whether the operator serves webhooks. Here the API server calls none, so that every edit is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Webhooks {
+    On,
+    Off,
+    /// Off when the edit is made, and on after that.
+    OffThenOn,
+}
+
+impl Webhooks {
+    async fn place(self, name: &str) -> Place {
+        Place::new(&format!("{name}-{self:?}").to_lowercase()).await
+    }
+
+    /// Starts the operator that sees the edit.
+    fn operator(self, place: &Place) -> Operator {
+        if self == Self::On {
+            return place.operator();
+        }
+        let flags = ["--watch-namespace", place.namespace(), "--webhooks", "off"];
+        Operator::start_with(&place.user, place.namespace(), &flags)
+    }
+
+    /// Turns webhooks on, where they are off to be turned on again.
+    async fn after_the_edit(self, place: &Place, operator: Operator) -> Operator {
+        if self != Self::OffThenOn {
+            return operator;
+        }
+        operator.terminate().await;
+        let operator = place.operator();
+        operator.reconciles().await;
+        operator.idle(place.cluster).await;
+        operator
+    }
+}
+
+/// Runs a test with webhooks on, off, and off when the edit is made and on after that.
+macro_rules! with_each_webhooks {
+    ($($test:ident)*) => {
+        mod webhooks_on {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(super::Webhooks::On).await; })*
+        }
+        mod webhooks_off {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(super::Webhooks::Off).await; })*
+        }
+        mod webhooks_off_then_on {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(super::Webhooks::OffThenOn).await; })*
+        }
+    };
+}
+
+with_each_webhooks! {
+    a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why
+    a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it
+    an_invalid_edit_that_asks_for_a_guard_ends_the_open_proxy
+    an_invalid_edit_leaves_the_guarded_proxy_and_says_so
+    a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts
+    a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so
+}
+
+/// Waits until the status says that the server is refused, for a reason that contains `why`: in phase, message and `Ready`.
+async fn refused(place: &Place, server: &str, why: &str) {
+    let told = place.objects.server(server, "to be refused", |it| {
+        let Some(status) = &it.status else { return false };
+        let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
+        let failed = status.phase.is_some_and(|phase| phase.as_str() == "Failed");
+        let says = |message: &str| message.contains(why);
+        failed
+            && status.observed_generation == it.metadata.generation
+            && status.message.as_deref().is_some_and(says)
+            && ready.is_some_and(|ready| ready.status == "False" && says(&ready.message))
+    });
+    told.await;
+}
 
 async fn no_proxy(place: &Place, server: &str) {
     place.objects.child(ChildKind::Deployment, server, "to be gone", Value::is_null).await;
@@ -28,10 +107,9 @@ async fn no_proxy(place: &Place, server: &str) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
-    let place = Place::new("unbuilt").await;
-    let _operator = place.operator();
+async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webhooks: Webhooks) {
+    let place = webhooks.place("unbuilt").await;
+    let operator = webhooks.operator(&place);
     let guards = [
         ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
         ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
@@ -53,6 +131,10 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
     for (name, spec, _) in &guards {
         place.objects.create(labelled(name, spec.clone())).await;
     }
+    for (name, ..) in &guards {
+        place.objects.phase(name, "Failed").await;
+    }
+    let _operator = webhooks.after_the_edit(&place, operator).await;
     for (name, _, field) in &guards {
         let server = place.objects.phase(name, "Failed").await;
         let status = server.status.unwrap();
@@ -65,10 +147,9 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why() {
     assert!(place.objects.events("MCPServer", "external").await.contains(&"Warning GuardNotBuilt".to_owned()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it() {
-    let place = Place::new("guard-added").await;
-    let _operator = place.operator();
+async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it(webhooks: Webhooks) {
+    let place = webhooks.place("guard-added").await;
+    let operator = webhooks.operator(&place);
     place.objects.create(minimal("web")).await;
     place.objects.has_children("web", &children_of("web")).await;
     ready_pods(&place.objects, "web").await;
@@ -76,15 +157,79 @@ async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs
     place.objects.edit("web", json!({"externalAuthConfigRef": {"name": "x"}})).await;
     no_proxy(&place, "web").await;
     place.objects.phase("web", "Failed").await;
+    let _operator = webhooks.after_the_edit(&place, operator).await;
     place.objects.edit("web", json!({"externalAuthConfigRef": null})).await;
     place.objects.has_children("web", &children_of("web")).await;
 }
 
+async fn an_invalid_edit_that_asks_for_a_guard_ends_the_open_proxy(webhooks: Webhooks) {
+    let place = webhooks.place("invalid-edit").await;
+    let operator = webhooks.operator(&place);
+    let objects = &place.objects;
+    // A guard that is not built, one that is not there, and one that is.
+    let guards = [
+        ("unbuilt", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
+        ("absent", json!({"webhookConfigRef": {"name": "absent"}}), "absent"),
+        ("there", json!({"webhookConfigRef": {"name": "gate"}}), "spec.env"),
+    ];
+    objects.create(webhook_config("gate", json!({}))).await;
+    for (name, ..) in &guards {
+        objects.create(minimal(name)).await;
+        objects.has_children(name, &children_of(name)).await;
+        ready_pods(objects, name).await;
+        objects.phase(name, "Ready").await;
+    }
+    for (name, guard, _) in &guards {
+        let mut edit = guard.clone();
+        edit["env"] = json!([{"name": "A=B", "value": "1"}]);
+        objects.edit(name, edit).await;
+    }
+    for (name, _, why) in &guards {
+        no_proxy(&place, name).await;
+        refused(&place, name, why).await;
+    }
+    let _operator = webhooks.after_the_edit(&place, operator).await;
+    for (name, _, why) in &guards {
+        no_proxy(&place, name).await;
+        refused(&place, name, why).await;
+    }
+    objects.edit("there", json!({"env": null})).await;
+    objects.has_children("there", &children_of("there")).await;
+}
+
+async fn an_invalid_edit_leaves_the_guarded_proxy_and_says_so(webhooks: Webhooks) {
+    let place = webhooks.place("invalid-guarded").await;
+    let operator = webhooks.operator(&place);
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
+    objects.has_children("web", &children_of("web")).await;
+    ready_pods(objects, "web").await;
+    objects.phase("web", "Ready").await;
+    let before = objects.get(ChildKind::Deployment, "web").await;
+    objects.edit("web", json!({"env": [{"name": "A=B", "value": "1"}]})).await;
+    refused(&place, "web", "spec.env").await;
+    // A server that is made with it says the same.
+    objects.create(labelled("new", json!({"env": [{"name": "A=B", "value": "1"}]}))).await;
+    refused(&place, "new", "spec.env").await;
+    let operator = webhooks.after_the_edit(&place, operator).await;
+    refused(&place, "web", "spec.env").await;
+    refused(&place, "new", "spec.env").await;
+    operator.idle(place.cluster).await;
+    let after = objects.get(ChildKind::Deployment, "web").await;
+    assert_eq!((&after["metadata"]["uid"], &after["spec"]), (&before["metadata"]["uid"], &before["spec"]));
+    let events = objects.events("MCPServer", "new").await;
+    let refusals = events.iter().filter(|event| event.starts_with("Warning")).count();
+    let once = if webhooks == Webhooks::OffThenOn { 1..=2 } else { 1..=1 };
+    assert!(once.contains(&refusals), "{events:?}");
+}
+
 /// A guard that can be built and is not there yet: the proxy waits for it, and one that runs without it goes first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts() {
-    let place = Place::new("gate-added").await;
-    let _operator = place.operator();
+async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts(
+    webhooks: Webhooks,
+) {
+    let place = webhooks.place("gate-added").await;
+    let operator = webhooks.operator(&place);
     let objects = &place.objects;
     objects.create(minimal("web")).await;
     objects.has_children("web", &children_of("web")).await;
@@ -92,6 +237,7 @@ async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_th
     objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
     no_proxy(&place, "web").await;
     objects.phase("web", "Failed").await;
+    let _operator = webhooks.after_the_edit(&place, operator).await;
 
     objects.create(webhook_config("gate", json!({}))).await;
     let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
@@ -165,10 +311,9 @@ async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_
 }
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so() {
-    let place = Place::new("config-bad").await;
-    let _operator = place.operator();
+async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so(webhooks: Webhooks) {
+    let place = webhooks.place("config-bad").await;
+    let operator = webhooks.operator(&place);
     let objects = &place.objects;
     objects.create(webhook_config("gate", json!({}))).await;
     objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
@@ -176,8 +321,9 @@ async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so() {
     let before = objects.get(ChildKind::Deployment, "web").await;
     let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
     objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", broken).await;
-    let server = objects.phase("web", "Failed").await;
-    assert!(server.status.unwrap().message.unwrap().contains("left as it is"));
+    refused(&place, "web", "left as it is").await;
+    let _operator = webhooks.after_the_edit(&place, operator).await;
+    refused(&place, "web", "left as it is").await;
     let after = objects.get(ChildKind::Deployment, "web").await;
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(after["spec"], before["spec"]);

@@ -18,8 +18,10 @@ mod remote_proxy;
 mod repair;
 mod rollout;
 mod secrets;
+mod side_doors;
 mod status;
 mod tool_config;
+mod toolhive;
 mod undecodable;
 mod virtual_mcp_server;
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::PartialObjectMeta;
-use mcp_operator::{controllers::Trace, kinds};
+use mcp_operator::controllers::Trace;
 use portcullis::controller::apply::refusal;
 use serde_json::{Value, json};
 
@@ -20,17 +20,17 @@ fn takers(labels: &Value, managers: &[&str]) -> Vec<&'static str> {
         "annotations": {"portcullis.dev/applied-digest": "x"},
     });
     let object: PartialObjectMeta<Deployment> = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-    let trace = Trace::read(object, kinds::all().unlabelled());
+    let trace = Trace::read(object);
     let takes = |kind: &str| refusal(&trace.live, "uid", &format!("portcullis-{kind}")).is_none();
     KINDS.into_iter().filter(|kind| takes(kind)).collect()
 }
 
 #[test]
-fn an_object_without_an_owner_is_a_child_of_the_kind_that_made_it_and_of_no_other() {
+fn an_object_without_owner_is_a_child_of_the_kind_that_applied_it() {
     let of = |kind: &str| json!({"app": kind, "app.kubernetes.io/name": kind, "toolhive": "true"});
     let backend = json!({"app": "web", "toolhive": "true", "toolhive-name": "web"});
     let none = json!({});
-    let cases: [(&str, &Value, &[&str], &[&str]); 8] = [
+    let cases: [(&str, &Value, &[&str], &[&str]); 7] = [
         ("a user's own", &none, &["kubectl"], &[]),
         ("nobody's", &none, &[], &[]),
         ("applied by a controller", &none, &["kubectl", "portcullis-mcpserver"], &["mcpserver"]),
@@ -41,9 +41,8 @@ fn an_object_without_an_owner_is_a_child_of_the_kind_that_made_it_and_of_no_othe
             &["portcullis-mcpserver"],
             &["mcpserver"],
         ),
-        ("a proxy of ToolHive's", &of("mcpserver"), &["thv-operator"], &["mcpserver"]),
-        ("a remote proxy of ToolHive's", &of("mcpremoteproxy"), &["thv-operator"], &["mcpremoteproxy"]),
-        ("what stands behind a proxy of ToolHive's", &backend, &["thv-proxyrunner"], &["mcpserver"]),
+        ("one with the labels of a proxy", &of("mcpserver"), &["thv-operator"], &[]),
+        ("one with the labels of a server's pods", &backend, &["thv-proxyrunner"], &[]),
     ];
     for (case, labels, managers, expected) in cases {
         assert_eq!(takers(labels, managers), expected, "{case}");

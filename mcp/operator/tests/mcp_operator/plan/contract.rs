@@ -131,7 +131,12 @@ fn a_pod_template_that_cannot_be_read_is_not_valid_and_what_runs_is_left() {
         world.workload.spec = with(json!({"podTemplateSpec": template})).workload.spec;
         let plan = world.plan();
         let (reason, message) = condition(&plan, "PodTemplateValid", "False").unwrap();
-        assert!(reason == "InvalidPodTemplateSpec" && message.starts_with(field), "{reason}: {message}");
+        // ToolHive's words.
+        let parse = format!("Failed to parse PodTemplateSpec: {field}");
+        assert!(reason == "InvalidPodTemplateSpec" && message.starts_with(&parse), "{reason}: {message}");
+        assert!(message.ends_with(". Deployment blocked until fixed."), "{message}");
+        let message = plan.status.message.clone().unwrap();
+        assert!(message.starts_with(&format!("Invalid PodTemplateSpec: {field}")), "{message}");
         assert!(plan.children.is_empty() && plan.absent.is_empty(), "{field}");
         assert_eq!(phase(&plan), "Failed", "{field}");
         assert_eq!(world.workload.problems()[0].field, field);

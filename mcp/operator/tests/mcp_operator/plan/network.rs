@@ -1,9 +1,10 @@
 //! The gate has no side door: who reaches the MCP server's pods (MISSION P6).
 
-use mcp_plan::workload::ChildKind;
+use mcp_operator::subject::Subject as _;
+use mcp_plan::workload::{ChildKind, ChildRef, Opened, Ways};
 use serde_json::{Value, json};
 
-use super::world::{Plan, World, child, deployment, is_absent, stateful_set};
+use super::world::{Plan, World, child, condition, deployment, is_absent, stateful_set};
 
 fn policy(plan: &Plan) -> &Value {
     &child(plan, ChildKind::NetworkPolicy, "mcp-fetch").expect("the policy is planned")["spec"]
@@ -129,4 +130,64 @@ fn the_way_is_closed_before_the_server_exists_and_until_the_last_of_it_is_gone()
     assert!(is_absent(&plan, ChildKind::NetworkPolicy, "mcp-fetch"));
     let at = |kind| plan.absent.iter().position(|child| child.kind == kind).unwrap();
     assert!(at(ChildKind::StatefulSet) < at(ChildKind::NetworkPolicy));
+}
+
+// Security S20.
+#[test]
+fn a_way_around_the_proxy_is_told_in_a_condition() {
+    const SERVER: (ChildKind, &str) = (ChildKind::StatefulSet, "fetch");
+    const PROXY: (ChildKind, &str) = (ChildKind::Deployment, "fetch");
+    const POLICY: (ChildKind, &str) = (ChildKind::NetworkPolicy, "mcp-fetch");
+    let ports = |port: Value| json!({"containers": [{"name": "mcp", "ports": [port]}]});
+    let none = Ways::default();
+    let host_network = Ways { host_network: true, ..none };
+    let host_port = Ways { host_port: true, ..none };
+    let ingress = Ways { ingress: true, ..none };
+    for (pod, others, reason, names) in [
+        (json!({}), None, None, ""),
+        (json!({"hostNetwork": false}), None, None, ""),
+        (json!({"hostNetwork": true}), None, Some("HostNetwork"), "StatefulSet fetch"),
+        (ports(json!({"containerPort": 9})), None, None, ""),
+        (ports(json!({"containerPort": 9, "hostPort": 9})), None, Some("HostPort"), "StatefulSet fetch"),
+        (json!({}), Some((SERVER, host_network)), Some("HostNetwork"), "StatefulSet fetch"),
+        (json!({}), Some((PROXY, host_network)), Some("HostNetwork"), "Deployment fetch"),
+        (json!({}), Some((PROXY, host_port)), Some("HostPort"), "Deployment fetch"),
+        (json!({}), Some((POLICY, ingress)), Some("NetworkPolicyChanged"), "NetworkPolicy mcp-fetch"),
+        (json!({"hostNetwork": true}), Some((POLICY, ingress)), Some("NetworkPolicyChanged"), "StatefulSet fetch"),
+    ] {
+        let spec = json!({"image": "x:1", "transport": "streamable-http", "podTemplateSpec": {"spec": pod.clone()}});
+        let mut world = World::of(spec.clone());
+        world.applied(&world.plan());
+        // `kubectl apply` warns of what the spec itself opens.
+        let warned = world.workload.warnings(&world.settings).len();
+        assert_eq!(warned, usize::from(others.is_none() && reason.is_some() || pod["hostNetwork"] == true), "{pod}");
+        if let Some(((kind, name), others)) = others {
+            world.opened.insert(ChildRef::new(kind, name), Opened { others, ours: none });
+        }
+        let plan = world.plan();
+        let told = condition(&plan, "NetworkRestricted", "False");
+        assert_eq!(told.as_ref().map(|(reason, _)| &**reason), reason, "{spec} {others:?}");
+        let all = plan.conditions.iter().filter(|condition| condition.type_ == "NetworkRestricted").count();
+        assert_eq!(all, usize::from(reason.is_some()), "{spec}");
+        let Some((reason, message)) = told else { continue };
+        assert!(message.contains(names), "{message}");
+        world.workload.status = None;
+        let events = world.plan().events;
+        assert!(events.iter().any(|event| event.reason == reason), "{events:?}");
+    }
+}
+
+/// What runs goes on, and nothing is applied that would close the way.
+#[test]
+fn a_refused_edit_does_not_hide_a_way_around_the_proxy() {
+    let mut world = World::of(json!({"image": "x:1", "podTemplateSpec": {"spec": {"hostNetwork": true}}}));
+    world.applied(&world.plan());
+    world.workload.spec.image = String::new();
+    assert_eq!(condition(&world.plan(), "NetworkRestricted", "False"), None);
+    let ours = Ways { host_network: true, ..Ways::default() };
+    let server = ChildRef::new(ChildKind::StatefulSet, "fetch");
+    world.opened.insert(server, Opened { ours, ..Opened::default() });
+    assert_eq!(condition(&world.plan(), "NetworkRestricted", "False").unwrap().0, "HostNetwork");
+    assert!(world.children.remove(&ChildRef::new(ChildKind::NetworkPolicy, "mcp-fetch")));
+    assert_eq!(condition(&world.plan(), "NetworkRestricted", "False").unwrap().0, "NetworkPolicyMissing");
 }

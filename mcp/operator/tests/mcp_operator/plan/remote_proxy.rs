@@ -267,13 +267,26 @@ fn every_rule_of_a_proxy_names_its_field() {
         let plan = world.plan();
         assert!(plan.children.is_empty(), "{change}: nothing is rendered from it");
         let type_ = if message.contains("is missing; the container") { "PodTemplateValid" } else { "ConfigurationValid" };
-        assert!(condition(&plan, type_, "False").unwrap().1.starts_with(&message), "{change}");
+        assert!(condition(&plan, type_, "False").unwrap().1.contains(&message), "{change}");
     }
     for (name, fits) in [("a".repeat(46), true), ("a".repeat(47), false), ("a.b".to_owned(), false)] {
         let mut world = World::with(json!({}));
         world.workload.metadata.name = Some(name.clone());
         assert_eq!(world.workload.problems().is_empty(), fits, "{name}");
     }
+}
+
+#[test]
+fn a_spec_is_not_said_to_be_valid_beside_a_guard_that_is_not_built() {
+    for (field, guard) in [
+        ("spec.externalAuthConfigRef", json!({"externalAuthConfigRef": {"name": "x"}})),
+        ("spec.authzConfigRef", json!({"authzConfigRef": {"name": "x"}})),
+    ] {
+        let plan = World::with(guard).plan();
+        let (reason, message) = condition(&plan, "ConfigurationValid", "False").unwrap();
+        assert!(reason == "GuardNotBuilt" && message.starts_with(field), "{reason}: {message}");
+    }
+    assert!(condition(&World::with(json!({})).plan(), "ConfigurationValid", "True").is_some());
 }
 
 #[test]
@@ -442,7 +455,7 @@ fn what_keeps_a_proxy_from_being_made_is_said_in_toolhives_words() {
         (bad_header, "Validation failed: spec.headerForward.addPlaintextHeaders[Host]: ", true),
         (login, "Failed to handle MCPOIDCConfig: MCPOIDCConfig \"idp\" does not exist", false),
         (tools, "Failed to handle MCPToolConfig: MCPToolConfig \"tools\" does not exist", false),
-        (json!({"authServerRef": {"name": "a"}}), "spec.authServerRef cannot be enforced by this version", false),
+        (json!({"authServerRef": {"name": "a"}}), "spec.authServerRef cannot be enforced by this version", true),
     ] {
         let plan = World::with(spec.clone()).plan();
         assert_eq!(plan.status.phase.unwrap().as_str(), "Failed", "{spec}");

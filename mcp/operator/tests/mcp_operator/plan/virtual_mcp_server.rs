@@ -1,6 +1,9 @@
 //! The plan of a VirtualMCPServer: what it refers to is looked up, said and tracked; nothing is made for it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus};
 use mcp_operator::{
@@ -67,8 +70,10 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         configs: &configs,
         data: &world.data,
         unreadable: None,
+        denied: None,
         deployment: None,
         children: &BTreeSet::new(),
+        opened: &BTreeMap::new(),
         pods: &[],
         settings: &world.settings,
         now: world.now,

@@ -1,7 +1,10 @@
 //! Builds inputs for plans and looks into what comes out.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Pod},
@@ -22,7 +25,7 @@ use mcp_plan::{
     guards::Configs,
     reference::{Data, Entry},
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef},
+    workload::{Child, ChildKind, ChildRef, Opened},
 };
 use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
@@ -46,8 +49,10 @@ pub(crate) struct World<W = MCPServer> {
     pub(crate) tool_config: Option<MCPToolConfig>,
     pub(crate) data: Data,
     pub(crate) unreadable: Option<String>,
+    pub(crate) denied: Option<String>,
     pub(crate) deployment: Option<Deployment>,
     pub(crate) children: BTreeSet<ChildRef>,
+    pub(crate) opened: BTreeMap<ChildRef, Opened>,
     pub(crate) pods: Vec<Pod>,
     pub(crate) settings: Settings,
     pub(crate) now: jiff::Timestamp,
@@ -113,8 +118,10 @@ where
             tool_config: None,
             data: Data::default(),
             unreadable: None,
+            denied: None,
             deployment: None,
             children: BTreeSet::new(),
+            opened: BTreeMap::new(),
             pods: Vec::new(),
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
@@ -167,8 +174,10 @@ where
             configs: &configs,
             data: &self.data,
             unreadable: self.unreadable.as_deref(),
+            denied: self.denied.as_deref(),
             deployment: self.deployment.as_ref(),
             children: &self.children,
+            opened: &self.opened,
             pods: &pods,
             settings: &self.settings,
             now: self.now,
