@@ -6,6 +6,7 @@
 
 pub mod checks;
 mod plan;
+mod refused_pods;
 
 use mcp_api::names::reason;
 use mcp_plan::{
@@ -22,6 +23,7 @@ use portcullis::{
 use crate::subject::Subject;
 
 pub use plan::{Inputs, Plan, deleted, plan_workload};
+pub use refused_pods::refused_pods;
 
 /// A kind of workload.
 pub trait Workload: Subject {
