@@ -114,8 +114,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (children, absent, state(inputs, &own))
         }
         (Some(block), None) => {
-            let mut absent =
-                if refused.is_empty() { must_not_go_on(inputs, &guards, standing) } else { all_that_runs(workload) };
+            let mut absent = must_not_go_on(inputs, &guards, standing);
             let front = closed.clone().filter(|front| !absent.contains(front));
             absent.extend(front);
             let left = if standing != Standing::NoProxy && absent.is_empty() { LEFT } else { "" };
@@ -267,6 +266,7 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
 fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> Vec<ChildRef> {
     match standing {
         Standing::Missing => all_that_runs(inputs.workload),
+        _ if !refused_pods(inputs.workload, inputs.settings).is_empty() => all_that_runs(inputs.workload),
         // Such an option opens the proxy, whatever its guards are.
         _ if inputs.deployment.is_some_and(proxy::has_foreign_option) => proxies(inputs.workload),
         // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
