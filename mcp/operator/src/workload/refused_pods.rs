@@ -53,9 +53,8 @@ pub fn refused_pods<W: Workload>(workload: &W, settings: &Settings) -> Vec<Probl
             if settings.restrict_workloads && reaches_node(key, value) {
                 refuse(key, value, format!("{key} is refused by --restrict-workloads"));
             }
-            for (key, name) in home.iter().flat_map(|_| secrets(key, value)) {
-                if let Some((message, name)) = name.as_str().and_then(|text| Some((home?.secret_problem(text)?, name)))
-                {
+            for (home, (key, name)) in home.into_iter().flat_map(|home| secrets(key, value).map(move |it| (home, it))) {
+                if let Some(message) = name.as_str().and_then(|name| home.secret_problem(name)) {
                     refuse(key, name, message);
                 }
             }
@@ -98,14 +97,15 @@ fn reaches_node(key: &str, value: &Value) -> bool {
 
 /// The names of Secrets that this member of a pod holds, and the member that each is in. Volumes of every driver call them so
 /// (`secretName`, `secretRef`, `nodePublishSecretRef`), and so do variables and pull secrets.
-fn secrets<'a>(key: &'a str, value: &'a Value) -> Vec<(&'a str, &'a Value)> {
+fn secrets<'a>(key: &'a str, value: &'a Value) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let named = |object: &'a Value| ["name", "secretName"].into_iter().filter_map(|key| Some((key, object.get(key)?)));
-    match value {
+    let found = match value {
         _ if !key.to_ascii_lowercase().contains("secret") => Vec::new(),
         Value::String(_) => vec![(key, value)],
         Value::Array(items) => items.iter().flat_map(named).collect(),
         _ => named(value).collect(),
-    }
+    };
+    found.into_iter()
 }
 
 /// Where a spec says this of its pods. MCPServer has fields of its own for a ServiceAccount and for hostPath.

@@ -50,7 +50,9 @@ async fn no_restricted_author_gets_the_node_or_an_account() {
         let template = json!({"podTemplateSpec": {"spec": pod}});
         let field = format!("spec.podTemplateSpec.spec.{field}");
         cases.push((labelled("web", template.clone()), field.clone()));
-        cases.push((remote_proxy("far", template), field));
+        if field.contains("volumes") || field.contains("containers") {
+            cases.push((remote_proxy("far", template), field));
+        }
     }
     let account = json!({"serviceAccount": "admin"});
     cases.push((labelled("web", account.clone()), "spec.serviceAccount".to_owned()));

@@ -7,6 +7,7 @@ mod answers;
 mod authors;
 mod certificates;
 mod deletion;
+mod examples;
 mod oidc_config;
 mod remote_proxy;
 mod tool_config;
