@@ -108,7 +108,7 @@ fn secrets<'a>(key: &'a str, value: &'a Value) -> impl Iterator<Item = (&'a str,
     found.into_iter()
 }
 
-/// Where a spec says this of its pods. MCPServer has fields of its own for a ServiceAccount and for hostPath.
+/// Where a spec says this of its pods, in a template or in a field of its own for a ServiceAccount or a hostPath.
 fn field_of(spec: &Value, path: &str, key: &str, wanted: &Value) -> Option<String> {
     let is_it = |name: &str, member: &Value| {
         let is_key = name == key || name == "serviceAccount" && key == "serviceAccountName";
