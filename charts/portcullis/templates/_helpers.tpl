@@ -8,6 +8,9 @@ Arguments that are the MCP operator's own. Those of every operator are in the ge
 {{- if ne .Values.admission "deny" }}
 - --admission={{ .Values.admission }}
 {{- end }}
+{{- if .Values.restrictWorkloads }}
+- --restrict-workloads
+{{- end }}
 {{- if ne .Values.runner.host "0.0.0.0" }}
 - --proxy-host={{ .Values.runner.host }}
 {{- end }}

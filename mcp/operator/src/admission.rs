@@ -52,14 +52,18 @@ struct Rules<K> {
     judging: Judging,
     /// Everything that may be made for an object.
     children: fn(&K) -> Vec<ChildRef>,
+    /// What an object may not have of its node and of the operator.
+    refused: fn(&K, &Settings) -> Vec<Problem>,
 }
 
-/// The validating webhook of a kind, named after it. `children` are all that may be made for an object.
+/// The validating webhook of a kind, named after it. `children` are all that may be made for an object, and `refused` says what it may
+/// not have of its node and of the operator.
 pub fn webhook<K: Subject>(
     judging: &Judging,
     children: fn(&K) -> Vec<ChildRef>,
+    refused: fn(&K, &Settings) -> Vec<Problem>,
 ) -> Validate<K, Arc<impl Send + Sync + use<K>>> {
-    let rules = Rules { judging: judging.clone(), children };
+    let rules = Rules { judging: judging.clone(), children, refused };
     Validate::named(K::kind(&()).to_lowercase())
         .state(Arc::new(rules))
         .on_create(Rules::create)
@@ -73,7 +77,8 @@ impl<K: Subject> Rules<K> {
 
     fn judge(&self, old: Option<&K>, new: &K, context: &Context) -> Verdict {
         let Judging { admission, known, settings } = &self.judging;
-        let verdict = admission.judge(new.every_problem(settings).into_iter().chain(new.change_problems(old)));
+        let problems = new.every_problem(settings).into_iter().chain(new.change_problems(old));
+        let verdict = admission.judge(problems.chain((self.refused)(new, settings)));
         if !verdict.is_allowed() {
             return verdict;
         }

@@ -1,12 +1,16 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
-use mcp_plan::settings::{CaBundle, Settings};
+use mcp_plan::settings::{CaBundle, Home, Settings};
 use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST, origin_problem};
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
-use portcullis::operator::{Components, Operator};
+use portcullis::operator::{Components, Operator, SetupContext};
 
-use crate::{admission::Admission, controllers::Controllers, kinds, rights};
+use crate::{
+    admission::Admission,
+    controllers::{Controllers, Registry},
+    kinds, rights,
+};
 
 /// Name of the operator, and of what it installs.
 pub const NAME: &str = "mcp-operator";
@@ -46,6 +50,10 @@ pub struct Args {
     /// ConfigMap is missing, proxies wait for it
     #[arg(long, value_name = "CONFIGMAP/KEY")]
     proxy_ca_bundle: Option<CaBundle>,
+    /// Refuse workloads with hostPath volumes, host namespaces, host ports, privileged containers, or a ServiceAccount that the operator
+    /// did not make. Those that are there already lose their pods
+    #[arg(long)]
+    restrict_workloads: bool,
     // Kubernetes sets it in every pod.
     /// Address or name of the Kubernetes API, where no remote server may be
     #[arg(long, env = KUBERNETES_SERVICE_HOST, hide = true)]
@@ -60,53 +68,71 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(own()).setup(|args: &Args| {
-        // Every flag is used: one that is added and forgotten does not compile.
-        let Args {
-            admission,
-            runner_image,
-            proxy_host,
-            default_image_pull_secrets,
-            exempt_endpoints,
-            runner_middleware,
-            allowed_origins,
-            trusted_proxies,
-            proxy_ca_bundle,
-            kubernetes_api,
-            watch_namespace,
-        } = args.clone();
-        let settings = Settings {
-            runner_image,
-            proxy_host,
-            default_image_pull_secrets: words(&default_image_pull_secrets),
-            runner_middleware: runner_middleware.unwrap_or_else(mcp_runconfig::chain::abilities),
-            allowed_origins,
-            trusted_proxies,
-            exempt_endpoints,
-            ca_bundle: proxy_ca_bundle,
-            kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
-        };
-        let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
-        let watching = controllers.clone();
-        // Webhooks read the stores, and every replica serves them.
-        let parts = Components::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
-            let watching = watching.clone();
-            async move { watching.watch(runtime).await }
-        });
-        // Each kind has a controller of its own, and that an account of its own.
-        Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
-            let controllers = controllers.clone();
-            parts.while_leading(&kind.to_lowercase(), access, move |runtime| {
-                let (controllers, kind) = (controllers.clone(), kind.clone());
-                async move { controllers.work(&kind, runtime).await }
-            })
-        }))
-    })
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(own()).setup_within(
+        |args: &Args, installation| {
+            // Every flag is used: one that is added and forgotten does not compile.
+            let Args {
+                admission,
+                runner_image,
+                proxy_host,
+                default_image_pull_secrets,
+                exempt_endpoints,
+                runner_middleware,
+                allowed_origins,
+                trusted_proxies,
+                proxy_ca_bundle,
+                restrict_workloads,
+                kubernetes_api,
+                watch_namespace,
+            } = args.clone();
+            let registry = kinds::all();
+            let settings = Settings {
+                runner_image,
+                proxy_host,
+                default_image_pull_secrets: words(&default_image_pull_secrets),
+                runner_middleware: runner_middleware.unwrap_or_else(mcp_runconfig::chain::abilities),
+                allowed_origins,
+                trusted_proxies,
+                exempt_endpoints,
+                ca_bundle: proxy_ca_bundle,
+                kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
+                restrict_workloads,
+                home: home(installation, &registry),
+            };
+            let controllers = Controllers::new(registry, settings, Namespaces::parse(&watch_namespace));
+            let watching = controllers.clone();
+            // Webhooks read the stores, and every replica serves them.
+            let parts =
+                Components::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
+                    let watching = watching.clone();
+                    async move { watching.watch(runtime).await }
+                });
+            // Each kind has a controller of its own, and that an account of its own.
+            Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
+                let controllers = controllers.clone();
+                parts.while_leading(&kind.to_lowercase(), access, move |runtime| {
+                    let (controllers, kind) = (controllers.clone(), kind.clone());
+                    async move { controllers.work(&kind, runtime).await }
+                })
+            }))
+        },
+    )
 }
 
 /// What the operator's own account does: it fills the stores, in every replica, and keeps the key of digests.
 fn own() -> Access {
     Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
+}
+
+/// The ServiceAccounts of an installation, and the Secrets that it and its certificates use.
+fn home(installation: &SetupContext, kinds: &Registry) -> Option<Home> {
+    let SetupContext { namespace, release, secret, .. } = installation;
+    let controllers = kinds.kinds().map(|kind| format!("{release}-{}", kind.to_lowercase()));
+    Some(Home {
+        namespace: namespace.clone()?,
+        accounts: [release.clone()].into_iter().chain(controllers).collect(),
+        secrets: vec![secret.clone(), format!("{secret}-ca"), format!("{secret}-root"), rights::digest_secret(release)],
+    })
 }
 
 fn origin(text: &str) -> Result<String, String> {

@@ -19,7 +19,12 @@ pub fn watches() -> Vec<Grant> {
 /// narrowed to.
 pub fn digest_key() -> [Grant; 2] {
     let secrets = |verb| Grant::new("", &["secrets"], &[verb]);
-    [secrets("create"), secrets("get").named(["{release}-digest"])]
+    [secrets("create"), secrets("get").named([digest_secret("{release}")])]
+}
+
+/// The Secret with the key of digests.
+pub fn digest_secret(release: &str) -> String {
+    format!("{release}-digest")
 }
 
 /// What the controller of a kind of workloads does.

@@ -26,7 +26,8 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
         Vec::new()
     }
 
-    /// Every rule that it breaks under the operator's settings.
+    /// Every rule that it breaks under the operator's settings, but for what it may not have of its node and of the operator
+    /// ([`refused_pods`](crate::workload::refused_pods), [`refused_secrets`](crate::config::refused_secrets)).
     fn every_problem(&self, settings: &Settings) -> Vec<Problem> {
         self.problems().into_iter().chain(self.endpoint_problems(settings)).collect()
     }

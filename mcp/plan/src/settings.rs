@@ -28,12 +28,47 @@ pub struct Settings {
     pub ca_bundle: Option<CaBundle>,
     /// Address or name of the Kubernetes API, where it is known: no remote server may be there.
     pub kubernetes_api: Option<String>,
+    /// Whether workloads may have no hostPath, no host namespaces, no privileged containers, and only the ServiceAccounts that are made for
+    /// them.
+    pub restrict_workloads: bool,
+    /// What belongs to the operator in its own namespace, where that is known.
+    pub home: Option<Home>,
+}
+
+/// What belongs to the operator in its own namespace: no workload there may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The namespace.
+    pub namespace: String,
+    /// Names of ServiceAccounts.
+    pub accounts: Vec<String>,
+    /// Names of Secrets.
+    pub secrets: Vec<String>,
 }
 
 impl Settings {
+    /// What belongs to the operator in this namespace.
+    pub fn home_in(&self, namespace: &str) -> Option<&Home> {
+        self.home.as_ref().filter(|home| home.namespace == namespace)
+    }
+
     /// Whether the proxy's image has all these types of middleware.
     pub fn can_run(&self, middleware: &[&str]) -> bool {
         middleware.iter().all(|kind| self.runner_middleware.iter().any(|known| known == kind))
+    }
+}
+
+impl Home {
+    /// Why nobody else may name this ServiceAccount, where nobody may.
+    pub fn account_problem(&self, name: &str) -> Option<String> {
+        let is_ours = self.accounts.iter().any(|own| own == name);
+        is_ours.then(|| format!("ServiceAccount {name:?} belongs to the operator; name another one"))
+    }
+
+    /// Why nobody else may name this Secret, where nobody may.
+    pub fn secret_problem(&self, name: &str) -> Option<String> {
+        let is_ours = self.secrets.iter().any(|own| own == name);
+        is_ours.then(|| format!("Secret {name:?} belongs to the operator; name another one"))
     }
 }
 

@@ -159,14 +159,16 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             let (what, flags, args) = certs.parts();
             init_log("warn,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let components = operator.components(&args, &flags.installation.setup_context())?;
+            let components = operator
+                .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
             on_runtime(certs::perform(&operator, components, what, flags, provider))
         }
         #[cfg(feature = "dev")]
         Command::Dev { flags, args } => {
             init_log("info,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let components = operator.components(&args, &flags.installation.setup_context())?;
+            let components = operator
+                .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
             convertible(&components.webhooks, &operator.crds)?;
             on_runtime(dev::perform(&operator, components, flags, provider))
         }
@@ -174,7 +176,8 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         Command::Doctor { flags, args } => {
             init_log("error,kube_client=off", LogFormat::Text)?;
             let provider = install_provider();
-            let components = operator.components(&args, &flags.installation.setup_context())?;
+            let components = operator
+                .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
             on_runtime(doctor::perform(&operator, components, flags, provider))
         }
         #[cfg(feature = "migrate")]
@@ -185,7 +188,8 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
         Command::Run { flags, args } => {
             init_log(&flags.log, flags.log_format)?;
             let provider = install_provider();
-            let components = operator.components(&args, &flags.installation.setup_context())?;
+            let components = operator
+                .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
             // With a version that nobody converts, reading would fail later.
             convertible(&components.webhooks, &operator.crds)?;
             // Schemas take megabytes, and from here on nobody reads them.

@@ -34,7 +34,7 @@ pub(super) struct DoctorFlags {
     kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
     #[arg(long, value_parser = label)]
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
     /// Check only objects of this namespace, and whether the webhooks are called for it

@@ -110,9 +110,21 @@ impl Default for InstallationFlags {
 }
 
 impl InstallationFlags {
-    /// What setup is told of the installation.
-    pub(super) fn setup_context(&self) -> SetupContext {
-        SetupContext { restricted_to: self.restricted_to(), webhooks: self.webhooks }
+    /// What setup is told of the installation of `operator`, which lives in `namespace` where that is known.
+    pub(super) fn setup_context(&self, operator: &str, namespace: Option<&str>) -> SetupContext {
+        let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
+        SetupContext {
+            restricted_to: self.restricted_to(),
+            webhooks: self.webhooks,
+            namespace: namespace.map(str::to_owned),
+            secret: self.secret(&release),
+            release,
+        }
+    }
+
+    /// The Secret with the serving certificate.
+    fn secret(&self, release: &str) -> String {
+        self.certificate_secret.clone().unwrap_or_else(|| secret_of(release))
     }
 
     /// The one namespace that is served; an empty one stands for all.
@@ -147,7 +159,7 @@ impl InstallationFlags {
             namespace,
             cluster_domain: self.cluster_domain.clone(),
             certificates: self.certificates,
-            secret: self.certificate_secret.clone().unwrap_or_else(|| secret_of(&release)),
+            secret: self.secret(&release),
             webhooks: self.webhooks,
             use_service_account_credentials: self.use_service_account_credentials,
             overrides: self.overrides.overrides(),
@@ -165,11 +177,23 @@ pub struct SetupContext {
     pub restricted_to: Option<String>,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
+    /// The operator's own namespace, where the command line or `POD_NAMESPACE` tells it.
+    pub namespace: Option<String>,
+    /// Name of the installation: its ServiceAccounts are called `<release>` and `<release>-<controller>`.
+    pub release: String,
+    /// Name of the Secret with the serving certificate. Its authority is in `<secret>-ca`, or with cert-manager in `<secret>-root`.
+    pub secret: String,
 }
 
 impl From<&Installation> for SetupContext {
     fn from(installation: &Installation) -> Self {
-        Self { restricted_to: installation.restricted_to.clone(), webhooks: installation.webhooks }
+        Self {
+            restricted_to: installation.restricted_to.clone(),
+            webhooks: installation.webhooks,
+            namespace: Some(installation.namespace.clone()),
+            release: installation.release.clone(),
+            secret: installation.secret.clone(),
+        }
     }
 }
 

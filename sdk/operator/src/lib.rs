@@ -486,21 +486,40 @@ mod tests {
 
         let directory = tempfile::tempdir().unwrap();
         let out = format!("--out={}", directory.path().display());
+        let plain = SetupContext {
+            restricted_to: None,
+            webhooks: Switch::On,
+            namespace: None,
+            release: "op".to_owned(),
+            secret: "op-webhook-tls".to_owned(),
+        };
+        let restricted = SetupContext {
+            restricted_to: Some("team-a".to_owned()),
+            namespace: Some("op-system".to_owned()),
+            ..plain.clone()
+        };
+        let named =
+            SetupContext { release: "other".to_owned(), secret: "other-webhook-tls".to_owned(), ..plain.clone() };
         let table = [
-            (vec!["--restrict-to-namespace=team-a", "--namespace=op-system"], Some("team-a"), Switch::On),
-            (vec!["--restrict-to-namespace=", "--webhooks=off"], None, Switch::Off),
-            (vec![], None, Switch::On),
+            (vec!["--restrict-to-namespace=team-a", "--namespace=op-system"], restricted),
+            (
+                vec!["--restrict-to-namespace=", "--webhooks=off"],
+                SetupContext { webhooks: Switch::Off, ..plain.clone() },
+            ),
+            (vec!["--release=other"], named.clone()),
+            (vec!["--release=other", "--certificate-secret=tls"], SetupContext { secret: "tls".to_owned(), ..named }),
+            (vec![], plain),
         ];
-        for (flags, restricted_to, webhooks) in table {
+        for (flags, expected) in table {
             let told = Rc::new(RefCell::new(Vec::new()));
             let tell = told.clone();
             let operator = Operator::<NoArgs>::named("op").setup_within(move |_, context| {
                 tell.borrow_mut().push(context.clone());
                 Ok(Components::default())
             });
-            let words = ["op", "generate", "rbac", &out].into_iter().chain(flags);
+            let words = ["op", "generate", "rbac", &out].into_iter().chain(flags.iter().copied());
             operator.main_from(words);
-            assert_eq!(*told.borrow(), [SetupContext { restricted_to: restricted_to.map(str::to_owned), webhooks }]);
+            assert_eq!(*told.borrow(), [expected], "{flags:?}");
         }
     }
 

@@ -15,7 +15,7 @@ use mcp_plan::{
     digest::short_digest,
     guards::GuardRef,
     problem::Problem,
-    reference::{MountedFile, Reference, Referrer, SecretVariable},
+    reference::{MountedFile, Reference, Referrer, SECRET, SecretVariable},
     settings::Settings,
 };
 use mcp_runconfig::RunConfig;
@@ -104,6 +104,16 @@ pub trait ConfigRef {
     fn terms(&self) -> Terms;
 }
 
+/// What it may not have in the operator's own namespace: the Secrets there that belong to the operator, whose values it would send to
+/// servers that its author names.
+pub fn refused_secrets<K: ConfigKind>(config: &K, settings: &Settings) -> Vec<Problem> {
+    let Some(home) = settings.home_in(config.meta().namespace.as_deref().unwrap_or_default()) else {
+        return Vec::new();
+    };
+    let secrets = config.references().into_iter().filter(|reference| reference.kind == SECRET);
+    secrets.filter_map(|it| Some(Problem::new(it.field, home.secret_problem(&it.name)?))).collect()
+}
+
 /// The configuration, for those to whom its kind does not matter.
 pub fn erased<K: ConfigKind>(config: Arc<K>) -> Arc<dyn Config> {
     Arc::new(Erased(config))
@@ -114,7 +124,7 @@ struct Erased<K>(Arc<K>);
 
 impl<K: ConfigKind> Config for Erased<K> {
     fn problems(&self, settings: &Settings) -> Vec<Problem> {
-        self.0.every_problem(settings)
+        self.0.every_problem(settings).into_iter().chain(refused_secrets(&*self.0, settings)).collect()
     }
 
     fn references(&self) -> Vec<Reference> {

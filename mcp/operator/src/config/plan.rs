@@ -7,7 +7,7 @@ use mcp_api::names::{condition, reason};
 use mcp_plan::{problem::sentences, reference::Referrer, settings::Settings};
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent};
 
-use super::{ConfigKind, ConfigReport};
+use super::{ConfigKind, ConfigReport, refused_secrets};
 
 /// Everything [`plan_config`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,8 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let previous = config.status();
     let mut conditions = Conditions::after(previous.and_then(K::conditions), metadata.generation, inputs.now);
 
-    let problems = config.every_problem(inputs.settings);
+    let mut problems = config.every_problem(inputs.settings);
+    problems.extend(refused_secrets(config, inputs.settings));
     let valid = problems.is_empty();
     if valid {
         conditions.set(condition::VALID, ConditionStatus::True, K::VALIDITY.0, "Spec validation passed");

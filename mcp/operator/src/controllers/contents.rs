@@ -19,6 +19,7 @@ use portcullis::{controller::ControllerError, operator::Runtime};
 use tokio_util::sync::CancellationToken;
 
 use super::{Stores, request::in_time};
+use crate::rights;
 
 /// Key of the Secret that holds the digests' key.
 const KEY: &str = "key";
@@ -38,7 +39,7 @@ impl Contents {
     /// before that. `own` reads and makes that key: a controller that could make Secrets beside the operator's could make
     /// itself a token of any account there.
     pub(super) async fn of(runtime: &Runtime, own: &Client, stores: Arc<Stores>) -> Option<Self> {
-        let name = format!("{}-digest", runtime.release);
+        let name = rights::digest_secret(&runtime.release);
         let key = digest_key(own, &runtime.namespace, &name, &runtime.stop).await?;
         Some(Self { client: runtime.client.clone(), stores, key })
     }

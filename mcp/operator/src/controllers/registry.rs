@@ -33,10 +33,10 @@ use super::{
 };
 use crate::{
     admission::{self, Judging},
-    config::ConfigKind,
+    config::{ConfigKind, refused_secrets},
     rights,
     subject::{self, Subject},
-    workload::Workload,
+    workload::{Workload, refused_pods},
 };
 
 /// The kinds of this operator.
@@ -100,6 +100,11 @@ impl Registry {
         self
     }
 
+    /// The names of the kinds.
+    pub fn kinds(&self) -> impl Iterator<Item = Cow<'static, str>> {
+        self.kinds.iter().map(|kind| kind.kind())
+    }
+
     /// What the stores hold of the kinds.
     pub fn reads(&self) -> Vec<Grant> {
         self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
@@ -113,7 +118,7 @@ struct WorkloadKind<W> {
 
 impl<W: Workload> Registered for WorkloadKind<W> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<W>(judging, made::<W>))
+        webhooks.validate(admission::webhook::<W>(judging, made::<W>, refused_pods::<W>))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
@@ -204,7 +209,7 @@ struct Config<K> {
 
 impl<K: ConfigKind> Registered for Config<K> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<K>(judging, |_| Vec::new()))
+        webhooks.validate(admission::webhook::<K>(judging, |_| Vec::new(), refused_secrets::<K>))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {

@@ -7,6 +7,7 @@
 pub mod checks;
 mod network;
 mod plan;
+mod refused_pods;
 
 use mcp_api::names::reason;
 use mcp_plan::{
@@ -24,6 +25,7 @@ use crate::subject::Subject;
 
 pub use network::{NETWORK_RESTRICTED, POLICY_MISSING};
 pub use plan::{Inputs, Plan, deleted, plan_workload};
+pub use refused_pods::refused_pods;
 
 /// Reason: a guard that the spec asks for is of a kind that this version does not have.
 pub const GUARD_NOT_BUILT: &str = "GuardNotBuilt";

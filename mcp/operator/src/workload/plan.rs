@@ -7,6 +7,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::names::{condition, reason};
 use mcp_plan::{
     guards::{Configs, GuardCondition, Guards, InForce, MISSING, OUTDATED, Standing, belongs_to},
+    problem::sentences,
     reference::Data,
     settings::Settings,
     workload::{
@@ -16,10 +17,13 @@ use mcp_plan::{
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
-use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network};
+use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network, refused_pods};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
+
+/// Condition: the pods have nothing that this installation refuses. Present only while they do.
+const PODS_ALLOWED: &str = "PodsAllowed";
 
 /// Condition: the operator can read the Secrets and ConfigMaps that are referred to. Present only while it cannot.
 const REFERENCES_READABLE: &str = "ReferencesReadable";
@@ -92,6 +96,10 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let serving = status::serving(&own);
     let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
     check_guards(&guards, in_force.as_ref(), &mut findings);
+    let refused = refused_pods(workload, inputs.settings);
+    if !refused.is_empty() {
+        findings.block(PODS_ALLOWED, "PodsRefused", sentences(&refused));
+    }
     workload.check(inputs.data, &mut findings);
     if let Some(problem) = inputs.denied {
         findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
@@ -160,7 +168,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         events.retain(|event| event.reason != block.reason);
     }
     if standing == Standing::Missing || !blocks.is_empty() {
-        events.extend(removal_event(inputs, &absent));
+        events.extend(removal_event(inputs, &absent, !refused.is_empty()));
     }
     if metadata.generation != previous.observed_generation {
         events.extend(workload.events());
@@ -272,6 +280,7 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
 fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> Vec<ChildRef> {
     match standing {
         Standing::Missing => all_that_runs(inputs.workload),
+        _ if !refused_pods(inputs.workload, inputs.settings).is_empty() => all_that_runs(inputs.workload),
         // Such an option opens the proxy, whatever its guards are.
         _ if inputs.deployment.is_some_and(proxy::has_foreign_option) => proxies(inputs.workload),
         // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
@@ -333,12 +342,14 @@ fn events<W: Workload>(
     events
 }
 
-/// A proxy that is taken away because of its guards or options is worth an event of its own.
-fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef]) -> Option<PlannedEvent> {
+/// A proxy that is taken away because of its guards, its options or its pods is worth an event of its own.
+fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef], refused: bool) -> Option<PlannedEvent> {
     let live = inputs.deployment.filter(|live| live.metadata.deletion_timestamp.is_none())?;
     let gone = ChildRef::new(ChildKind::Deployment, live.metadata.name.clone().unwrap_or_default());
     absent.contains(&gone).then(|| {
-        let note = if proxy::has_foreign_option(live) {
+        let note = if refused {
+            "the running proxy and server have what this operator refuses and are removed"
+        } else if proxy::has_foreign_option(live) {
             "the running proxy was started with an option that this operator does not set and is removed"
         } else {
             "the running proxy does not enforce the guards that the spec asks for and is removed"

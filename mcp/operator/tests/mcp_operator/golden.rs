@@ -283,6 +283,8 @@ fn settings() -> Settings {
         exempt_endpoints: Vec::new(),
         ca_bundle: None,
         kubernetes_api: None,
+        restrict_workloads: false,
+        home: None,
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) struct CertsFlags {
     kubeconfig: Option<PathBuf>,
     /// Namespace that the operator is installed in [default: <release>-system]
     #[arg(long, value_parser = label)]
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
     /// Give up after this long

@@ -228,7 +228,8 @@ pub(super) fn perform<A: clap::Args>(
     if flags.format == Format::Helm {
         return perform_helm(operator, args, what, flags, own);
     }
-    let components = operator.components(args, &flags.installation.setup_context())?;
+    let components =
+        operator.components(args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
     if what == What::Operator && flags.image.is_none() {
         return Err(GenerateError::NoImage.into());
     }

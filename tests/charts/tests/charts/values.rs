@@ -66,6 +66,7 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
         argument("runner.trustedProxies", json!(["10.0.0.0/8", "fd00::/8"]), "--trusted-proxies=10.0.0.0/8,fd00::/8"),
         argument("runner.caBundle", json!("roots/ca.crt"), "--proxy-ca-bundle=roots/ca.crt"),
         argument("admission", json!("warn"), "--admission=warn"),
+        argument("restrictWorkloads", json!(true), "--restrict-workloads"),
         case("webhooks.enabled", json!(false), VALIDATING, "", Value::Null),
         case("webhooks.failurePolicy", json!("Ignore"), VALIDATING, &hook("failurePolicy"), json!("Ignore")),
         case("webhooks.timeoutSeconds", json!(3), VALIDATING, &hook("timeoutSeconds"), json!(3)),

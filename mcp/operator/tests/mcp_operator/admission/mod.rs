@@ -4,8 +4,10 @@
 //! the test's namespace alone.
 
 mod answers;
+mod authors;
 mod certificates;
 mod deletion;
+mod examples;
 mod oidc_config;
 mod remote_proxy;
 mod tool_config;
@@ -31,8 +33,20 @@ impl Gate {
         let ownership = SoleOwnership::of(cluster);
         let home = cluster.namespace(&format!("{prefix}-home")).await;
         let namespace = cluster.namespace(prefix).await;
+        Self::of(cluster, ownership, home, &namespace).await
+    }
+
+    /// With the operator's home as the one namespace.
+    async fn at_home(prefix: &str) -> Self {
+        let cluster = cluster().await;
+        let ownership = SoleOwnership::of(cluster);
+        let home = cluster.namespace(prefix).await;
+        Self::of(cluster, ownership, home.clone(), &home).await
+    }
+
+    async fn of(cluster: &'static ControlPlane, ownership: SoleOwnership, home: String, namespace: &str) -> Self {
         let user = cluster.user_of(&generated("rbac", &["--namespace", &home, "--release", &home]).await).await;
-        let objects = Objects::new(cluster.admin(), &namespace);
+        let objects = Objects::new(cluster.admin(), namespace);
         Self { cluster, user, home, objects, _ownership: ownership }
     }
 

@@ -10,6 +10,7 @@ mod labels;
 mod network;
 mod oidc_config;
 mod policy;
+mod refused_pods;
 mod remote_proxy;
 mod restart;
 mod rollout;

@@ -133,6 +133,8 @@ where
                 exempt_endpoints: Vec::new(),
                 ca_bundle: None,
                 kubernetes_api: None,
+                restrict_workloads: false,
+                home: None,
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }

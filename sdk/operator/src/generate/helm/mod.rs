@@ -32,7 +32,8 @@ impl<A: clap::Args> Templates<'_, A> {
         for (number, mode) in modes.all().iter().enumerate() {
             let flags = chart.flags(mode, self.flags);
             // What controllers there are, and what rights they need, may follow from the mode.
-            let components = self.operator.components(self.args, &flags.installation.setup_context())?;
+            let context = flags.installation.setup_context(self.operator.name, flags.namespace.as_deref());
+            let components = self.operator.components(self.args, &context)?;
             let objects = Objects::new(self.operator, &components, &flags, self.own.clone())?;
             for (name, part, documents) in self.documents(chart, mode, &objects)? {
                 let at = files.iter().position(|(known, ..)| *known == name).unwrap_or_else(|| {
