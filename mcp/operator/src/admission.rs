@@ -52,7 +52,7 @@ struct Rules<K> {
     judging: Judging,
     /// Everything that may be made for an object.
     children: fn(&K) -> Vec<ChildRef>,
-    /// What an object may not have of its node and of the operator.
+    /// The parts of its node and of the operator that an object may not have.
     refused: fn(&K, &Settings) -> Vec<Problem>,
 }
 

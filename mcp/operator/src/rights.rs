@@ -34,7 +34,7 @@ pub fn of_workloads<W: Workload>() -> Access {
     // Lets children name their owner as blocking its deletion, where the API server checks that.
     grants.push(Grant::new(GROUP, &[finalizers], &["update"]));
     let granted = W::granted();
-    // Who has nothing to grant makes no roles: it removes those that ToolHive made for the same owner.
+    // A workload with nothing to grant makes no roles: it removes those that ToolHive made for the same owner.
     let roles = [ChildKind::Role, ChildKind::RoleBinding];
     let (removed, made): (Vec<_>, Vec<_>) =
         W::CHILDREN.iter().copied().partition(|kind| granted.is_empty() && roles.contains(kind));

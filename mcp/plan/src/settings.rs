@@ -31,11 +31,11 @@ pub struct Settings {
     /// Whether workloads may have no hostPath, no host namespaces, no privileged containers, and only the ServiceAccounts that are made for
     /// them.
     pub restrict_workloads: bool,
-    /// What belongs to the operator in its own namespace, where that is known.
+    /// The operator's own things in its namespace, where that is known.
     pub home: Option<Home>,
 }
 
-/// What belongs to the operator in its own namespace: no workload there may name it.
+/// The operator's own things in its namespace: no workload there may name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The namespace.
@@ -47,7 +47,7 @@ pub struct Home {
 }
 
 impl Settings {
-    /// What belongs to the operator in this namespace.
+    /// The operator's own things in this namespace.
     pub fn home_in(&self, namespace: &str) -> Option<&Home> {
         self.home.as_ref().filter(|home| home.namespace == namespace)
     }

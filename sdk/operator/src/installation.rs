@@ -110,7 +110,7 @@ impl Default for InstallationFlags {
 }
 
 impl InstallationFlags {
-    /// What setup is told of the installation of `operator`, which lives in `namespace` where that is known.
+    /// Tells setup of the installation of `operator`, which lives in `namespace` where that is known.
     pub(super) fn setup_context(&self, operator: &str, namespace: Option<&str>) -> SetupContext {
         let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
         SetupContext {

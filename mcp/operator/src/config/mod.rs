@@ -104,7 +104,7 @@ pub trait ConfigRef {
     fn terms(&self) -> Terms;
 }
 
-/// What it may not have in the operator's own namespace: the Secrets there that belong to the operator, whose values it would send to
+/// The parts that it may not have in the operator's own namespace: the Secrets there that belong to the operator, whose values it would send to
 /// servers that its author names.
 pub fn refused_secrets<K: ConfigKind>(config: &K, settings: &Settings) -> Vec<Problem> {
     let Some(home) = settings.home_in(config.meta().namespace.as_deref().unwrap_or_default()) else {

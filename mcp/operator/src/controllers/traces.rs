@@ -29,7 +29,7 @@ use tokio::sync::OnceCell;
 /// What managers are called, before the kind.
 const MANAGER: &str = "portcullis-";
 
-/// How the children of workloads of this kind are marked.
+/// Marks the children of workloads of this kind.
 pub(super) fn marks(kind: &str) -> FieldManager {
     FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase()))
 }

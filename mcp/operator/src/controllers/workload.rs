@@ -97,7 +97,7 @@ impl WorkloadController {
         }
         let failure = done.failure();
         if failure.is_none() && lacks_policy(&plan) {
-            // What was missing has been written.
+            // The missing one has been written.
             (plan, unreadable) = self.plan(&contents, workload, denied).await;
         }
         if let Some(failure) = failure {

@@ -42,7 +42,7 @@ pub struct Inputs<'a, W> {
     pub data: &'a Data,
     /// Why one of those cannot be read, if one cannot.
     pub unreadable: Option<&'a str>,
-    /// What the validators find wrong with the workload, where the controller asks them: a sentence.
+    /// The sentence of validators that find something wrong with the workload, where the controller asks them.
     pub denied: Option<&'a str>,
     /// The live proxy Deployment.
     pub deployment: Option<&'a Deployment>,

@@ -1,4 +1,4 @@
-//! What the pods of a workload may not have: what `--restrict-workloads` refuses, and in the operator's own namespace what belongs to the
+//! The parts of pods that are refused: those that `--restrict-workloads` names, and in the operator's own namespace what belongs to the
 //! operator.
 //!
 //! The rendered children are judged, not the fields of a spec: a field that comes later cannot be forgotten.
@@ -17,7 +17,7 @@ use super::{Rendering, Workload};
 /// Members of a pod that reach its node when they are `true`.
 const HOST_SWITCHES: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "privileged", "hostProcess"];
 
-/// What the pods of this workload may not have under the operator's settings, each with the field of the spec that asks for it. Guards
+/// Lists the parts of this workload's pods that the operator's settings refuse, each with the field of the spec that asks for it. Guards
 /// bring none of that: their configurations are judged as such.
 pub fn refused_pods<W: Workload>(workload: &W, settings: &Settings) -> Vec<Problem> {
     let home = settings.home_in(Owner::of(workload).namespace);

@@ -17,9 +17,9 @@ pub struct Ways {
 /// The ways that a live object has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Those that this operator applied, as the author asked.
+    /// The ways that this operator applied, as the author asked.
     pub ours: Ways,
-    /// Those that other field managers opened.
+    /// The ways that other field managers opened.
     pub others: Ways,
 }
 

@@ -352,7 +352,7 @@ const BOUNDS: [Bound; 8] = [
         name: "answers that a filter holds",
         series: ("mcp_runner_bound_used_ratio{bound=\"held_answers\"}", 0.3..=0.782),
         server: Server::Http,
-        // What has come of an answer is in a buffer of up to twice its length.
+        // A part of an answer is in a buffer of up to twice its length.
         memory: 200,
         fill: |world| {
             Box::pin(async {

@@ -22,7 +22,7 @@ pub struct Live {
     pub digest: Option<String>,
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
-    /// Of an object without such an owner: the manager that applied it, and so may treat it as a child.
+    /// The manager that applied an object without such an owner, and so may treat it as a child.
     pub maker: Option<String>,
     /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,

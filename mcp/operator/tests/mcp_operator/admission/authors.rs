@@ -1,4 +1,4 @@
-//! What authors of these kinds may have of nodes, of the operator, and of the namespace: by the operator's flag, by its own rules at home, and
+//! Bounds on what authors of these kinds may have of nodes, of the operator, and of the namespace: by the operator's flag, by its own rules at home, and
 //! by what the page "Who may create these kinds" shows.
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::PolicyRule};
@@ -33,7 +33,7 @@ async fn are_refused(gate: &Gate, cases: Vec<(Value, String)>) {
 async fn no_restricted_author_gets_the_node_or_an_account() {
     let gate = Gate::new("restricted").await;
     let operator = gate.serving(&[]).await;
-    // What is stored while nobody restricts it is no workload once somebody does.
+    // An object that was stored without the restriction is no workload under it.
     gate.objects.create(labelled("before", json!({"podTemplateSpec": {"spec": {"hostPID": true}}}))).await;
     gate.objects.child(ChildKind::StatefulSet, "before", "to exist", |it| !it.is_null()).await;
     operator.terminate().await;
@@ -183,7 +183,7 @@ async fn the_pages_policy_bounds_authors_as_the_page_says() {
         let answer = tenant.post(object.clone(), true).await;
         assert_eq!(answer.code, 201, "{object}: {}", answer.body);
     }
-    // Who may not write such a spec may still label an object that has it.
+    // An author that may not write such a spec may still label an object that has it.
     gate.objects.create(labelled("theirs", json!({"serviceAccount": "admin"}))).await;
     let label = json!({"metadata": {"labels": {"team": "a"}}});
     assert_eq!(tenant.patch("MCPServer", "theirs", label).await.code, 200);

@@ -177,7 +177,7 @@ fn a_way_around_the_proxy_is_told_in_a_condition() {
     }
 }
 
-/// What runs goes on, and nothing is applied that would close the way.
+/// Running pods go on, and nothing is applied that would close the way.
 #[test]
 fn a_refused_edit_does_not_hide_a_way_around_the_proxy() {
     let mut world = World::of(json!({"image": "x:1", "podTemplateSpec": {"spec": {"hostNetwork": true}}}));

@@ -1,4 +1,4 @@
-//! What the pods of a workload may not have of their node and of the operator.
+//! The parts of their node and of the operator that the pods of a workload may not have.
 
 use mcp_api::v1beta1::MCPRemoteProxy;
 use mcp_operator::workload::{Workload, refused_pods};
@@ -85,7 +85,7 @@ fn a_restricted_workload_gets_nothing_of_its_node() {
     }
     are_refused(cases.clone().map(|(pod, field)| (restricted(server(pod)), at(field))));
     let template = |pod: Value| remote(json!({"podTemplateSpec": {"spec": pod}}));
-    // What else there is in such a template has no effect, or is refused whatever the operator's settings are.
+    // All else in such a template has no effect, or is refused whatever the operator's settings are.
     let of_remote =
         cases.into_iter().filter(|(_, field)| field.contains("hostPath") || field.starts_with("containers"));
     let of_remote = of_remote.filter(|(_, field)| !field.ends_with("hostPort"));
