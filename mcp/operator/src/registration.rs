@@ -60,7 +60,7 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(own()).setup(|args: &Args| {
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup(|args: &Args| {
         // Every flag is used: one that is added and forgotten does not compile.
         let Args {
             admission,
@@ -93,7 +93,7 @@ pub fn operator() -> Operator<Args> {
             let watching = watching.clone();
             async move { watching.watch(runtime).await }
         });
-        // Each kind has a controller of its own, and that an account of its own.
+        // Each kind has a controller of its own.
         Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
             let controllers = controllers.clone();
             parts.while_leading(&kind.to_lowercase(), access, move |runtime| {
@@ -104,8 +104,8 @@ pub fn operator() -> Operator<Args> {
     })
 }
 
-/// What the operator's own account does: it fills the stores, in every replica, and keeps the key of digests.
-fn own() -> Access {
+/// Rights to fill the stores, in every replica, and to keep the key of digests.
+fn reads() -> Access {
     Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
 }
 

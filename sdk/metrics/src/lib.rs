@@ -18,8 +18,6 @@
 //! | `portcullis_reconcile_duration_seconds` | `controller` | time of a reconcile |
 //! | `portcullis_reconcile_queue_depth` | `controller` | objects waiting for a worker |
 //! | `portcullis_reconciles_pending` | `controller` | objects that are due, being reconciled, or due within 10 s; 0 when the controller is idle |
-//! | `portcullis_token_requests_total` | `controller`, `outcome` (`issued`, `failed`) | requests for a token of a controller's ServiceAccount |
-//! | `portcullis_token_held` | `controller` | 1 while the controller has a valid token |
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds the Lease (one replica at a time) |
 //! | `portcullis_lease_renew_failures_total` | `lease` | failed requests to acquire or renew the Lease |
 //! | `portcullis_lease_transitions_total` | `lease` | `spec.leaseTransitions` of the Lease |

@@ -11,7 +11,6 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::accounts::Accounts;
 use super::background::Background;
 use super::certs::certificate_source;
 use super::client_ca::ClientCaFile;
@@ -102,7 +101,6 @@ pub struct EmbeddedOperator {
     clients: Clients,
     components: Components,
     leases: Leases,
-    accounts: Accounts,
     routes: Routes,
     health: Health,
     options: EmbedOptions,
@@ -135,8 +133,8 @@ impl<A: clap::Args> Operator<A> {
     /// Prepares the operator to run inside of the caller's process, and binds the address of its webhooks. Nothing is
     /// written to the cluster yet.
     ///
-    /// It takes a configuration and not a client, because each controller acts under
-    /// [an account of its own](Components::controller).
+    /// It takes a configuration and not a client, because it needs two clients: one for Leases and certificates does
+    /// not repeat a request by itself, since kube's pauses between tries are longer than a Lease lasts.
     ///
     /// # Errors
     /// When the registration is invalid, no client can be made, or the address cannot be bound.
@@ -182,23 +180,10 @@ impl EmbeddedOperator {
         let metrics = routes.metrics().clone();
         metrics.adopt(std::mem::take(&mut components.metrics)).map_err(ComponentsError::from)?;
         leases.counted_in(&metrics);
-        let accounts = Accounts::new(&clients, installation, &components, &metrics)?;
         let configurations = configurations(installation, &components.webhooks)?;
         let health = Health::new("the operator to start", metrics);
         let (server, client_ca) = (None, None);
-        Ok(Self {
-            operator,
-            clients,
-            components,
-            leases,
-            accounts,
-            routes,
-            health,
-            options,
-            server,
-            configurations,
-            client_ca,
-        })
+        Ok(Self { operator, clients, components, leases, routes, health, options, server, configurations, client_ca })
     }
 
     /// Asks callers of admission for a certificate of these authorities.
@@ -267,7 +252,7 @@ impl EmbeddedOperator {
     /// As [`run`](Self::run).
     pub async fn run_with(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
         let serves = self.serves();
-        let Self { operator, clients, components, leases, accounts, routes, health, options, server, .. } = self;
+        let Self { operator, clients, components, leases, routes, health, options, server, .. } = self;
         let (configurations, client_ca) = (self.configurations, self.client_ca);
         let EmbedOptions { installation, provider, drain_delay, .. } = options;
         let metrics = routes.metrics().clone();
@@ -328,7 +313,7 @@ impl EmbeddedOperator {
         };
         let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
         let (patience, only) = (CONTROLLERS, Vec::new());
-        Background { runtime, accounts, leases, only, health: health_of_leases, serving, answered, patience }
+        Background { runtime, leases, only, health: health_of_leases, serving, answered, patience }
             .start(components, first, &mut tasks);
         let result = tokio::select! {
             () = stop.cancelled() => Ok(()),

@@ -67,8 +67,7 @@ pub(super) struct Building {
     pub(super) stores: Arc<Stores>,
     pub(super) settings: Settings,
     pub(super) wake: Arc<Wake>,
-    /// Acts under the operator's own account, whichever controller asks.
-    pub(super) own: Client,
+    pub(super) client: Client,
 }
 
 /// The controller of one kind.
@@ -131,7 +130,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let Building { stores, settings, wake, own } = building;
+        let Building { stores, settings, wake, .. } = building;
         let pods: Arc<Store<PodTrace>> = Arc::default();
         let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
         let (cleaned, on) = (work.clone(), wake.clone());
@@ -154,8 +153,8 @@ impl<W: Workload> Registered for WorkloadKind<W> {
                 async move { cleaned.clean_up(deletion).await }
             });
         }
-        let (stores, wake, own) = (stores.clone(), wake.clone(), own.clone());
-        Box::new(OfWorkloads { controller, work, stores, pods, wake, own })
+        let (stores, wake) = (stores.clone(), wake.clone());
+        Box::new(OfWorkloads { controller, work, stores, pods, wake })
     }
 
     fn kind(&self) -> Cow<'static, str> {
@@ -178,7 +177,6 @@ struct OfWorkloads<W> {
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
     wake: Arc<Wake>,
-    own: Client,
 }
 
 impl<W: Workload> KindController for OfWorkloads<W> {
@@ -199,7 +197,7 @@ impl<W: Workload> KindController for OfWorkloads<W> {
 
     fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
-            let Some(contents) = &Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
+            let Some(contents) = &Contents::of(&runtime, self.stores.clone()).await else { return };
             let client = &runtime.client.clone();
             self.controller.work(watches, runtime, |cx| self.work.reconcile(contents, client, cx)).await;
         }
@@ -218,8 +216,8 @@ impl<K: ConfigKind> Registered for Config<K> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let Building { stores, settings, wake, own } = building;
-        let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), own.clone()));
+        let Building { stores, settings, wake, client } = building;
+        let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), client.clone()));
         let (released, on) = (work.clone(), wake.clone());
         let mut controller =
             named::<K>().stored_in(self.store.clone()).found_by(subject::tokens::<K>).on_change(move |change| {

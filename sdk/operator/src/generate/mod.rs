@@ -302,7 +302,6 @@ impl GenerateFlags {
             certificates,
             certificate_secret,
             webhooks,
-            use_service_account_credentials,
             overrides,
         } = installation;
         let OverrideFlags { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
@@ -321,7 +320,6 @@ impl GenerateFlags {
             ("--certificates", *certificates != CertificateMode::default()),
             ("--certificate-secret", certificate_secret.is_some()),
             ("--webhooks", !webhooks.is_on()),
-            ("--use-service-account-credentials", !use_service_account_credentials),
             ("--failure-policy", failure_policy.is_some()),
             ("--timeout-seconds", timeout_seconds.is_some()),
             ("--namespace-selector", namespace_selector.is_some()),

@@ -58,8 +58,7 @@ impl<'a> Objects<'a> {
         let conversions = convertible(webhooks, &operator.crds)?;
         let rights = operator.rights(&installation, components)?;
         let of_cluster = |group: &str, plural: &str| cluster_scoped(&operator.crds, group, plural);
-        let rbac = rights.by_account(&installation);
-        let rbac = rbac.iter().flat_map(|(account, access)| access.manifests(account, of_cluster)).collect();
+        let rbac = rights.manifests(&installation.account(), of_cluster);
         let restricted = installation.restricted_to.is_some();
         let names = |those: &dyn Fn(&&Webhook) -> bool| -> Vec<String> {
             registered.iter().filter(those).filter(|_| restricted).map(|webhook| webhook.name.clone()).collect()

@@ -19,9 +19,8 @@ fn args(objects: &[Value]) -> Value {
 // Issues 8 and 22: names and places are in the process's own arguments, and the process is started as it was generated.
 #[tokio::test]
 async fn the_deployment_runs_with_what_differs_from_the_defaults_and_the_operators_own_arguments() {
-    let cases: [(&[&str], &[&str]); 5] = [
+    let cases: [(&[&str], &[&str]); 4] = [
         (&[], &["run"]),
-        (&["--use-service-account-credentials=false"], &["run", "--use-service-account-credentials=false"]),
         (&["--service-port", "443", "--webhooks", "on", "--cluster-domain", "cluster.local"], &["run"]),
         (
             &[
