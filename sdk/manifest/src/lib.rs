@@ -70,6 +70,6 @@ pub use trust::Trust;
 pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::{CLIENT_CA_FILE, CommandJob, MALLOC, Workload};
+pub use workload::{CommandJob, MALLOC, Workload};
 #[cfg(feature = "yaml")]
 pub use yaml::{YamlError, to_yaml};

@@ -13,7 +13,6 @@ use tracing::{error, info, warn};
 
 use super::background::Background;
 use super::certs::certificate_source;
-use super::client_ca::ClientCaFile;
 use super::connect::Clients;
 use super::convertible::convertible;
 use super::endpoint::Endpoint;
@@ -108,8 +107,6 @@ pub struct EmbeddedOperator {
     server: Option<(Server, SocketAddr)>,
     /// Where its CA is published.
     configurations: Configurations,
-    /// Whose certificates callers of admission are asked for.
-    client_ca: Option<ClientCaFile>,
 }
 
 /// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready,
@@ -182,14 +179,7 @@ impl EmbeddedOperator {
         leases.counted_in(&metrics);
         let configurations = configurations(installation, &components.webhooks)?;
         let health = Health::new("the operator to start", metrics);
-        let (server, client_ca) = (None, None);
-        Ok(Self { operator, clients, components, leases, routes, health, options, server, configurations, client_ca })
-    }
-
-    /// Asks callers of admission for a certificate of these authorities.
-    pub(super) fn asking(self, client_ca: Option<ClientCaFile>) -> Self {
-        let routes = if client_ca.is_some() { self.routes.demanding_client_certificates() } else { self.routes };
-        Self { routes, client_ca, ..self }
+        Ok(Self { operator, clients, components, leases, routes, health, options, server: None, configurations })
     }
 
     /// Binds the address of the webhooks, if there are any.
@@ -252,8 +242,7 @@ impl EmbeddedOperator {
     /// As [`run`](Self::run).
     pub async fn run_with(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
         let serves = self.serves();
-        let Self { operator, clients, components, leases, routes, health, options, server, .. } = self;
-        let (configurations, client_ca) = (self.configurations, self.client_ca);
+        let Self { operator, clients, components, leases, routes, health, options, server, configurations } = self;
         let EmbedOptions { installation, provider, drain_delay, .. } = options;
         let metrics = routes.metrics().clone();
         if installation.webhooks.is_on() {
@@ -279,14 +268,6 @@ impl EmbeddedOperator {
         if let Some((server, address)) = server {
             let client = clients.prompt.clone();
             let source = certificate_source(&installation, &components, client, provider, configurations, &metrics);
-            let source = source.asking(client_ca.as_ref().map(ClientCaFile::authorities));
-            if let Some(client_ca) = client_ca {
-                let stop = end.serving.clone();
-                tasks.spawn("the authorities of callers", &end.serving, async move {
-                    client_ca.follow(stop).await;
-                    Ok::<_, RunError>(())
-                });
-            }
             let (server_name, health) = (installation.server_name(), health.clone());
             // From the first signal on, while callers learn of the end: no connection is left that one would use again.
             let bound = server.ending(end.working.clone());

@@ -65,7 +65,6 @@ mod background;
 mod caches;
 mod certs;
 mod cli;
-mod client_ca;
 mod connect;
 mod controllers;
 mod convertible;
@@ -89,7 +88,6 @@ mod overrides;
 mod run;
 mod shutdown;
 mod storage;
-mod taken;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -384,7 +382,9 @@ impl<A: clap::Args> Operator<A> {
         cli::main(self, words.into_iter().map(Into::into).collect())
     }
 
-    /// The command line as a [`clap::Command`], for shell completions and manual pages.
+    /// The command line as a [`clap::Command`], for shell completions and manual pages. Call
+    /// [`debug_assert`](clap::Command::debug_assert) on it in a test: clap looks in debug builds alone for an argument of
+    /// the operator's own that has the name of another one.
     pub fn command(&self) -> clap::Command {
         cli::command(self)
     }

@@ -3,8 +3,8 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use portcullis_manifest::{
-    CLIENT_CA_FILE, Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload,
-    admission_policies, mutating_configuration, validating_configuration, with_conversion, without_conversion,
+    Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
+    mutating_configuration, validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
 
@@ -246,9 +246,7 @@ impl<'a> Objects<'a> {
 
     fn workload(&self) -> Workload {
         let installation = &self.installation;
-        let client_ca = self.flags.client_ca_config_map.clone().filter(|_| self.serves());
-        let asks = client_ca.as_ref().map(|_| format!("--client-ca={CLIENT_CA_FILE}"));
-        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(asks);
+        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation));
         let args = args.chain(self.own.clone());
         Workload {
             name: installation.release.clone(),
@@ -260,7 +258,6 @@ impl<'a> Objects<'a> {
             replicas: self.flags.replicas,
             health_port: HEALTH_BIND.port(),
             webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
-            client_ca,
             grace_seconds: GRACE.as_secs(),
         }
     }

@@ -80,12 +80,12 @@ async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kind
     assert_eq!(named("ValidatingWebhookConfiguration"), [(Value::Null, json!("blue-validating-team"))]);
     assert_eq!(named("MutatingWebhookConfiguration"), [(Value::Null, json!("blue-mutating-team"))]);
     assert_eq!(named("ClusterRole"), [(Value::Null, json!("blue:here"))]);
-    let (blue, greeter) = (json!("blue"), json!("blue-greeter"));
-    assert_eq!(named("ServiceAccount"), [(json!("here"), blue.clone()), (json!("here"), greeter.clone())]);
+    let blue = json!("blue");
+    assert_eq!(named("ServiceAccount"), [(json!("here"), blue.clone())]);
     assert_eq!(
         named("Role"),
-        [(json!("here"), blue.clone()), (json!("team"), blue), (json!("team"), greeter)],
-        "tokens, certificates and leases; what the controller does is in its namespace"
+        [(json!("here"), blue.clone()), (json!("team"), blue)],
+        "certificates; what the controller does, and leases"
     );
     assert_eq!(named("Deployment"), [(json!("here"), json!("blue"))]);
     // What hands the namespace over, and the right that it asks for: on the whole cluster, where nobody in a namespace can

@@ -2,7 +2,6 @@
 //! processes.
 
 mod caches;
-mod client_ca;
 mod cluster;
 mod failures;
 mod gate;
