@@ -28,13 +28,7 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
     let volumes = json!([{ "name": "scratch", "emptyDir": {} }]);
     let mounts = json!([{ "name": "scratch", "mountPath": "/tmp" }]);
     let operator = vec![
-        case(
-            "restrictToNamespace",
-            json!("team"),
-            "ClusterRole mcp-operator:mcp-operator-system:mcptoolconfig",
-            "",
-            Value::Null,
-        ),
+        argument("restrictToNamespace", json!("team"), "--restrict-to-namespace=team"),
         case("replicas", json!(3), DEPLOYMENT, "/spec/replicas", json!(3)),
         case("image.repository", json!("r.example/op"), DEPLOYMENT, &image, json!("r.example/op:0.1.0")),
         case("image.tag", json!("9"), DEPLOYMENT, &image, json!("localhost/portcullis/mcp-operator:9")),
