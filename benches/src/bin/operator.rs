@@ -215,8 +215,8 @@ fn pid(stage: &Stage) -> Result<u32> {
 
 /// Verb and `resource[/subresource]` of each of the operator's writes, Leases aside.
 async fn writes(stage: &Stage, mark: Mark) -> Vec<String> {
-    let events = stage.cluster.audit().writes_by_operator(OPERATOR_USER, mark).await;
-    let events = events.into_iter().filter(|event| event.resource != "leases" && event.subresource != "token");
+    let events = stage.cluster.audit().writes_by(OPERATOR_USER, mark).await;
+    let events = events.into_iter().filter(|event| event.resource != "leases");
     events
         .map(|event| {
             let slash = if event.subresource.is_empty() { "" } else { "/" };

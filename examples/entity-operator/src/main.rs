@@ -10,7 +10,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![entity_operator::crd()?])
         .setup(|_: &NoArgs| {
-            let components = Components::new(entity_operator::webhooks()?);
+            let components = Components::new(entity_operator::webhooks());
             Ok(components.controller(controller::controller(), controller::reconcile))
         });
     Ok(operator.main())

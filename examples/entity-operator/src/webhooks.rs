@@ -5,22 +5,18 @@
 
 use std::sync::Arc;
 
-use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks, immutable_fields};
+use portcullis::webhooks::{Context, FailurePolicy, Mutate, Mutation, Validate, Verdict, Webhooks};
 
 use crate::conversion::conversion;
-use crate::crd;
 use crate::v3::Entity;
 
 /// All webhooks of the operator. Routes, manifests and rights follow from this value.
-///
-/// # Errors
-/// When the versions are not of one kind, or no field of them is immutable.
-pub fn webhooks() -> anyhow::Result<Webhooks> {
-    Ok(Webhooks::new()
+pub fn webhooks() -> Webhooks {
+    Webhooks::new()
         .validate(Validate::<Entity>::named("username").on_create(create).on_update(update))
         .mutate(Mutate::<Entity>::named("overwrite").on_create(overwrite))
-        .mutate(immutable_fields("immutable", &crd()?)?)
-        .convert(conversion()))
+        .mutate(Mutate::<Entity>::named("immutable").on_update(warn).failure_policy(FailurePolicy::Ignore))
+        .convert(conversion())
 }
 
 /// Refuses the user name `forbidden`.
@@ -46,4 +42,14 @@ async fn overwrite(mut new: Entity, _: Context) -> Mutation<Entity> {
     }
     new.spec.username = "random overwritten".into();
     Mutation::modified(new)
+}
+
+/// Warns of a change that the schema refuses. It mutates nothing, and is a mutating webhook because the API server
+/// evaluates the rules of the schema before it calls validating ones.
+async fn warn(old: Arc<Entity>, new: Entity, _: Context) -> Mutation<Entity> {
+    let unchanged = Mutation::unchanged();
+    if old.spec.birthday.is_some() && new.spec.birthday != old.spec.birthday {
+        return unchanged.warn("spec.birthday is immutable: the API server refuses this change");
+    }
+    unchanged
 }

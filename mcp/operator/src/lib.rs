@@ -8,7 +8,7 @@
 //! - [`config`], [`workload`]: what all configurations share and what all workloads share, each with one pure plan: the
 //!   only place where desired state is derived;
 //! - [`kinds`]: what is particular to each kind, a folder and a line of registration each;
-//! - [`rights`]: what the accounts may do under which that happens;
+//! - [`rights`]: the rights that it needs for that;
 //! - [`controllers`]: what is watched and when who is planned; [`admission`]: what authors are told at `kubectl apply`.
 
 pub mod admission;

@@ -6,11 +6,7 @@ use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
 use portcullis::operator::{Components, Operator, SetupContext};
 
-use crate::{
-    admission::Admission,
-    controllers::{Controllers, Registry},
-    kinds, rights,
-};
+use crate::{admission::Admission, controllers::Controllers, kinds, rights};
 
 /// Name of the operator, and of what it installs.
 pub const NAME: &str = "mcp-operator";
@@ -68,7 +64,7 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(own()).setup_within(
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup_within(
         |args: &Args, installation| {
             // Every flag is used: one that is added and forgotten does not compile.
             let Args {
@@ -85,7 +81,6 @@ pub fn operator() -> Operator<Args> {
                 kubernetes_api,
                 watch_namespace,
             } = args.clone();
-            let registry = kinds::all();
             let settings = Settings {
                 runner_image,
                 proxy_host,
@@ -97,9 +92,9 @@ pub fn operator() -> Operator<Args> {
                 ca_bundle: proxy_ca_bundle,
                 kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
                 restrict_workloads,
-                home: home(installation, &registry),
+                home: home(installation),
             };
-            let controllers = Controllers::new(registry, settings, Namespaces::parse(&watch_namespace));
+            let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
             let watching = controllers.clone();
             // Webhooks read the stores, and every replica serves them.
             let parts =
@@ -107,7 +102,7 @@ pub fn operator() -> Operator<Args> {
                     let watching = watching.clone();
                     async move { watching.watch(runtime).await }
                 });
-            // Each kind has a controller of its own, and that an account of its own.
+            // Each kind has a controller of its own.
             Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
                 let controllers = controllers.clone();
                 parts.while_leading(&kind.to_lowercase(), access, move |runtime| {
@@ -119,18 +114,17 @@ pub fn operator() -> Operator<Args> {
     )
 }
 
-/// What the operator's own account does: it fills the stores, in every replica, and keeps the key of digests.
-fn own() -> Access {
+/// Rights to fill the stores, in every replica, and to keep the key of digests.
+fn reads() -> Access {
     Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
 }
 
-/// The ServiceAccounts of an installation, and the Secrets that it and its certificates use.
-fn home(installation: &SetupContext, kinds: &Registry) -> Option<Home> {
+/// The ServiceAccount of an installation, and the Secrets that it and its certificates use.
+fn home(installation: &SetupContext) -> Option<Home> {
     let SetupContext { namespace, release, secret, .. } = installation;
-    let controllers = kinds.kinds().map(|kind| format!("{release}-{}", kind.to_lowercase()));
     Some(Home {
         namespace: namespace.clone()?,
-        accounts: [release.clone()].into_iter().chain(controllers).collect(),
+        account: release.clone(),
         secrets: vec![secret.clone(), format!("{secret}-ca"), format!("{secret}-root"), rights::digest_secret(release)],
     })
 }

@@ -1,4 +1,4 @@
-//! What the accounts of the operator may do: its own fills the stores, and each kind's controller writes about that kind.
+//! Rights of the operator: to fill the stores, and for each kind's controller to write about that kind.
 
 use std::collections::BTreeMap;
 

@@ -40,8 +40,8 @@ pub struct Settings {
 pub struct Home {
     /// The namespace.
     pub namespace: String,
-    /// Names of ServiceAccounts.
-    pub accounts: Vec<String>,
+    /// Name of its ServiceAccount.
+    pub account: String,
     /// Names of Secrets.
     pub secrets: Vec<String>,
 }
@@ -61,8 +61,7 @@ impl Settings {
 impl Home {
     /// Why nobody else may name this ServiceAccount, where nobody may.
     pub fn account_problem(&self, name: &str) -> Option<String> {
-        let is_ours = self.accounts.iter().any(|own| own == name);
-        is_ours.then(|| format!("ServiceAccount {name:?} belongs to the operator; name another one"))
+        (self.account == name).then(|| format!("ServiceAccount {name:?} belongs to the operator; name another one"))
     }
 
     /// Why nobody else may name this Secret, where nobody may.

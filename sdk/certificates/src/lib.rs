@@ -66,7 +66,7 @@ pub use provided::{ProvidedBy, ProvidedCertificates};
 use read::read;
 pub use time_of_day::TimeOfDay;
 
-use portcullis_listener::{ClientCa, TlsError, tls_config, tls_config_asking};
+use portcullis_listener::{TlsError, tls_config};
 
 /// A certificate chain with its key, and the CA bundle that callers must trust.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,17 +86,6 @@ impl ServingCertificate {
     /// When it cannot be read, or key and certificate do not belong together.
     pub fn tls_config(&self, provider: &Arc<CryptoProvider>) -> Result<ServerConfig, TlsError> {
         tls_config(Arc::clone(provider), self.cert_pem.as_bytes(), self.key_pem.as_bytes())
-    }
-
-    /// The same; where there are authorities of callers, those are asked for a certificate.
-    fn asking(
-        &self,
-        provider: &Arc<CryptoProvider>,
-        client_ca: Option<&Arc<ClientCa>>,
-    ) -> Result<ServerConfig, TlsError> {
-        let Some(client_ca) = client_ca else { return self.tls_config(provider) };
-        let (cert, key) = (self.cert_pem.as_bytes(), self.key_pem.as_bytes());
-        tls_config_asking(Arc::clone(provider), cert, key, Arc::clone(client_ca))
     }
 }
 
@@ -176,21 +165,7 @@ impl CertificateSource {
 
     /// The TLS configuration of a listener that serves `certificate`.
     pub fn tls_config(&self, certificate: &ServingCertificate) -> Result<ServerConfig, TlsError> {
-        match self {
-            Self::Automatic(automatic) => certificate.asking(&automatic.provider, automatic.client_ca.as_ref()),
-            Self::ProvidedCertificates(provided) => certificate.asking(&provided.provider, provided.client_ca.as_ref()),
-        }
-    }
-
-    /// Requests client certificates of these authorities from callers.
-    #[must_use]
-    pub fn asking(self, client_ca: Option<Arc<ClientCa>>) -> Self {
-        match self {
-            Self::Automatic(automatic) => Self::Automatic(Automatic { client_ca, ..automatic }),
-            Self::ProvidedCertificates(provided) => {
-                Self::ProvidedCertificates(ProvidedCertificates { client_ca, ..provided })
-            }
-        }
+        certificate.tls_config(self.provider())
     }
 
     /// The crypto provider of the TLS configurations.

@@ -78,8 +78,7 @@ impl<K: Kind> Reconcile<K> {
         self.reconciler.may_write(&self.observed)
     }
 
-    /// A client with the controller's own ServiceAccount, for what else the reconcile reads. It may `get`, `list` and
-    /// `watch` what the controller owns and watches; [`Controller::rbac`](super::Controller::rbac) grants more.
+    /// A client with the operator's ServiceAccount, for other reads of the reconcile. It may `get`, `list` and `watch` what the controller owns and watches; [`Controller::rbac`](super::Controller::rbac) grants more.
     pub fn client(&self) -> kube::Client {
         self.reconciler.writer.client.clone()
     }

@@ -18,7 +18,7 @@ use crate::{Validation, Validity};
 /// What a controller runs with: a client, its scope, metrics and a stop signal.
 #[derive(Clone)]
 pub struct Runtime {
-    /// A client with the controller's own ServiceAccount; with the operator's, for what runs on every replica.
+    /// A client with the operator's ServiceAccount.
     pub client: Client,
     /// The operator's own namespace.
     pub namespace: String,

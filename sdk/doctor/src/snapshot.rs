@@ -152,7 +152,7 @@ pub struct Snapshot {
     pub role_bindings: Look<Listed<RoleBinding>>,
     /// The ClusterRoleBinding of the installation.
     pub cluster_binding: Look<Option<ClusterRoleBinding>>,
-    /// The rights that the operator needs, and whether its accounts have them.
+    /// The rights that the operator needs, and whether its ServiceAccount has them.
     pub rights: Look<Listed<Right>>,
     /// The serving Secret.
     pub secret: Look<Option<Stored>>,
@@ -210,11 +210,9 @@ pub struct Issuance {
     pub injectors: Look<Listed<Deployment>>,
 }
 
-/// One right that the operator or a controller needs.
+/// One right that the operator needs.
 #[derive(Clone, Debug)]
 pub struct Right {
-    /// The ServiceAccount that needs it.
-    pub account: String,
     /// Verb.
     pub verb: String,
     /// Resource, name and namespace, as in `secrets entity-webhook-tls in namespace demo`.

@@ -8,7 +8,7 @@ use portcullis_manifest::{Webhook, WebhookKind, admission_policies};
 
 use super::configuration::Entry;
 use portcullis_manifest::CertificateMode;
-use portcullis_manifest::{Installation, Rights, ServiceRef};
+use portcullis_manifest::{Access, Installation, ServiceRef};
 
 /// An installation of an operator, and the objects that its registration expects.
 #[derive(Clone, Debug)]
@@ -23,8 +23,8 @@ pub struct Subject {
     pub conversions: Vec<(String, String)>,
     /// The kinds that it installs.
     pub kinds: Vec<Kind>,
-    /// The rights that its accounts need.
-    pub rights: Rights,
+    /// The rights that its ServiceAccount needs.
+    pub rights: Access,
     /// Names of Leases by which restricted operators claim namespaces; the first is its own.
     pub scope_leases: Vec<String>,
 }

@@ -22,7 +22,7 @@ use super::{CATALOGUE, Report, examine};
 use portcullis_listener::UNTRUSTED_CERTIFICATE;
 use portcullis_manifest::CertificateMode;
 use portcullis_manifest::words::{FAILED, POST_ONLY, VALIDATE, WEBHOOKS_OFF};
-use portcullis_manifest::{Installation, Rights, Switch};
+use portcullis_manifest::{Access, Installation, Switch};
 
 mod fixes;
 mod promises;
@@ -55,7 +55,6 @@ pub(super) fn subject() -> Subject {
             certificates: CertificateMode::Automatic,
             secret: "shop-webhook-tls".to_owned(),
             webhooks: Switch::On,
-            use_service_account_credentials: true,
             overrides: Overrides::default(),
         },
         flags: String::new(),
@@ -74,7 +73,7 @@ pub(super) fn subject() -> Subject {
             subresources: vec!["status"],
             schemas: Vec::new(),
         }],
-        rights: Rights::default(),
+        rights: Access::default(),
         scope_leases: vec!["shop-namespace-scope".to_owned(), "shop-ns-lock".to_owned()],
     }
 }
@@ -449,10 +448,8 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
             change(later, |all| all[0].metadata.generation = Some(4));
         }),
         ("H4", Verdict::Fail, "ServiceAccount shop cannot list, patch x", "generate rbac", |s| {
-            let right = |verb: &str, on: &str| {
-                let [account, verb, on] = ["shop", verb, on].map(str::to_owned);
-                super::Right { account, verb, on, allowed: false }
-            };
+            let right =
+                |verb: &str, on: &str| super::Right { verb: verb.to_owned(), on: on.to_owned(), allowed: false };
             let may = super::Right { allowed: true, ..right("get", "y") };
             s.rights = Look::Seen(vec![right("list", "x"), right("patch", "x"), may].into());
         }),

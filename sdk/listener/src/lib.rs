@@ -27,7 +27,6 @@
 //! ```
 
 mod body;
-mod client_ca;
 mod clock;
 mod connection;
 mod handler;
@@ -42,11 +41,10 @@ mod tls;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use body::{RequestBody, discard};
-pub use client_ca::{ClientCa, ClientCaError, ClientCertificate};
 pub use connection::{Connection, Crowded, Told};
 pub use handler::{Handler, retry_later};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use server::{Connections, Server, UNTRUSTED_CERTIFICATE};
 pub use socket::Socket;
-pub use tls::{TlsError, tls_config, tls_config_asking};
+pub use tls::{TlsError, tls_config};

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rustls::{AlertDescription, CertificateError, ServerConfig};
+use rustls::{AlertDescription, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -22,7 +22,6 @@ use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use crate::body::{Answer, RequestBody};
-use crate::client_ca::ClientCertificate;
 use crate::clock::{Clock, Due};
 use crate::connection::{Busy, Connection, Told};
 use crate::handler::{Handler, retry_later};
@@ -34,24 +33,15 @@ const READ_BUFFER: usize = 16 * 1024 + 512;
 /// The smallest buffer that hyper takes, in bytes.
 const SMALLEST_BUFFER: usize = 8192;
 
-/// A handshake that failed because of a certificate.
-#[derive(Debug)]
-pub(crate) enum Distrust {
-    /// What a client said that did not trust ours.
-    OfOurs(AlertDescription),
-    /// What is wrong with a client's.
-    OfTheirs(CertificateError),
-}
-
-/// Serves a connection with or without TLS, as [`Connection::serve`] does. Returns why one of the two did not trust the
-/// other's certificate.
+/// Serves a connection with or without TLS, as [`Connection::serve`] does. Returns the alert of a client that did not
+/// trust our certificate.
 pub(crate) async fn serve<H: Handler>(
     stream: TcpStream,
     tls: Option<Arc<ServerConfig>>,
     handler: Arc<H>,
     limits: Limits,
     connection: Connection,
-) -> Option<Distrust> {
+) -> Option<AlertDescription> {
     let socket = match Socket::new(stream, connection.clone(), limits.write) {
         Ok(socket) => socket,
         Err(error) => {
@@ -74,8 +64,7 @@ pub(crate) async fn serve<H: Handler>(
     match shaken.await {
         Some(Ok(Ok(stream))) => {
             connection.waits();
-            let certificate = ClientCertificate::of(stream.get_ref().1.peer_certificates());
-            requests(&connection, stream, certificate, handler, limits).await;
+            connection.serve(stream, handler, limits).await;
         }
         Some(Ok(Err(error))) => {
             debug!(%error, "TLS handshake failed");
@@ -87,8 +76,8 @@ pub(crate) async fn serve<H: Handler>(
     None
 }
 
-/// Which certificate a handshake failed because of.
-fn distrust(error: &io::Error) -> Option<Distrust> {
+/// The alert of a client that refused our certificate in a handshake.
+fn distrust(error: &io::Error) -> Option<AlertDescription> {
     use AlertDescription as Alert;
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::AlertReceived(
@@ -98,8 +87,7 @@ fn distrust(error: &io::Error) -> Option<Distrust> {
             | Alert::CertificateExpired
             | Alert::CertificateUnknown
             | Alert::UnknownCA),
-        ) => Some(Distrust::OfOurs(*alert)),
-        rustls::Error::InvalidCertificate(problem) => Some(Distrust::OfTheirs(problem.clone())),
+        ) => Some(*alert),
         _ => None,
     }
 }
@@ -113,60 +101,47 @@ impl Connection {
         H: Handler,
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        requests(self, stream, None, handler, limits).await;
-    }
-}
-
-async fn requests<H: Handler>(
-    connection: &Connection,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-    certificate: Option<ClientCertificate>,
-    handler: Arc<H>,
-    limits: Limits,
-) {
-    let service = service_fn(|mut request: Request<Incoming>| {
-        if let Some(certificate) = &certificate {
-            request.extensions_mut().insert(certificate.clone());
-        }
-        let (handler, busy) = (Arc::clone(&handler), connection.request());
-        async move { Ok::<_, Infallible>(answer(&*handler, busy, request).await) }
-    });
-    let http = http1::Builder::new()
-        // hyper's own would count the time between two requests as part of the head.
-        .header_read_timeout(None)
-        .max_header_size(limits.head_bytes)
-        .max_buf_size(limits.head_bytes.max(SMALLEST_BUFFER))
-        .serve_connection(TokioIo::new(stream), service);
-    let (mut http, mut clock, mut told) = (pin!(http), Clock::new(limits), Told::LastAnswer);
-    // By hand and not with `select!`: this runs at every wake-up, and locks of timers and tokens cost more than the
-    // rest of it.
-    let ended = poll_fn(|cx| {
-        let news = connection.listen(cx.waker());
-        if news > told {
-            // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that the
-            // client's pool does not send its next request here. One on which nothing was asked would be ended at once,
-            // and with it a request that is just arriving: the clock gives it a moment.
-            if connection.requests() > 0 {
-                http.as_mut().graceful_shutdown();
+        let service = service_fn(|request: Request<Incoming>| {
+            let (handler, busy) = (Arc::clone(&handler), self.request());
+            async move { Ok::<_, Infallible>(answer(&*handler, busy, request).await) }
+        });
+        let http = http1::Builder::new()
+            // hyper's own would count the time between two requests as part of the head.
+            .header_read_timeout(None)
+            .max_header_size(limits.head_bytes)
+            .max_buf_size(limits.head_bytes.max(SMALLEST_BUFFER))
+            .serve_connection(TokioIo::new(stream), service);
+        let (mut http, mut clock, mut told) = (pin!(http), Clock::new(limits), Told::LastAnswer);
+        // By hand and not with `select!`: this runs at every wake-up, and locks of timers and tokens cost more than the
+        // rest of it.
+        let ended = poll_fn(|cx| {
+            let news = self.listen(cx.waker());
+            if news > told {
+                // Ends a connection that idles, and lets one at work say `connection: close` with its answer, so that the
+                // client's pool does not send its next request here. One on which nothing was asked would be ended at once,
+                // and with it a request that is just arriving: the clock gives it a moment.
+                if self.requests() > 0 {
+                    http.as_mut().graceful_shutdown();
+                }
+                told = news;
             }
-            told = news;
-        }
-        loop {
-            if let Poll::Ready(ended) = http.as_mut().poll(cx) {
-                return Poll::Ready(Some(ended));
+            loop {
+                if let Poll::Ready(ended) = http.as_mut().poll(cx) {
+                    return Poll::Ready(Some(ended));
+                }
+                match clock.poll(cx, self) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Due::Look) => self.look(),
+                    Poll::Ready(Due::End) => return Poll::Ready(None),
+                }
             }
-            match clock.poll(cx, connection) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Due::Look) => connection.look(),
-                Poll::Ready(Due::End) => return Poll::Ready(None),
-            }
+        });
+        let peer = self.peer();
+        match ended.await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => debug!(%error, %peer, "connection ended early"),
+            None => debug!(%peer, "closed a connection: no request arrived in time, or another one needs its place"),
         }
-    });
-    let peer = connection.peer();
-    match ended.await {
-        Some(Ok(())) => {}
-        Some(Err(error)) => debug!(%error, %peer, "connection ended early"),
-        None => debug!(%peer, "closed a connection: no request arrived in time, or another one needs its place"),
     }
 }
 

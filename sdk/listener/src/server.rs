@@ -20,7 +20,7 @@ use crate::connection::{Connection, Crowded, Told};
 use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::listener::Listener;
-use crate::serve::{self, Distrust};
+use crate::serve;
 
 /// Log message when a client aborts the TLS handshake because of the served certificate.
 pub const UNTRUSTED_CERTIFICATE: &str = "a caller does not trust the certificate that is served";
@@ -113,7 +113,7 @@ impl Server {
         let (mut tasks, mut open) = (JoinSet::new(), Open::default());
         let mut next: Option<(TcpStream, SocketAddr)> = None;
         let mut ends = pin!(ending.cancelled().fuse());
-        let (mut said_of_ours, mut said_of_theirs) = (None::<Instant>, None::<Instant>);
+        let mut said = None::<Instant>;
         let spawn = |tasks: &mut JoinSet<_>, stream, connection| {
             let config = tls.as_ref().map(|tls| tls.load_full());
             tasks.spawn(serve::serve(stream, config, Arc::clone(&handler), limits, connection));
@@ -145,19 +145,11 @@ impl Server {
                     continue;
                 }
             };
-            let Ok(Some(distrust)) = ended else { continue };
-            let said = match distrust {
-                Distrust::OfOurs(_) => &mut said_of_ours,
-                Distrust::OfTheirs(_) => &mut said_of_theirs,
-            };
-            if said.is_none_or(|said| said.elapsed() >= SAID) {
-                *said = Some(Instant::now());
-                match distrust {
-                    Distrust::OfOurs(alert) => warn!(?alert, "{UNTRUSTED_CERTIFICATE}"),
-                    Distrust::OfTheirs(problem) => {
-                        warn!(%problem, "refused a client: its certificate is not trusted");
-                    }
-                }
+            if let Ok(Some(alert)) = ended
+                && said.is_none_or(|said| said.elapsed() >= SAID)
+            {
+                said = Some(Instant::now());
+                warn!(?alert, "{UNTRUSTED_CERTIFICATE}");
             }
         }
         let room = limits.connections.saturating_sub(tasks.len());

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::server::NoServerSessionStorage;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-
-use crate::ClientCa;
 
 /// A certificate or key that cannot be served. Keep serving the previous pair.
 #[derive(Debug, thiserror::Error)]
@@ -33,32 +30,6 @@ pub enum TlsError {
 /// # Errors
 /// When the PEM is not valid, or the key does not match the certificate.
 pub fn tls_config(provider: Arc<CryptoProvider>, cert_pem: &[u8], key_pem: &[u8]) -> Result<ServerConfig, TlsError> {
-    configured(provider, cert_pem, key_pem, None)
-}
-
-/// Builds a [`tls_config`] that also requests a client certificate of one of these CAs. It is optional here: the API
-/// server can be configured to present one for admission, but has none for conversions.
-///
-/// TLS sessions are not resumed, since a client would then be accepted with a certificate that was verified before the
-/// CAs were replaced.
-///
-/// # Errors
-/// When the PEM is not valid, or the key does not match the certificate.
-pub fn tls_config_asking(
-    provider: Arc<CryptoProvider>,
-    cert_pem: &[u8],
-    key_pem: &[u8],
-    client_ca: Arc<ClientCa>,
-) -> Result<ServerConfig, TlsError> {
-    configured(provider, cert_pem, key_pem, Some(client_ca))
-}
-
-fn configured(
-    provider: Arc<CryptoProvider>,
-    cert_pem: &[u8],
-    key_pem: &[u8],
-    client_ca: Option<Arc<ClientCa>>,
-) -> Result<ServerConfig, TlsError> {
     let chain: Vec<_> =
         CertificateDer::pem_slice_iter(cert_pem).collect::<Result<_, _>>().map_err(TlsError::Certificate)?;
     if chain.is_empty() {
@@ -66,15 +37,7 @@ fn configured(
     }
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(TlsError::Key)?;
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = match client_ca {
-        None => builder.with_no_client_auth().with_single_cert(chain, key)?,
-        Some(client_ca) => {
-            let mut config = builder.with_client_cert_verifier(client_ca).with_single_cert(chain, key)?;
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-            config.send_tls13_tickets = 0;
-            config
-        }
-    };
+    let mut config = builder.with_no_client_auth().with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

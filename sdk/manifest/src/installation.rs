@@ -1,10 +1,9 @@
 //! One installation of an operator, and the names that follow from it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::names::LEADER;
-use crate::{Access, Account, Overrides, ServiceRef, Webhook, WebhookKind, scope_policy_name};
+use crate::{Account, Overrides, ServiceRef, Webhook, WebhookKind, scope_policy_name};
 
 /// A feature that is on unless it is switched off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,35 +85,6 @@ pub struct Configurations {
     pub crds: Vec<String>,
 }
 
-/// The rights of the ServiceAccounts of an installation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
-    /// The operator's own: for webhooks, tasks on every replica, certificates, Leases and the controllers' tokens.
-    pub operator: Access,
-    /// Those of each controller, by its name. Empty where controllers act under the operator's own account
-    /// (`--use-service-account-credentials=false`).
-    pub controllers: BTreeMap<String, Access>,
-}
-
-impl Rights {
-    /// Each account of the installation with its rights; the operator's own is the first.
-    pub fn by_account(&self, installation: &Installation) -> Vec<(Account, &Access)> {
-        let own = Account {
-            name: installation.release.clone(),
-            namespace: installation.namespace.clone(),
-            cluster_role: installation.role(),
-            restricted_to: installation.restricted_to.clone(),
-        };
-        let of_controllers = self.controllers.iter().map(|(controller, access)| {
-            let name = installation.account(controller);
-            // A colon is in none of the parts, so no two controllers of any installations have the same.
-            let cluster_role = format!("{}:{controller}", installation.role());
-            (Account { name, cluster_role, ..own.clone() }, access)
-        });
-        [(own.clone(), &self.operator)].into_iter().chain(of_controllers).collect()
-    }
-}
-
 /// One installation of an operator in a cluster. The names of all its objects follow from this value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Installation {
@@ -136,8 +106,6 @@ pub struct Installation {
     pub secret: String,
     /// Whether it serves webhooks.
     pub webhooks: Switch,
-    /// Whether each controller acts under a ServiceAccount of its own.
-    pub use_service_account_credentials: bool,
     /// Settings of all its webhooks, in place of those that they are registered with.
     pub overrides: Overrides,
 }
@@ -153,14 +121,19 @@ impl Installation {
         self.cluster_scoped(&format!("{}-mutating", self.release))
     }
 
-    /// Name of the ClusterRoles: `<release>:<namespace>`. It is unique, because neither part contains a colon.
+    /// Name of the ClusterRole: `<release>:<namespace>`. It is unique, because neither part contains a colon.
     pub fn role(&self) -> String {
         format!("{}:{}", self.release, self.namespace)
     }
 
-    /// Name of the ServiceAccount of this controller, and of its roles in namespaces.
-    pub fn account(&self, controller: &str) -> String {
-        format!("{}-{controller}", self.release)
+    /// Its ServiceAccount, and the names of the account's roles.
+    pub fn account(&self) -> Account {
+        Account {
+            name: self.release.clone(),
+            namespace: self.namespace.clone(),
+            cluster_role: self.role(),
+            restricted_to: self.restricted_to.clone(),
+        }
     }
 
     /// Name of the Secret with the CA, in automatic mode.

@@ -55,7 +55,7 @@ pub use configuration::{ServiceRef, mutating_configuration, validating_configura
 pub use crd::{with_conversion, without_conversion};
 pub use deadlock::{Deadlock, NAMESPACE_NAME};
 pub use deletion::{MAX_MATCH_CONDITIONS, exempts_finalizer_removal};
-pub use installation::{CertificateMode, Configurations, Installation, Rights, Switch};
+pub use installation::{CertificateMode, Configurations, Installation, Switch};
 pub use known_scope::KnownScope;
 pub use kustomization::kustomization;
 pub use labels::Labels;
@@ -70,6 +70,6 @@ pub use trust::Trust;
 pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::{CLIENT_CA_FILE, CommandJob, MALLOC, Workload};
+pub use workload::{CommandJob, MALLOC, Workload};
 #[cfg(feature = "yaml")]
 pub use yaml::{YamlError, to_yaml};

@@ -1,5 +1,7 @@
 //! RBAC of an operator: on the cluster, on what it watches, and in its own namespace.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
@@ -28,19 +30,6 @@ impl Grant {
     pub fn named(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
-    }
-
-    /// Adds it to a list: to the grant on the same resources and names, if there is one, and to the end if not.
-    fn join(self, grants: &mut Vec<Self>) {
-        let same =
-            |it: &&mut Self| (&it.group, &it.resources, &it.names) == (&self.group, &self.resources, &self.names);
-        match grants.iter_mut().find(same) {
-            Some(grant) => {
-                let new: Vec<_> = self.verbs.into_iter().filter(|verb| !grant.verbs.contains(verb)).collect();
-                grant.verbs.extend(new);
-            }
-            None => grants.push(self),
-        }
     }
 
     /// Converts it to Kubernetes' own type.
@@ -113,18 +102,16 @@ impl Access {
         self
     }
 
-    /// Merges both. Grants on the same resources and names become one, in the order of their first mention.
+    /// Merges both. Each resource is mentioned once for the same names, with all its verbs, and resources of one group
+    /// with equal verbs share a grant.
     #[must_use]
-    pub fn and(mut self, other: impl Into<Self>) -> Self {
-        let Self { watched, cluster, own_namespace } = other.into();
-        let both =
-            [(watched, &mut self.watched), (cluster, &mut self.cluster), (own_namespace, &mut self.own_namespace)];
-        for (more, grants) in both {
-            for grant in more {
-                grant.join(grants);
-            }
+    pub fn and(self, other: impl Into<Self>) -> Self {
+        let other = other.into();
+        Self {
+            watched: joined(self.watched, other.watched),
+            cluster: joined(self.cluster, other.cluster),
+            own_namespace: joined(self.own_namespace, other.own_namespace),
         }
-        self
     }
 
     /// ServiceAccount, roles and bindings. A role without rules is left out.
@@ -158,6 +145,43 @@ impl Access {
         manifests.extend(account.role(account.restricted_to.as_deref(), &watched));
         manifests
     }
+}
+
+/// The order of verbs in a rule.
+const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// The union of two lists of grants.
+fn joined(first: Vec<Grant>, second: Vec<Grant>) -> Vec<Grant> {
+    let mut by_resource: Vec<Grant> = Vec::new();
+    for Grant { group, resources, verbs, names } in first.into_iter().chain(second) {
+        for resource in resources {
+            let grant =
+                Grant { group: group.clone(), resources: vec![resource], verbs: verbs.clone(), names: names.clone() };
+            let same = |it: &&mut Grant| {
+                (&it.group, &it.resources, &it.names) == (&grant.group, &grant.resources, &grant.names)
+            };
+            match by_resource.iter_mut().find(same) {
+                Some(known) => {
+                    let new: Vec<_> = verbs.iter().copied().filter(|verb| !known.verbs.contains(verb)).collect();
+                    known.verbs.extend(new);
+                }
+                None => by_resource.push(grant),
+            }
+        }
+    }
+    let mut joined: Vec<Grant> = Vec::new();
+    for grant in by_resource {
+        let verbs = |it: &Grant| it.verbs.iter().copied().collect::<BTreeSet<_>>();
+        let equal = |it: &&mut Grant| (&it.group, &it.names, verbs(it)) == (&grant.group, &grant.names, verbs(&grant));
+        match joined.iter_mut().find(equal) {
+            Some(known) => known.resources.extend(grant.resources),
+            None => joined.push(grant),
+        }
+    }
+    for grant in &mut joined {
+        grant.verbs.sort_by_key(|verb| VERBS.iter().position(|known| known == verb).unwrap_or(VERBS.len()));
+    }
+    joined
 }
 
 impl Account {

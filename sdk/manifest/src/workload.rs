@@ -55,8 +55,6 @@ pub struct Workload {
     pub health_port: u16,
     /// The Pod's port and the Service of the webhooks, if there are any.
     pub webhooks: Option<(u16, ServiceRef)>,
-    /// ConfigMap with the CAs (`ca.crt`) of the API server's client certificate, where one is required.
-    pub client_ca: Option<String>,
     /// Seconds that the process may take to end after SIGTERM.
     pub grace_seconds: u64,
 }
@@ -75,13 +73,6 @@ pub struct CommandJob {
     /// How often a failed pod is replaced.
     pub retries: u8,
 }
-
-/// Path of the client CAs in the container: `--client-ca` of the binary.
-pub const CLIENT_CA_FILE: &str = "/etc/portcullis/client-ca/ca.crt";
-/// The volume with them, and the folder that it is mounted as. A folder, because a single file of a ConfigMap would not
-/// change with it.
-const CLIENT_CA: &str = "client-ca";
-const CLIENT_CA_FOLDER: &str = "/etc/portcullis/client-ca";
 
 impl Workload {
     /// Deployment, PodDisruptionBudget, NetworkPolicy, and the Service if there are webhooks.
@@ -161,17 +152,6 @@ impl Workload {
     }
 
     fn deployment(&self) -> Value {
-        let mut deployment = self.plain_deployment();
-        if let Some(name) = &self.client_ca {
-            let pod = &mut deployment["spec"]["template"]["spec"];
-            pod["volumes"] = json!([{ "name": CLIENT_CA, "configMap": { "name": name } }]);
-            pod["containers"][0]["volumeMounts"] =
-                json!([{ "name": CLIENT_CA, "mountPath": CLIENT_CA_FOLDER, "readOnly": true }]);
-        }
-        deployment
-    }
-
-    fn plain_deployment(&self) -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": self.metadata(),
             "spec": {

@@ -10,7 +10,7 @@
 //! | `portcullis_admission_duration_seconds` | `webhook` | time from the head of the request to the answer |
 //! | `portcullis_admission_patch_bytes_total` | `webhook` | JSON patches sent, before base64 |
 //! | `portcullis_webhook_in_flight` | `webhook` | reviews in flight, from the end of the body to the answer |
-//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `unauthenticated`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that were not answered with a review, and failures, panics and timeouts that became denials |
+//! | `portcullis_webhook_rejected_total` | `webhook`, `reason` (`not_served`, `malformed`, `too_large`, `shed`, `timeout`, `panic`, `failed`) | calls that were not answered with a review, and failures, panics and timeouts that became denials |
 //! | `portcullis_conversion_objects_total` | `kind`, `from`, `to`, `outcome` (`converted`, `flagged`, `failed`, `refused`) | objects in conversion reviews |
 //! | `portcullis_conversion_duration_seconds` | `kind` | time to answer a review, whatever its number of objects |
 //! | `portcullis_watch_panics_total` | `kind` | panics in the functions that a controller calls for each change of a watched object |
@@ -18,8 +18,6 @@
 //! | `portcullis_reconcile_duration_seconds` | `controller` | time of a reconcile |
 //! | `portcullis_reconcile_queue_depth` | `controller` | objects waiting for a worker |
 //! | `portcullis_reconciles_pending` | `controller` | objects that are due, being reconciled, or due within 10 s; 0 when the controller is idle |
-//! | `portcullis_token_requests_total` | `controller`, `outcome` (`issued`, `failed`) | requests for a token of a controller's ServiceAccount |
-//! | `portcullis_token_held` | `controller` | 1 while the controller has a valid token |
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds the Lease (one replica at a time) |
 //! | `portcullis_lease_renew_failures_total` | `lease` | failed requests to acquire or renew the Lease |
 //! | `portcullis_lease_transitions_total` | `lease` | `spec.leaseTransitions` of the Lease |

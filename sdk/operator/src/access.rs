@@ -1,44 +1,25 @@
-//! Who may do what: the rights of the operator's own ServiceAccount, and of one for each controller.
+//! The rights of the operator's ServiceAccount.
 
-use std::collections::BTreeMap;
-
-use portcullis_manifest::{Access, CertificateMode, Configurations, Grant, Rights, ScopePolicy};
+use portcullis_manifest::{Access, CertificateMode, Configurations, Grant, ScopePolicy};
 
 use super::error::ComponentsError;
 use super::installation::configurations;
 use super::{Components, Installation, Operator};
-use portcullis_manifest::names::is_label;
 
 impl<A: clap::Args> Operator<A> {
-    /// The rights of the accounts of this installation when it runs `components`: those granted to the operator and to
-    /// each controller, and those for certificates, leader election and scopes. `migrate-storage` is not included: it
-    /// runs with the rights of whoever calls it.
+    /// The rights of the ServiceAccount of this installation when it runs `components`: those granted to the operator
+    /// and to its controllers, and those for certificates, leader election and scopes. Rights for `migrate-storage` are
+    /// not included: it runs with the rights of its caller.
     ///
     /// # Errors
-    /// When the registration of webhooks or controllers is invalid, and when a controller's name cannot be part of the
-    /// name of a ServiceAccount.
-    pub fn rights(&self, installation: &Installation, components: &Components) -> Result<Rights, ComponentsError> {
+    /// When the registration of webhooks or controllers is invalid.
+    pub fn rights(&self, installation: &Installation, components: &Components) -> Result<Access, ComponentsError> {
         components.checked()?;
-        components.check_release(&installation.release)?;
-        let granted = |access: &Access| named_after(access.clone(), &installation.release);
-        let mut operator = granted(&self.access);
-        let mut controllers: BTreeMap<_, _> = components
-            .controllers
-            .iter()
-            .map(|(name, controller)| (name.clone(), granted(&controller.access)))
-            .collect();
-        if installation.use_service_account_credentials {
-            let accounts = components.accounts(installation)?;
-            if !accounts.is_empty() {
-                let tokens = Grant::new("", &["serviceaccounts/token"], &["create"]);
-                operator.own_namespace.push(tokens.named(accounts.into_values()));
-            }
-        } else {
-            operator = std::mem::take(&mut controllers).into_values().fold(operator, Access::and);
-        }
-        self.grant_serving(installation, components, &mut operator)?;
-        // What is granted for two reasons is one rule.
-        Ok(Rights { operator: Access::default().and(operator), controllers })
+        let controllers = components.controllers.values().map(|controller| controller.access.clone());
+        let granted = controllers.fold(self.access.clone(), Access::and);
+        let mut access = named_after(granted, &installation.release);
+        self.grant_serving(installation, components, &mut access)?;
+        Ok(Access::default().and(access))
     }
 
     /// Adds what webhooks, their certificates and leases take.
@@ -91,45 +72,6 @@ impl<A: clap::Args> Operator<A> {
     }
 }
 
-impl Components {
-    /// That no controller of a release with a shorter name has an account of this release.
-    ///
-    /// # Errors
-    /// With the account that both have.
-    pub(super) fn check_release(&self, release: &str) -> Result<(), ComponentsError> {
-        let own = self.controllers.keys().map(|controller| format!("{release}-{controller}"));
-        for account in [release.to_owned()].into_iter().chain(own) {
-            for (at, _) in release.match_indices('-') {
-                let (other, controller) = (&release[..at], &account[at + 1..]);
-                if self.controllers.contains_key(controller) {
-                    return Err(ComponentsError::Release {
-                        release: release.to_owned(),
-                        controller: controller.to_owned(),
-                        other: other.to_owned(),
-                        account,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The name of each controller's ServiceAccount, by the controller's name.
-    ///
-    /// # Errors
-    /// With the first controller whose name cannot be part of one.
-    pub(super) fn accounts(&self, installation: &Installation) -> Result<BTreeMap<String, String>, ComponentsError> {
-        let accounts = self.controllers.keys().map(|controller| {
-            let account = installation.account(controller);
-            if is_label(&account) {
-                return Ok((controller.clone(), account));
-            }
-            Err(ComponentsError::ControllerAccount { controller: controller.clone(), account })
-        });
-        accounts.collect()
-    }
-}
-
 /// The same rights, in whose names of the own namespace `{release}` is the installation's.
 fn named_after(mut access: Access, release: &str) -> Access {
     for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
@@ -177,9 +119,8 @@ mod tests {
         for (operators, controllers) in cases {
             let operator = Operator::<NoArgs>::named("op").rbac(operators);
             let components = Components::default().while_leading("one", controllers, idle);
-            let mut installation = operator.installation("here").unwrap();
-            installation.use_service_account_credentials = false;
-            let access = operator.rights(&installation, &components).unwrap().operator;
+            let installation = operator.installation("here").unwrap();
+            let access = operator.rights(&installation, &components).unwrap();
             let reads = |grants: &[Grant]| grants.iter().any(|grant| grant.resources == ["secrets"]);
             let places = [&access.own_namespace, &access.watched, &access.cluster];
             assert_eq!(places.map(|it| reads(it)), [true, false, false]);
@@ -205,7 +146,7 @@ mod tests {
         for restricted_to in [None, Some("team".to_owned())] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;
-            let access = operator.rights(&installation, &components).unwrap().operator;
+            let access = operator.rights(&installation, &components).unwrap();
             let in_namespaces = access.watched.iter().filter(|grant| **grant == list("configmaps")).count();
             let on_the_cluster = access.cluster.iter().filter(|grant| **grant == list("nodes")).count();
             assert_eq!((in_namespaces, on_the_cluster), (1, 1), "{access:?}");
@@ -213,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_for_all_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
+    fn the_account_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
         let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
@@ -225,81 +166,9 @@ mod tests {
             (two, vec![maps(&["list", "watch", "patch"]), pods]),
         ];
         for (components, expected) in cases {
-            let mut installation = operator.installation("here").unwrap();
-            installation.use_service_account_credentials = false;
+            let installation = operator.installation("here").unwrap();
             let rights = operator.rights(&installation, &components).unwrap();
-            assert_eq!((&rights.operator.watched, rights.controllers.len()), (&expected, 0), "{components:?}");
-        }
-    }
-
-    #[test]
-    fn each_controller_holds_what_it_was_granted_and_the_operator_the_tokens_of_them_all() {
-        let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
-        let own = Grant::new("", &["secrets"], &["get"]).named(["{release}-key"]);
-        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
-        let components = Components::default().while_leading("one", [maps(&["patch"])], |_| async {}).while_leading(
-            "two",
-            Access::default().in_own_namespace([own]),
-            |_| async {},
-        );
-        let installation = operator.installation("here").unwrap();
-        let rights = operator.rights(&installation, &components).unwrap();
-        assert_eq!(rights.operator.watched, [maps(&["list", "watch"])]);
-        let tokens = Grant::new("", &["serviceaccounts/token"], &["create"]).named(["op-one", "op-two"]);
-        assert!(rights.operator.own_namespace.contains(&tokens), "{rights:?}");
-        assert_eq!(rights.controllers["one"], Access::from([maps(&["patch"])]));
-        assert_eq!(rights.controllers["two"].own_namespace[0].names, ["op-key"]);
-        let accounts: Vec<_> = rights.by_account(&installation).into_iter().map(|(account, _)| account).collect();
-        let names: Vec<_> = accounts.iter().map(|it| [it.name.as_str(), it.cluster_role.as_str()]).collect();
-        assert_eq!(names, [["op", "op:here"], ["op-one", "op:here:one"], ["op-two", "op:here:two"]]);
-    }
-
-    #[test]
-    fn a_controller_whose_account_could_have_no_name_is_refused_unless_it_needs_none() {
-        let operator = Operator::<NoArgs>::named("op");
-        for (name, fits) in
-            [("orders", true), (&*"o".repeat(60), true), (&*"o".repeat(61), false), ("My orders", false)]
-        {
-            let components = Components::default().while_leading(name, [], |_| async {});
-            let mut installation = operator.installation("here").unwrap();
-            let said = operator.rights(&installation, &components).map_err(|error| error.to_string());
-            assert_eq!(said.is_ok(), fits, "{name}");
-            assert!(fits || said.unwrap_err().contains("--use-service-account-credentials=false"));
-            installation.use_service_account_credentials = false;
-            assert!(operator.rights(&installation, &components).is_ok(), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_release_whose_accounts_a_controller_of_a_shorter_one_could_have_is_refused() {
-        let operator = Operator::<NoArgs>::named("op");
-        let idle = |_| async {};
-        let one = || Components::default().while_leading("orders", [], idle);
-        let two = || one().while_leading("late-orders", [], idle);
-        let cases: [(&str, Components, Option<[&str; 3]>); 7] = [
-            ("shop", one(), None),
-            ("orders", one(), None),
-            ("shop-orders", one(), Some(["shop-orders", "orders", "shop"])),
-            ("my-shop-orders", one(), Some(["my-shop-orders", "orders", "my-shop"])),
-            ("shop-orders-too", one(), None),
-            ("shop-late", one(), None),
-            ("shop-late", two(), Some(["shop-late-orders", "late-orders", "shop"])),
-        ];
-        for (release, components, expected) in cases {
-            let mut installation = operator.installation("here").unwrap();
-            installation.release = release.to_owned();
-            // The other release may have what this one is installed without.
-            for credentials in [true, false] {
-                installation.use_service_account_credentials = credentials;
-                let said = operator.rights(&installation, &components).err().map(|error| error.to_string());
-                let expected = expected.map(|[account, controller, other]| {
-                    format!(
-                        "release {release:?} has an account {account:?}, as controller {controller:?} of a release \
-                         {other:?} has; give another --release"
-                    )
-                });
-                assert_eq!(said, expected, "{release}");
-            }
+            assert_eq!(rights.watched, expected, "{components:?}");
         }
     }
 
@@ -329,7 +198,7 @@ mod tests {
         for (restricted_to, components, expected) in cases {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to.map(str::to_owned);
-            let access = operator.rights(&installation, &components).unwrap().operator;
+            let access = operator.rights(&installation, &components).unwrap();
             let expected: Vec<_> = expected.into_iter().map(|(place, what)| (place, what.to_owned())).collect();
             assert_eq!(leases(&access), expected, "{installation:?}");
         }

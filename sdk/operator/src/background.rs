@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::accounts::Accounts;
 use super::caches::Caches;
 use super::controllers::Controllers;
 use super::health::Health;
@@ -19,8 +18,6 @@ use portcullis_lease::Leadership;
 pub(super) struct Background {
     /// What each part is given. The controllers end with its `stop`.
     pub(super) runtime: Runtime,
-    /// What its controllers act under.
-    pub(super) accounts: Accounts,
     /// Who owns what, and who leads.
     pub(super) leases: Leases,
     /// The namespaces that the controllers keep to; all when there are none.
@@ -49,7 +46,7 @@ impl Background {
         first: impl Future<Output = ()> + Send + 'static,
         tasks: &mut Tasks,
     ) {
-        let Self { mut runtime, accounts, leases, only, health, serving, answered, patience } = self;
+        let Self { mut runtime, leases, only, health, serving, answered, patience } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
@@ -75,7 +72,7 @@ impl Background {
         };
         runtime.scope = runtime.scope.only(&only);
         let election = leases.election.clone();
-        let controllers = Controllers { by_name: components.controllers, accounts, runtime, patience };
+        let controllers = Controllers { by_name: components.controllers, runtime, patience };
         let give_back = CancellationToken::new();
         let ended = give_back.clone().drop_guard();
         tasks.adopt(async move {
@@ -158,7 +155,6 @@ mod tests {
         let (stop, serving) = (CancellationToken::new(), CancellationToken::new());
         let work = Background {
             runtime: Runtime::new(client, "here", stop.clone()),
-            accounts: Accounts::default(),
             leases,
             only: Vec::new(),
             health: Health::new("the leases", Metrics::new()),

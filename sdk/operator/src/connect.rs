@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::client::ClientBuilder;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::timeout;
 use tower::BoxError;
@@ -25,8 +25,6 @@ pub(super) struct Clients {
     /// 82 s of pauses or as long as `Retry-After` says: what has to be renewed in time, and tries again by itself, lapses
     /// meanwhile.
     pub(super) prompt: Client,
-    /// With none: what is sent through it says itself who it is from.
-    pub(super) anonymous: Client,
 }
 
 /// The cluster of this file, or the one that the process finds itself in.
@@ -36,13 +34,9 @@ pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients
 
 impl Clients {
     pub(super) fn new(config: Config) -> anyhow::Result<Self> {
-        // Tokens, passwords, client certificates and impersonation are all in it. A client certificate would count for
-        // more than a token beside it.
-        let mut anonymous = config.clone();
-        anonymous.auth_info = AuthInfo::default();
         let mut prompt = config.clone();
         prompt.default_retry = false;
-        Ok(Self { client: client(config)?, prompt: client(prompt)?, anonymous: client(anonymous)? })
+        Ok(Self { client: client(config)?, prompt: client(prompt)? })
     }
 }
 

@@ -3,39 +3,27 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use portcullis_accounts::Credentials;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::accounts::Accounts;
 use super::error::RunError;
 use super::leases::Election;
 use super::tasks::Tasks;
-use super::{Leading, Runtime, Task};
+use super::{Leading, Runtime};
 use portcullis_lease::Leadership;
 
 pub(super) struct Controllers {
     pub(super) by_name: BTreeMap<String, Leading>,
-    /// Under which they act.
-    pub(super) accounts: Accounts,
-    /// What each is given, but for its client, its leadership and its end.
+    /// Given to each, with its leadership and its end.
     pub(super) runtime: Runtime,
     /// How long they may take to end when they are asked to, or one of them fails.
     pub(super) patience: Duration,
 }
 
 impl Controllers {
-    /// Runs them while this replica leads, again and again, until `stop`. Their tokens are there before: who takes over
-    /// begins at once.
+    /// Runs them while this replica leads, again and again, until `stop`.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
-        tokio::select! {
-            result = self.terms(election, stop) => result,
-            never = self.accounts.renew() => match never {},
-        }
-    }
-
-    async fn terms(&self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         let Some(Election { lease, name, margin, among }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
@@ -70,8 +58,7 @@ impl Controllers {
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
         let mut tasks = Tasks::default();
         for (name, controller) in &self.by_name {
-            let work = under(self.accounts.of(name), controller.run.clone(), runtime.clone());
-            tasks.spawn(format!("controller {name}"), &end, work);
+            tasks.spawn(format!("controller {name}"), &end, (controller.run)(runtime.clone()));
         }
         let (mut result, limit) = tokio::select! {
             // The others end too, and the process with them: nobody goes on reconciling here.
@@ -93,16 +80,6 @@ impl Controllers {
     }
 }
 
-/// Runs a controller under these credentials, or under those of the process where it has none of its own. It begins when
-/// there is a token: until then nothing is done in its name, and never in another's.
-async fn under(credentials: Option<Credentials>, run: Task, runtime: Runtime) -> anyhow::Result<()> {
-    let Some(credentials) = credentials else { return run(runtime).await };
-    if runtime.stop.run_until_cancelled(credentials.ready()).await.is_none() {
-        return Ok(());
-    }
-    run(Runtime { client: credentials.client(), ..runtime }).await
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
@@ -115,6 +92,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::Task;
     use portcullis_client::in_one_line;
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
@@ -129,7 +107,7 @@ mod tests {
         let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let patience = Duration::from_secs(20);
-        let controllers = Controllers { by_name, accounts: Accounts::default(), runtime, patience };
+        let controllers = Controllers { by_name, runtime, patience };
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();

@@ -11,10 +11,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::accounts::Accounts;
 use super::background::Background;
 use super::certs::certificate_source;
-use super::client_ca::ClientCaFile;
 use super::connect::Clients;
 use super::convertible::convertible;
 use super::endpoint::Endpoint;
@@ -102,7 +100,6 @@ pub struct EmbeddedOperator {
     clients: Clients,
     components: Components,
     leases: Leases,
-    accounts: Accounts,
     routes: Routes,
     health: Health,
     options: EmbedOptions,
@@ -110,8 +107,6 @@ pub struct EmbeddedOperator {
     server: Option<(Server, SocketAddr)>,
     /// Where its CA is published.
     configurations: Configurations,
-    /// Whose certificates callers of admission are asked for.
-    client_ca: Option<ClientCaFile>,
 }
 
 /// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready,
@@ -135,8 +130,8 @@ impl<A: clap::Args> Operator<A> {
     /// Prepares the operator to run inside of the caller's process, and binds the address of its webhooks. Nothing is
     /// written to the cluster yet.
     ///
-    /// It takes a configuration and not a client, because each controller acts under
-    /// [an account of its own](Components::controller).
+    /// It takes a configuration and not a client, because it needs two clients: one for Leases and certificates does
+    /// not repeat a request by itself, since kube's pauses between tries are longer than a Lease lasts.
     ///
     /// # Errors
     /// When the registration is invalid, no client can be made, or the address cannot be bound.
@@ -182,29 +177,9 @@ impl EmbeddedOperator {
         let metrics = routes.metrics().clone();
         metrics.adopt(std::mem::take(&mut components.metrics)).map_err(ComponentsError::from)?;
         leases.counted_in(&metrics);
-        let accounts = Accounts::new(&clients, installation, &components, &metrics)?;
         let configurations = configurations(installation, &components.webhooks)?;
         let health = Health::new("the operator to start", metrics);
-        let (server, client_ca) = (None, None);
-        Ok(Self {
-            operator,
-            clients,
-            components,
-            leases,
-            accounts,
-            routes,
-            health,
-            options,
-            server,
-            configurations,
-            client_ca,
-        })
-    }
-
-    /// Asks callers of admission for a certificate of these authorities.
-    pub(super) fn asking(self, client_ca: Option<ClientCaFile>) -> Self {
-        let routes = if client_ca.is_some() { self.routes.demanding_client_certificates() } else { self.routes };
-        Self { routes, client_ca, ..self }
+        Ok(Self { operator, clients, components, leases, routes, health, options, server: None, configurations })
     }
 
     /// Binds the address of the webhooks, if there are any.
@@ -267,8 +242,7 @@ impl EmbeddedOperator {
     /// As [`run`](Self::run).
     pub async fn run_with(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
         let serves = self.serves();
-        let Self { operator, clients, components, leases, accounts, routes, health, options, server, .. } = self;
-        let (configurations, client_ca) = (self.configurations, self.client_ca);
+        let Self { operator, clients, components, leases, routes, health, options, server, configurations } = self;
         let EmbedOptions { installation, provider, drain_delay, .. } = options;
         let metrics = routes.metrics().clone();
         if installation.webhooks.is_on() {
@@ -294,14 +268,6 @@ impl EmbeddedOperator {
         if let Some((server, address)) = server {
             let client = clients.prompt.clone();
             let source = certificate_source(&installation, &components, client, provider, configurations, &metrics);
-            let source = source.asking(client_ca.as_ref().map(ClientCaFile::authorities));
-            if let Some(client_ca) = client_ca {
-                let stop = end.serving.clone();
-                tasks.spawn("the authorities of callers", &end.serving, async move {
-                    client_ca.follow(stop).await;
-                    Ok::<_, RunError>(())
-                });
-            }
             let (server_name, health) = (installation.server_name(), health.clone());
             // From the first signal on, while callers learn of the end: no connection is left that one would use again.
             let bound = server.ending(end.working.clone());
@@ -328,7 +294,7 @@ impl EmbeddedOperator {
         };
         let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
         let (patience, only) = (CONTROLLERS, Vec::new());
-        Background { runtime, accounts, leases, only, health: health_of_leases, serving, answered, patience }
+        Background { runtime, leases, only, health: health_of_leases, serving, answered, patience }
             .start(components, first, &mut tasks);
         let result = tokio::select! {
             () = stop.cancelled() => Ok(()),

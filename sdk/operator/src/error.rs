@@ -62,8 +62,7 @@ pub enum RunError {
     },
 }
 
-/// Components that cannot run together, or that cannot be installed as this release. Fix the code that registers them, or
-/// choose another release where the message says so.
+/// Components that cannot run together. Fix the code that registers them.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComponentsError {
@@ -76,32 +75,6 @@ pub enum ComponentsError {
     /// A metric that cannot be served at `/metrics`.
     #[error(transparent)]
     Metric(#[from] MetricNameError),
-    /// The controller's ServiceAccount would have an invalid name.
-    #[error(
-        "controller {controller:?} cannot have a ServiceAccount {account:?}: name it with lower-case letters, digits and \
-         '-', so short that both have 63 at most; or use a shorter --release, or --use-service-account-credentials=false"
-    )]
-    ControllerAccount {
-        /// Name of the controller.
-        controller: String,
-        /// Name of its ServiceAccount, made of the release's and the controller's.
-        account: String,
-    },
-    /// A ServiceAccount whose name another release in the namespace may use as well, with other permissions.
-    #[error(
-        "release {release:?} has an account {account:?}, as controller {controller:?} of a release {other:?} has; give \
-         another --release"
-    )]
-    Release {
-        /// The release.
-        release: String,
-        /// ServiceAccount that both releases would have.
-        account: String,
-        /// Controller of the other release that uses the ServiceAccount.
-        controller: String,
-        /// The other release: the part of the name before a `-`.
-        other: String,
-    },
     /// A conversion without a CRD: the API server would never call it.
     #[error("{kind} of group {group} has a conversion, but no CRD: add the CRD to Operator::crds")]
     NoCrd {

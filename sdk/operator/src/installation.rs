@@ -1,6 +1,5 @@
 //! The flags that say which installation of an operator is meant.
 
-use clap::ArgAction;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::names::{is_label, is_subdomain};
 use portcullis_manifest::{CertificateMode, Configurations, Installation, ServiceRef, Switch, Webhook};
@@ -84,10 +83,6 @@ pub(super) struct InstallationFlags {
     /// Whether webhooks are served; without them controllers validate
     #[arg(long, default_value_t, value_parser = switch("Webhooks validate", "Controllers validate instead"))]
     pub(super) webhooks: Switch,
-    /// Whether each controller acts under a ServiceAccount of its own, <release>-<controller>
-    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
-    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub(super) use_service_account_credentials: bool,
     #[command(flatten)]
     pub(super) overrides: OverrideFlags,
 }
@@ -103,7 +98,6 @@ impl Default for InstallationFlags {
             certificates: CertificateMode::default(),
             certificate_secret: None,
             webhooks: Switch::default(),
-            use_service_account_credentials: true,
             overrides: OverrideFlags::default(),
         }
     }
@@ -161,7 +155,6 @@ impl InstallationFlags {
             certificates: self.certificates,
             secret: self.secret(&release),
             webhooks: self.webhooks,
-            use_service_account_credentials: self.use_service_account_credentials,
             overrides: self.overrides.overrides(),
             release,
         })

@@ -49,7 +49,7 @@
 //!   creates is labelled with its owner and its expiry, removed when the process ends, and swept by the next session
 //!   after a kill. `--controllers` runs the controllers too, while no installed replica leads.
 //! - `run` serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
-//!   controllers, each under a ServiceAccount of its own. It is ready once its CA is in the webhook configurations and
+//!   controllers. It is ready once its CA is in the webhook configurations and
 //!   CRDs and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. The controllers
 //!   run in the leading replica ([`scopes`](portcullis_lease)); one that fails ends the process with its error. After
 //!   SIGTERM, controllers end at once, webhooks are served for `--drain-delay` more while callers learn of it, and the
@@ -61,12 +61,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
-mod accounts;
 mod background;
 mod caches;
 mod certs;
 mod cli;
-mod client_ca;
 mod connect;
 mod controllers;
 mod convertible;
@@ -90,7 +88,6 @@ mod overrides;
 mod run;
 mod shutdown;
 mod storage;
-mod taken;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -110,7 +107,7 @@ pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
 /// What a controller or task is given: client, scope, leadership and the token that stops it.
 pub use portcullis_controller::Runtime;
-pub use portcullis_manifest::{Installation, Rights, Switch};
+pub use portcullis_manifest::{Installation, Switch};
 
 use portcullis_certificates::{RotationTiming, TimeOfDay};
 use portcullis_controller::{Action, Controller, Kind, Reconcile};
@@ -161,11 +158,8 @@ impl Components {
 
     /// Adds a controller, which runs in the leading replica. Two controllers of one name are an error at startup.
     ///
-    /// It acts under a ServiceAccount of its own, `<release>-<name>`, so its name has lower-case letters, digits and
-    /// `-`, and both names together have at most 63 characters; with `--use-service-account-credentials=false` it acts
-    /// under the operator's. The rights of that account [follow](Controller::access) from what the controller
-    /// reconciles, owns and watches, and `generate` writes them. [`Controller::rbac`] adds what `reconcile` needs
-    /// beyond that.
+    /// The operator's ServiceAccount gets the rights that [follow](Controller::access) from the kinds that the
+    /// controller reconciles, owns and watches. [`Controller::rbac`] adds rights that `reconcile` needs beyond them.
     pub fn controller<K, F, R, E>(self, controller: Controller<K>, reconcile: F) -> Self
     where
         K: Kind,
@@ -185,8 +179,7 @@ impl Components {
     /// is cancelled, and again when this replica leads again. When it returns early or fails, the process ends with its
     /// error.
     ///
-    /// `access` is what it may do, under a ServiceAccount of its own as for [`controller`](Self::controller). The task
-    /// starts when there is a token of that account, which is requested and renewed in the background. A list of
+    /// `access` is added to the rights of the operator's ServiceAccount. A list of
     /// [`Grant`](portcullis_manifest::Grant)s applies to what it watches: every namespace, or the one that an
     /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in
     /// whose names `{release}` stands for [`Runtime::release`].
@@ -330,8 +323,8 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Grants rights to webhook handlers and to tasks [on every replica](Components::on_every_replica), which act under
-    /// the operator's own ServiceAccount. The rights of a controller follow from the controller
+    /// Grants rights to webhook handlers and to tasks [on every replica](Components::on_every_replica). The rights of
+    /// a controller follow from the controller
     /// ([`Components::controller`]); those for certificates and Leases are added.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
         self.access = access.into();
@@ -389,7 +382,9 @@ impl<A: clap::Args> Operator<A> {
         cli::main(self, words.into_iter().map(Into::into).collect())
     }
 
-    /// The command line as a [`clap::Command`], for shell completions and manual pages.
+    /// The command line as a [`clap::Command`], for shell completions and manual pages. Call
+    /// [`debug_assert`](clap::Command::debug_assert) on it in a test: clap looks in debug builds alone for an argument of
+    /// the operator's own that has the name of another one.
     pub fn command(&self) -> clap::Command {
         cli::command(self)
     }

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::client_ca::ClientCaFile;
 use super::connect::connect;
 use super::embed::{EmbedOptions, EmbeddedOperator};
 use super::error::RunError;
@@ -49,9 +48,6 @@ pub(super) struct RunFlags {
     /// Address of /healthz, /readyz and /metrics (HTTP)
     #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
     pub(super) health_bind: SocketAddr,
-    /// PEM file with the CAs of the API server's client certificate: admission requests without one are refused
-    #[arg(long, value_name = "FILE")]
-    pub(super) client_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
     /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
@@ -96,7 +92,6 @@ pub(super) async fn run<A: clap::Args>(
             name = signals.next() => { info!("{name}: ending"); return Ok(()) }
         }
     }
-    let client_ca = flags.client_ca.as_deref().map(|file| ClientCaFile::open(file, provider.clone())).transpose()?;
     let options = EmbedOptions {
         bind: flags.bind,
         drain_delay: flags.drain_delay,
@@ -108,7 +103,6 @@ pub(super) async fn run<A: clap::Args>(
         ..EmbedOptions::new(installation)
     };
     let operator = EmbeddedOperator::new(operator.name, &operator.scope_leases, components, clients, options)?;
-    let operator = operator.asking(client_ca);
     let health = operator.health().clone();
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };

@@ -153,7 +153,6 @@
 //! | keeps `?timeout=` | yes | no | no | no | no |
 //! | sheds overload per webhook | yes | no | no | no | no |
 //! | body limit of admission's size | yes | no | yes | 1 MiB | hand |
-//! | warnings on CEL-immutable fields | yes | no | no | no | no |
 //! | many handlers behind one endpoint | no | no | yes | yes | hand |
 //! | handlers read a cache of other objects | yes, on every replica, with its rights | partly | yes | yes | hand |
 //! | **Conversion** | | | | | |

@@ -54,7 +54,6 @@
 //! | return errors with `?` | a handler that returns a `Result`; see [`Validate`] |
 //! | choose what happens when a handler fails | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
 //! | read other objects | [`Validate::reads`], [`Mutate::reads`] with a `Cache` of `portcullis-controller` |
-//! | warn about changes that CEL rules refuse | [`immutable_fields`] |
 //! | keep writers of one version from changing data that only another version has | [`immutable_stash`] |
 //!
 //! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). A
@@ -67,7 +66,6 @@ pub mod conversion;
 mod decision_log;
 mod entry;
 mod handler;
-mod immutable;
 mod memory;
 mod metrics;
 mod mutate;
@@ -93,7 +91,6 @@ pub use crate::routes::Routes;
 pub use admit::AdmissionObject;
 pub use context::{Context, Permit};
 pub use handler::Method;
-pub use immutable::immutable_fields;
 /// The object of the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
@@ -178,16 +175,6 @@ pub enum RegistrationError {
     /// A CEL rule without an expression, or without a message of one line.
     #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
     CelRule(String),
-    /// The CRD has no immutable field, so the webhook would never warn.
-    #[error(
-        "webhook {name} would never warn: no field of {plural} has a rule `self == oldSelf`; add one or remove the webhook"
-    )]
-    NothingImmutable {
-        /// The webhook.
-        name: String,
-        /// Plural name of the CRD.
-        plural: String,
-    },
     /// The converters do not cover all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {

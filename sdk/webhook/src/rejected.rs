@@ -5,8 +5,6 @@
 pub(crate) enum Rejected {
     /// No such path or method, or not JSON.
     NotServed,
-    /// The caller showed no certificate, where one is demanded.
-    Unauthenticated,
     /// The body is no review.
     Malformed,
     /// The body is over its limit.
@@ -28,7 +26,6 @@ impl Rejected {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NotServed => "not_served",
-            Self::Unauthenticated => "unauthenticated",
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
             Self::Shed => "shed",

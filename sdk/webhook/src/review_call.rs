@@ -61,10 +61,6 @@ impl Endpoint for ReviewCalls {
         Some(format!("the first list of {}, which this webhook reads, is not complete yet", unfilled.resource()))
     }
 
-    fn called_with_certificate(&self) -> bool {
-        true
-    }
-
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
         async move {
             let review = Review::parse(&body).map_err(|error| HttpError::malformed(error.to_string()))?;

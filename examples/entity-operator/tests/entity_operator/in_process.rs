@@ -6,7 +6,7 @@ use portcullis_testing::conversion::assert_laws;
 use serde_json::{Value, json};
 
 fn reviews() -> Reviews {
-    Reviews::of(&webhooks().unwrap()).unwrap()
+    Reviews::of(&webhooks()).unwrap()
 }
 
 fn entity(spec: Value) -> v3::Entity {
@@ -91,7 +91,7 @@ fn conversion_loses_nothing_and_undoes_nothing() {
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()).unwrap();
         schema.properties.as_mut().unwrap().remove("status");
     }
-    assert_laws(&webhooks().unwrap(), &crd);
+    assert_laws(&webhooks(), &crd);
 }
 
 /// The README says so.

@@ -17,16 +17,15 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct ConfigController {
     stores: Arc<Stores>,
     settings: Settings,
-    /// Acts under the operator's own account, which may list every kind.
-    own: Client,
+    client: Client,
 }
 
 // === impl ConfigController ===
 
 impl ConfigController {
-    /// `own` reads what the stores do not know.
-    pub(super) fn new(stores: Arc<Stores>, settings: Settings, own: Client) -> Self {
-        Self { stores, settings, own }
+    /// `client` reads what the stores do not know.
+    pub(super) fn new(stores: Arc<Stores>, settings: Settings, client: Client) -> Self {
+        Self { stores, settings, client }
     }
 
     /// Writes the status.
@@ -50,7 +49,7 @@ impl ConfigController {
         let mut referrers = self.stores.referrers(&kind, &deletion.key);
         let mut next = Action::await_change();
         if referrers.is_empty() {
-            referrers = self.stores.ask_for_referrers(&self.own, &kind, &deletion.key).await?;
+            referrers = self.stores.ask_for_referrers(&self.client, &kind, &deletion.key).await?;
             next = Action::requeue(AGAIN);
         }
         if let Ok(cx) = &deletion.reconcile {

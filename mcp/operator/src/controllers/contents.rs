@@ -36,11 +36,10 @@ pub(super) struct Contents {
 
 impl Contents {
     /// Those of the Secrets in `stores`, when the key of their digests is known; `None` when the controller has to end
-    /// before that. `own` reads and makes that key: a controller that could make Secrets beside the operator's could make
-    /// itself a token of any account there.
-    pub(super) async fn of(runtime: &Runtime, own: &Client, stores: Arc<Stores>) -> Option<Self> {
+    /// before that.
+    pub(super) async fn of(runtime: &Runtime, stores: Arc<Stores>) -> Option<Self> {
         let name = rights::digest_secret(&runtime.release);
-        let key = digest_key(own, &runtime.namespace, &name, &runtime.stop).await?;
+        let key = digest_key(&runtime.client, &runtime.namespace, &name, &runtime.stop).await?;
         Some(Self { client: runtime.client.clone(), stores, key })
     }
 

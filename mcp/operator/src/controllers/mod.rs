@@ -90,7 +90,7 @@ impl Controllers {
         let watches =
             Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
         let wake = Wake::new(stores.clone());
-        let building = Building { stores: stores.clone(), settings, wake: wake.clone(), own: runtime.client };
+        let building = Building { stores: stores.clone(), settings, wake: wake.clone(), client: runtime.client };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());
         follow_built_in(&watches, &stores, &wake);

@@ -65,8 +65,7 @@ pub(super) struct Building {
     pub(super) stores: Arc<Stores>,
     pub(super) settings: Settings,
     pub(super) wake: Arc<Wake>,
-    /// Acts under the operator's own account, whichever controller asks.
-    pub(super) own: Client,
+    pub(super) client: Client,
 }
 
 /// The controller of one kind.
@@ -100,11 +99,6 @@ impl Registry {
         self
     }
 
-    /// The names of the kinds.
-    pub fn kinds(&self) -> impl Iterator<Item = Cow<'static, str>> {
-        self.kinds.iter().map(|kind| kind.kind())
-    }
-
     /// What the stores hold of the kinds.
     pub fn reads(&self) -> Vec<Grant> {
         self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
@@ -122,7 +116,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let Building { stores, settings, wake, own } = building;
+        let Building { stores, settings, wake, .. } = building;
         let pods: Arc<Store<PodTrace>> = Arc::default();
         let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
         let (cleaned, refused, on) = (work.clone(), work.clone(), wake.clone());
@@ -149,8 +143,8 @@ impl<W: Workload> Registered for WorkloadKind<W> {
                 async move { cleaned.clean_up(deletion).await }
             });
         }
-        let (stores, wake, own) = (stores.clone(), wake.clone(), own.clone());
-        Box::new(OfWorkloads { controller, work, stores, pods, wake, own })
+        let (stores, wake) = (stores.clone(), wake.clone());
+        Box::new(OfWorkloads { controller, work, stores, pods, wake })
     }
 
     fn kind(&self) -> Cow<'static, str> {
@@ -173,7 +167,6 @@ struct OfWorkloads<W> {
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
     wake: Arc<Wake>,
-    own: Client,
 }
 
 impl<W: Workload> KindController for OfWorkloads<W> {
@@ -194,7 +187,7 @@ impl<W: Workload> KindController for OfWorkloads<W> {
 
     fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {
         async move {
-            let Some(contents) = Contents::of(&runtime, &self.own, self.stores.clone()).await else { return };
+            let Some(contents) = Contents::of(&runtime, self.stores.clone()).await else { return };
             self.work.read_by(contents);
             self.controller.work(watches, runtime, |cx| self.work.reconcile(cx, None)).await;
         }
@@ -213,8 +206,8 @@ impl<K: ConfigKind> Registered for Config<K> {
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
-        let Building { stores, settings, wake, own } = building;
-        let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), own.clone()));
+        let Building { stores, settings, wake, client } = building;
+        let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), client.clone()));
         let (released, refused, on) = (work.clone(), work.clone(), wake.clone());
         let mut controller = named::<K>()
             .stored_in(self.store.clone())

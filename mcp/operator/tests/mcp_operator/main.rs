@@ -1,4 +1,4 @@
-//! The operator: its plans without any IO, and its binary against real API servers, under the accounts and rights that it
+//! The operator: its plans without any IO, and its binary against real API servers, under the account and rights that it
 //! generates, which deploy/rbac.yaml ships.
 #![allow(
     clippy::unwrap_used,

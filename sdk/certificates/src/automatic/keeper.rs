@@ -164,7 +164,7 @@ impl<'a> Keeper<'a> {
             return held.map_or(settle + PATIENCE, |time| settle.saturating_sub(time));
         }
         self.waiting = None;
-        match self.stored.asking(&self.source.provider, self.source.client_ca.as_ref()) {
+        match self.stored.tls_config(&self.source.provider) {
             Ok(config) => {
                 self.tls.store(config.into());
                 self.served = self.stored.clone();

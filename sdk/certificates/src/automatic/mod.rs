@@ -28,7 +28,6 @@ use super::provided::CERTIFICATE_NAME;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay};
 use keeper::Keeper;
 use portcullis_client::Pauses;
-use portcullis_listener::ClientCa;
 use portcullis_metrics::Metrics;
 use round::Found;
 pub use store::ca_data;
@@ -61,8 +60,6 @@ pub struct Automatic {
     pub time_of_day: TimeOfDay,
     /// The pause after the first round that failed or repaired something; the next ones are longer.
     pub(super) first_pause: Duration,
-    /// Whose certificates callers are asked for.
-    pub(super) client_ca: Option<Arc<ClientCa>>,
     pub(crate) metrics: CertificateMetrics,
 }
 
@@ -93,7 +90,6 @@ impl Automatic {
             timing: RotationTiming::default(),
             time_of_day: TimeOfDay::system(),
             first_pause: FIRST_PAUSE,
-            client_ca: None,
             metrics: CertificateMetrics::default(),
         }
     }

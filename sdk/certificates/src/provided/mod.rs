@@ -29,7 +29,6 @@ use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay, rea
 use check::{Problem, Sound};
 use cure::Place;
 use portcullis_client::own_sentence;
-use portcullis_listener::ClientCa;
 use portcullis_metrics::Metrics;
 
 /// How often the pair is looked at when nothing happens to it: it may have ended.
@@ -75,8 +74,6 @@ pub struct ProvidedCertificates {
     pub time_of_day: TimeOfDay,
     /// Whether this writes the CA into the objects.
     pub(super) publishes: bool,
-    /// Whose certificates callers are asked for.
-    pub(super) client_ca: Option<Arc<ClientCa>>,
     pub(super) metrics: CertificateMetrics,
 }
 
@@ -111,7 +108,6 @@ impl ProvidedCertificates {
             settle: SETTLE,
             time_of_day: TimeOfDay::system(),
             publishes: false,
-            client_ca: None,
             metrics: CertificateMetrics::default(),
         }
     }
@@ -255,7 +251,7 @@ impl ProvidedCertificates {
                 continue;
             }
             let candidate = self.check(live.as_ref()).and_then(|sound| {
-                let config = sound.material.asking(&self.provider, self.client_ca.as_ref())?;
+                let config = sound.material.tls_config(&self.provider)?;
                 Ok(Candidate { sound, config })
             });
             match candidate {

@@ -41,7 +41,7 @@ impl Place {
         // An operator's name is a constant of its binary.
         let operator = Operator::<NoArgs>::named(name.clone().leak());
         let parts = Components::new(webhooks.clone());
-        let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap().operator;
+        let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap();
         let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
         let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
         let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];

@@ -138,14 +138,6 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
         let none = fail(format!("ServiceAccount {namespace}/{account} not found"), subject.apply("rbac"));
         notes.push(missing(accounts, "ServiceAccounts", none));
     }
-    for controller in subject.rights.controllers.keys() {
-        let account = subject.installation.account(controller);
-        if !accounts.items.iter().any(|one| one.name_any() == account) {
-            let message =
-                format!("ServiceAccount {namespace}/{account} not found: controller {controller} waits for it");
-            notes.push(missing(accounts, "ServiceAccounts", fail(message, subject.apply("rbac"))));
-        }
-    }
     let ours = |bound: &Bound| {
         bound.kind == "ServiceAccount" && bound.name == account && bound.namespace.as_deref() == Some(namespace)
     };
@@ -153,7 +145,7 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
         let accounts = subjects.iter().flatten().filter(|bound| bound.kind == "ServiceAccount");
         accounts.map(|bound| format!("{}/{}", bound.namespace.as_deref().unwrap_or_default(), bound.name)).next()
     };
-    if !subject.rights.operator.cluster.is_empty() {
+    if !subject.rights.cluster.is_empty() {
         let role = subject.installation.role();
         match snapshot.cluster_binding.known()? {
             None => notes.push(fail(format!("ClusterRoleBinding {role} not found"), subject.apply("rbac"))),
@@ -167,7 +159,7 @@ pub(super) fn bindings(view: &View<'_>) -> Said {
             Some(_) => {}
         }
     }
-    if !subject.rights.operator.own_namespace.is_empty() {
+    if !subject.rights.own_namespace.is_empty() {
         let bindings = snapshot.role_bindings.known()?;
         if !bindings.items.iter().any(|binding| binding.subjects.iter().flatten().any(ours)) {
             let message = format!("no RoleBinding in namespace {namespace} binds ServiceAccount {account}");
@@ -186,22 +178,18 @@ pub(super) fn rights(view: &View<'_>) -> Said {
         )]);
     }
     let rights = &snapshot.rights.known()?.items;
-    let refused = |rights: &[Right]| -> Option<String> {
-        let account = &rights.first()?.account;
-        let on_one = |rights: &[Right]| {
-            let verbs: Vec<_> = rights.iter().filter(|right| !right.allowed).map(|right| right.verb.as_str()).collect();
-            let on = &rights.first()?.on;
-            (!verbs.is_empty()).then(|| format!("{} {on}", verbs.join(", ")))
-        };
-        let refused: Vec<_> = rights.chunk_by(|one, next| one.on == next.on).filter_map(on_one).collect();
-        (!refused.is_empty()).then(|| format!("ServiceAccount {account} cannot {}", refused.join("\ncannot ")))
+    let refused = |rights: &[Right]| {
+        let verbs: Vec<_> = rights.iter().filter(|right| !right.allowed).map(|right| right.verb.as_str()).collect();
+        let on = &rights.first()?.on;
+        (!verbs.is_empty()).then(|| format!("{} {on}", verbs.join(", ")))
     };
-    let of_accounts: Vec<_> = rights.chunk_by(|one, next| one.account == next.account).filter_map(refused).collect();
-    if of_accounts.is_empty() {
+    let refused: Vec<_> = rights.chunk_by(|one, next| one.on == next.on).filter_map(refused).collect();
+    if refused.is_empty() {
         return Ok(Vec::new());
     }
     // They come from one manifest: one finding, however many are missing.
-    Ok(vec![fail(of_accounts.join("\n"), subject.apply("rbac"))])
+    let message = format!("ServiceAccount {} cannot {}", snapshot.account(subject), refused.join("\ncannot "));
+    Ok(vec![fail(message, subject.apply("rbac"))])
 }
 
 /// Why nothing can be said from the Jobs' logs.

@@ -11,13 +11,12 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::Scope;
 use kube::{Api, ResourceExt as _};
-use portcullis_manifest::{Access, Grant};
+use portcullis_manifest::Grant;
 use serde_json::Value;
 
 use super::read::Reader;
 use crate::snapshot::{Identity, Listed, Log, Look, Probe, Right, Snapshot};
 use crate::subject::{Kind, Subject};
-use portcullis_manifest::Rights;
 
 /// The most pods whose logs are read.
 const PODS: usize = 4;
@@ -49,7 +48,6 @@ pub(super) async fn objects(
 
 /// One question about a right.
 struct Asked {
-    account: String,
     group: String,
     resource: String,
     verb: &'static str,
@@ -57,17 +55,9 @@ struct Asked {
     namespace: Option<String>,
 }
 
-/// Everything that the registration says is needed: by the operator, whose ServiceAccount is `operator`, and by the accounts
-/// of its controllers.
-fn needed(subject: &Subject, operator: &str) -> Vec<Asked> {
-    let Rights { operator: own, controllers } = &subject.rights;
-    let controllers = controllers.iter().map(|(name, access)| (subject.installation.account(name), access));
-    let accounts = [(operator.to_owned(), own)].into_iter().chain(controllers);
-    accounts.flat_map(|(account, access)| needed_by(&account, access, subject)).collect()
-}
-
-/// What one account needs: each verb on each resource, under each name.
-fn needed_by(account: &str, access: &Access, subject: &Subject) -> Vec<Asked> {
+/// Everything that the registration says is needed: each verb on each resource, under each name.
+fn needed(subject: &Subject) -> Vec<Asked> {
+    let access = &subject.rights;
     let own = Some(subject.namespace());
     let watched = subject.installation.restricted_to.as_deref();
     let mut needed = Vec::new();
@@ -78,7 +68,6 @@ fn needed_by(account: &str, access: &Access, subject: &Subject) -> Vec<Asked> {
             for (resource, name) in resources.iter().flat_map(|resource| names.iter().map(move |name| (resource, name)))
             {
                 needed.extend(verbs.iter().map(|verb| Asked {
-                    account: account.to_owned(),
                     group: group.clone(),
                     resource: resource.clone(),
                     verb,
@@ -91,7 +80,7 @@ fn needed_by(account: &str, access: &Access, subject: &Subject) -> Vec<Asked> {
     needed
 }
 
-/// Whether the ServiceAccounts of the operator and of its controllers may do what they need to.
+/// Whether the operator's ServiceAccount may do all that it needs to.
 pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapshot) -> Look<Listed<Right>> {
     if snapshot.is_external(subject) && snapshot.deployment(subject).is_none() {
         // It does not run under a ServiceAccount.
@@ -100,10 +89,11 @@ pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapsh
     let own = subject.namespace();
     let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{own}")];
     let api = Api::<SubjectAccessReview>::all(reader.client.clone());
-    let mut needed = needed(subject, &snapshot.account(subject));
+    let user = format!("system:serviceaccount:{own}:{}", snapshot.account(subject));
+    let mut needed = needed(subject);
     let more = needed.len() > RIGHTS;
     needed.truncate(RIGHTS);
-    let ask = |Asked { account, group, resource, verb, name, namespace }: Asked| {
+    let ask = |Asked { group, resource, verb, name, namespace }: Asked| {
         let attributes = ResourceAttributes {
             group: Some(group.clone()),
             resource: Some(resource.split('/').next().unwrap_or_default().to_owned()),
@@ -114,7 +104,7 @@ pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapsh
             ..ResourceAttributes::default()
         };
         let spec = SubjectAccessReviewSpec {
-            user: Some(format!("system:serviceaccount:{own}:{account}")),
+            user: Some(user.clone()),
             groups: Some(groups.to_vec()),
             resource_attributes: Some(attributes),
             ..SubjectAccessReviewSpec::default()
@@ -126,7 +116,6 @@ pub(super) async fn rights(reader: &Reader, subject: &Subject, snapshot: &Snapsh
             let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
             let named = name.map(|name| format!(" {name}")).unwrap_or_default();
             answer.map(|answer| Right {
-                account,
                 verb: verb.to_owned(),
                 on: format!("{resource}{named}{place}"),
                 allowed: answer.status.is_some_and(|status| status.allowed),
@@ -221,27 +210,24 @@ mod tests {
     fn every_verb_on_every_resource_under_every_name_is_asked_for_where_it_is_needed() {
         let mut subject = subject();
         subject.installation.restricted_to = Some("team".to_owned());
-        subject.rights.operator.own_namespace =
-            vec![Grant::new("", &["secrets"], &["list", "delete"]).named(["a", "b"])];
-        subject.rights.operator.cluster = vec![Grant::new("coordination.k8s.io", &["leases"], &["watch"])];
-        subject.rights.operator.watched = vec![Grant::new("shop.example", &["orders", "orders/status"], &["patch"])];
-        subject.rights.controllers.insert("till".to_owned(), [Grant::new("", &["events"], &["create"])].into());
-        let asked: Vec<_> = needed(&subject, "shop")
+        subject.rights.own_namespace = vec![Grant::new("", &["secrets"], &["list", "delete"]).named(["a", "b"])];
+        subject.rights.cluster = vec![Grant::new("coordination.k8s.io", &["leases"], &["watch"])];
+        subject.rights.watched = vec![Grant::new("shop.example", &["orders", "orders/status"], &["patch"])];
+        let asked: Vec<_> = needed(&subject)
             .into_iter()
-            .map(|Asked { account, group, resource, verb, name, namespace }| {
+            .map(|Asked { group, resource, verb, name, namespace }| {
                 let part = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
-                format!("{account}: {verb} {resource}.{group} {} {}", part(name), part(namespace))
+                format!("{verb} {resource}.{group} {} {}", part(name), part(namespace))
             })
             .collect();
         let expected = [
-            "shop: list secrets. a shop-system",
-            "shop: delete secrets. a shop-system",
-            "shop: list secrets. b shop-system",
-            "shop: delete secrets. b shop-system",
-            "shop: watch leases.coordination.k8s.io - -",
-            "shop: patch orders.shop.example - team",
-            "shop: patch orders/status.shop.example - team",
-            "shop-till: create events. - team",
+            "list secrets. a shop-system",
+            "delete secrets. a shop-system",
+            "list secrets. b shop-system",
+            "delete secrets. b shop-system",
+            "watch leases.coordination.k8s.io - -",
+            "patch orders.shop.example - team",
+            "patch orders/status.shop.example - team",
         ];
         assert_eq!(asked, expected);
     }

@@ -73,11 +73,25 @@ fn one_that_lives_where_it_is_restricted_to_has_one_role_there() {
 #[test]
 fn a_union_says_each_right_once_and_no_right_that_nobody_granted() {
     let grant = |verbs: &[&'static str]| Grant::new("", &["secrets"], verbs);
-    let (mine, both) = (Access::from([grant(&["list", "watch"])]), grant(&["watch", "get"]));
+    let (mine, both) = (Access::from([grant(&["list", "watch"])]), grant(&["get", "watch"]));
     let union = mine.and([both.clone(), both.clone().named(["pair"])]);
-    assert_eq!(union.watched, [grant(&["list", "watch", "get"]), both.clone().named(["pair"])]);
+    assert_eq!(union.watched, [grant(&["get", "list", "watch"]), both.clone().named(["pair"])]);
     let elsewhere = union.clone().and(Access::default().in_own_namespace([both.clone()]));
     assert_eq!((elsewhere.watched, elsewhere.own_namespace), (union.watched, vec![both]));
+}
+
+// O5: it can be read in two minutes.
+#[test]
+fn resources_of_a_group_with_equal_verbs_are_one_rule() {
+    let grant = |group: &str, resources: &[&str], verbs: &[&'static str]| Grant::new(group, resources, verbs);
+    let one = [grant("apps", &["deployments"], &["list", "watch"]), grant("", &["pods"], &["list"])];
+    let two = [
+        grant("apps", &["statefulsets", "deployments"], &["patch"]),
+        grant("apps", &["statefulsets"], &["watch", "list"]),
+    ];
+    let expected =
+        [grant("apps", &["deployments", "statefulsets"], &["list", "watch", "patch"]), grant("", &["pods"], &["list"])];
+    assert_eq!(Access::from(one).and(two).watched, expected);
 }
 
 #[test]

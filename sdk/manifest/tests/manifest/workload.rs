@@ -1,8 +1,6 @@
 //! What runs the operator, and what cert-manager is asked for.
 
-use portcullis_manifest::{
-    CLIENT_CA_FILE, IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization,
-};
+use portcullis_manifest::{IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization};
 use serde_json::{Value, json};
 
 fn labels(version: &str) -> Labels {
@@ -21,7 +19,6 @@ fn workload(webhooks: bool) -> Workload {
         replicas: 2,
         health_port: 8081,
         webhooks: webhooks.then_some((9443, service)),
-        client_ca: None,
         grace_seconds: 30,
     }
 }
@@ -31,19 +28,6 @@ fn kind<'a>(manifests: &'a [Value], kind: &str) -> &'a Value {
 }
 
 // Issue 4: containerPort 0. All ports follow from one value, and are found by name.
-// By folder: a file that is mounted alone stays what it was when the ConfigMap changes.
-#[test]
-fn authorities_of_callers_are_mounted_as_a_folder_where_the_binary_reads_them() {
-    let manifests = Workload { client_ca: Some("callers".into()), ..workload(true) }.manifests();
-    let pod = &kind(&manifests, "Deployment")["spec"]["template"]["spec"];
-    let [mount] = pod["containers"][0]["volumeMounts"].as_array().unwrap().as_slice() else { panic!("{pod}") };
-    assert_eq!(pod["volumes"], json!([{ "name": mount["name"], "configMap": { "name": "callers" } }]));
-    assert_eq!(CLIENT_CA_FILE, format!("{}/ca.crt", mount["mountPath"].as_str().unwrap()));
-    assert_eq!((&mount["readOnly"], mount.get("subPath")), (&json!(true), None));
-    let without = workload(true).manifests();
-    assert_eq!(kind(&without, "Deployment")["spec"]["template"]["spec"].get("volumes"), None);
-}
-
 #[test]
 fn ports_are_those_that_the_process_listens_on_and_found_by_name() {
     let manifests = workload(true).manifests();

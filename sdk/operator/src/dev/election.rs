@@ -63,7 +63,6 @@ impl Candidate {
         other_names: &[&'static str],
         me: &SessionMark,
         timing: Option<LeaseTiming>,
-        rights: &str,
     ) -> anyhow::Result<Self> {
         let session_lease = SessionLease::new(client, installation);
         let namespace = &session_lease.namespace;
@@ -77,11 +76,11 @@ impl Candidate {
                 "there is no namespace {namespace}, which --restrict-to-namespace names: create it first"
             );
             alone(client, installation).await?;
-            let told = format!("run here too, {rights}; beside no others: there is no namespace {namespace}");
+            let told = format!("run here too, with your rights; beside no others: there is no namespace {namespace}");
             return Ok(Self { leases, session_lease: None, told: Some(told) });
         }
         makes_room(client, installation, &session_lease).await?;
-        let told = format!("run here while this session holds the {session_lease}, {rights}");
+        let told = format!("run here while this session holds the {session_lease}, with your rights");
         Ok(Self { leases, session_lease: Some(session_lease), told: Some(told) })
     }
 }

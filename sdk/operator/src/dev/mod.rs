@@ -31,7 +31,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::accounts::Accounts;
 use super::background::Background;
 use super::connect::{self, cluster as connect_to};
 use super::health::Health;
@@ -44,7 +43,6 @@ use cluster::Cluster;
 use election::Candidate;
 use portcullis_client::Pauses;
 use portcullis_lease::Scope;
-use portcullis_metrics::Metrics;
 use rights::Does;
 use session::Session;
 use session_lease::{SessionLease, Swept};
@@ -96,8 +94,7 @@ pub(super) struct DevFlags {
     /// Keep the webhooks' failure policies: with Fail, writes in the cluster depend on this machine
     #[arg(long)]
     fail: bool,
-    /// Run the controllers too, while no installed replica leads: under their ServiceAccounts, or with the rights of the
-    /// kubeconfig's user where those cannot be had
+    /// Run the controllers too, with the rights of the kubeconfig's user, while no installed replica leads
     #[arg(long)]
     controllers: bool,
     /// For tests that cannot wait: as of `run`
@@ -124,7 +121,7 @@ pub(super) async fn perform<A: clap::Args>(
 ) -> anyhow::Result<()> {
     let mut ends = Ends::new()?;
     let prepare = prepare(operator, &components, &flags, provider);
-    let Prepared { connection, cluster, session, candidate, accounts, left } = tokio::select! {
+    let Prepared { connection, cluster, session, candidate, left } = tokio::select! {
         prepared = prepare => prepared?,
         _ = ends.next() => return Ok(()),
     };
@@ -184,7 +181,7 @@ pub(super) async fn perform<A: clap::Args>(
             let release = cluster.me.of.clone();
             let (runtime, patience) = (Runtime { release, metrics, ..runtime }, CONTROLLERS);
             let only = opened.reach.namespaces.clone();
-            let work = Background { runtime, accounts, leases, only, health, serving, answered, patience };
+            let work = Background { runtime, leases, only, health, serving, answered, patience };
             work.start(components, std::future::ready(()), &mut tasks);
             tokio::select! {
                 name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
@@ -273,8 +270,6 @@ struct Prepared {
     /// None where former ones are only swept.
     session: Option<Session>,
     candidate: Candidate,
-    /// Under which its controllers act.
-    accounts: Accounts,
     /// Where sessions may have left their Lease: of those with controllers, whoever comes next takes it over.
     left: Option<SessionLease>,
 }
@@ -315,16 +310,8 @@ async fn prepare<A: clap::Args>(
         expires: Some(Timestamp::now() + flags.ttl),
     };
     let (client, others) = (&connection.clients.prompt, &operator.scope_leases);
-    let mut accounts = Accounts::default();
     let candidate = if controllers {
-        // Nobody reads the metrics of a session.
-        accounts = Accounts::new(&connection.clients, &installation, components, &Metrics::new())?;
-        let tried = accounts.try_each().await;
-        let rights = rights::told_of(&accounts, &tried);
-        if tried.is_err() {
-            accounts = Accounts::default();
-        }
-        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing, &rights).await?
+        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing).await?
     } else if flags.sweep {
         Candidate::none()
     } else {
@@ -337,7 +324,7 @@ async fn prepare<A: clap::Args>(
     } else {
         Some(Session::prepare(cluster.clone(), &connection, installation, flags, provider).await?)
     };
-    Ok(Prepared { connection, cluster, session, candidate, accounts, left })
+    Ok(Prepared { connection, cluster, session, candidate, left })
 }
 
 /// Where sessions may have left their Lease, if it may be looked at.

@@ -6,7 +6,6 @@ use kube::{Api, Client};
 
 use super::cluster::call;
 use crate::Installation;
-use crate::accounts::Accounts;
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
@@ -99,15 +98,6 @@ pub(super) async fn lacks(client: &Client, needs: &[Need<'_>]) -> anyhow::Result
         }
     }
     Ok(None)
-}
-
-/// With whose rights controllers act, for people: in one line.
-pub(super) fn told_of(accounts: &Accounts, tried: &Result<(), String>) -> String {
-    match tried {
-        Ok(()) if accounts.is_empty() => "with your rights".to_owned(),
-        Ok(()) => "each with the rights of its own ServiceAccount".to_owned(),
-        Err(problem) => format!("with your rights, for their ServiceAccounts cannot be had ({problem})"),
-    }
 }
 
 fn told(missing: &str) -> String {

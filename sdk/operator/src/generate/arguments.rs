@@ -21,7 +21,6 @@ pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String>
         certificates,
         secret,
         webhooks,
-        use_service_account_credentials,
         overrides,
     } = installation;
     let flags = [
@@ -33,7 +32,6 @@ pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String>
         ("certificates", (*certificates != CertificateMode::default()).then(|| certificates.to_string())),
         ("certificate-secret", (*secret != secret_of(release)).then(|| secret.clone())),
         ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
-        ("use-service-account-credentials", (!use_service_account_credentials).then(|| "false".to_owned())),
     ];
     let flags = flags.into_iter().chain(overrides::flags(overrides));
     flags.filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()

@@ -23,7 +23,7 @@ use self::helm::Templates;
 use self::objects::Objects;
 use super::Operator;
 use super::error::ComponentsError;
-use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, label, secret_name};
+use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, label};
 use super::overrides::OverrideFlags;
 
 /// What is to be generated.
@@ -90,10 +90,6 @@ pub(super) struct GenerateFlags {
     /// PEM file with the CAs of an external certificate, for every caBundle
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// ConfigMap in the operator's namespace with the CAs (ca.crt) of the API server's client certificate: admission
-    /// requests without one are refused
-    #[arg(long, value_name = "NAME", value_parser = secret_name)]
-    client_ca_config_map: Option<String>,
     /// What to write them as
     #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
     format: Format,
@@ -260,7 +256,6 @@ fn perform_helm<A: clap::Args>(
             "--service-name" | "--certificate-secret" => "the chart names it",
             "--service-port" => "the chart's Service has the default port",
             "--namespace" | "--release" => "'helm install' is told it",
-            "--client-ca-config-map" => "the chart has extraVolumes, extraVolumeMounts and extraArgs for it",
             _ => "set the chart's value when it is installed",
         };
         return Err(GenerateError::Value { flag, instead }.into());
@@ -282,18 +277,7 @@ impl GenerateFlags {
     /// The first of those flags that are values of a chart.
     fn first_value(&self) -> Option<&'static str> {
         // Every field is looked at: one that is added and forgotten does not compile.
-        let Self {
-            namespace,
-            installation,
-            image,
-            replicas,
-            issuer,
-            ca_bundle,
-            client_ca_config_map,
-            format: _,
-            out: _,
-            check: _,
-        } = self;
+        let Self { namespace, installation, image, replicas, issuer, ca_bundle, format: _, out: _, check: _ } = self;
         let InstallationFlags {
             release,
             restrict_to_namespace,
@@ -303,7 +287,6 @@ impl GenerateFlags {
             certificates,
             certificate_secret,
             webhooks,
-            use_service_account_credentials,
             overrides,
         } = installation;
         let OverrideFlags { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
@@ -313,7 +296,6 @@ impl GenerateFlags {
             ("--replicas", *replicas != REPLICAS),
             ("--issuer", issuer.is_some()),
             ("--ca-bundle", ca_bundle.is_some()),
-            ("--client-ca-config-map", client_ca_config_map.is_some()),
             ("--release", release.is_some()),
             ("--restrict-to-namespace", restrict_to_namespace.is_some()),
             ("--service-name", service_name.is_some()),
@@ -322,7 +304,6 @@ impl GenerateFlags {
             ("--certificates", *certificates != CertificateMode::default()),
             ("--certificate-secret", certificate_secret.is_some()),
             ("--webhooks", !webhooks.is_on()),
-            ("--use-service-account-credentials", !use_service_account_credentials),
             ("--failure-policy", failure_policy.is_some()),
             ("--timeout-seconds", timeout_seconds.is_some()),
             ("--namespace-selector", namespace_selector.is_some()),

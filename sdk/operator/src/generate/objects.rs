@@ -3,8 +3,8 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use portcullis_manifest::{
-    CLIENT_CA_FILE, Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload,
-    admission_policies, mutating_configuration, validating_configuration, with_conversion, without_conversion,
+    Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
+    mutating_configuration, validating_configuration, with_conversion, without_conversion,
 };
 use serde_json::Value;
 
@@ -58,8 +58,7 @@ impl<'a> Objects<'a> {
         let conversions = convertible(webhooks, &operator.crds)?;
         let rights = operator.rights(&installation, components)?;
         let of_cluster = |group: &str, plural: &str| cluster_scoped(&operator.crds, group, plural);
-        let rbac = rights.by_account(&installation);
-        let rbac = rbac.iter().flat_map(|(account, access)| access.manifests(account, of_cluster)).collect();
+        let rbac = rights.manifests(&installation.account(), of_cluster);
         let restricted = installation.restricted_to.is_some();
         let names = |those: &dyn Fn(&&Webhook) -> bool| -> Vec<String> {
             registered.iter().filter(those).filter(|_| restricted).map(|webhook| webhook.name.clone()).collect()
@@ -247,9 +246,7 @@ impl<'a> Objects<'a> {
 
     fn workload(&self) -> Workload {
         let installation = &self.installation;
-        let client_ca = self.flags.client_ca_config_map.clone().filter(|_| self.serves());
-        let asks = client_ca.as_ref().map(|_| format!("--client-ca={CLIENT_CA_FILE}"));
-        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation)).chain(asks);
+        let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation));
         let args = args.chain(self.own.clone());
         Workload {
             name: installation.release.clone(),
@@ -261,7 +258,6 @@ impl<'a> Objects<'a> {
             replicas: self.flags.replicas,
             health_port: HEALTH_BIND.port(),
             webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
-            client_ca,
             grace_seconds: GRACE.as_secs(),
         }
     }

@@ -105,18 +105,6 @@ impl AuditLog {
         events
     }
 
-    /// Every write since `mark` by the operator with the ServiceAccount `user`: under that account, and under those of
-    /// its controllers, `<user>-<controller>`.
-    ///
-    /// # Panics
-    /// When the log cannot be read, or a request is not answered within 70 s.
-    pub async fn writes_by_operator(&self, user: &str, mark: Mark) -> Vec<AuditEvent> {
-        let controllers = format!("{user}-");
-        let mut events = self.writes(mark).await;
-        events.retain(|event| event.user == user || event.user.starts_with(&controllers));
-        events
-    }
-
     /// Every write by anyone since `mark`.
     ///
     /// # Panics

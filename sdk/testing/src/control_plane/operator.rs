@@ -59,7 +59,7 @@ pub struct RunningOperator {
     health: SocketAddr,
     /// The operator's own namespace.
     pub namespace: String,
-    /// The user of its own ServiceAccount, in RBAC and in the [audit log](crate::AuditLog::writes_by_operator).
+    /// The user of its own ServiceAccount, in RBAC and in the [audit log](crate::AuditLog::writes_by).
     pub user: String,
     /// The moment before it was installed.
     pub began: Mark,

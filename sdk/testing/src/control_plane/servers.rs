@@ -38,7 +38,6 @@ pub struct ControlPlane {
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     controllers: bool,
-    webhook_client: bool,
     binaries: Option<PathBuf>,
 }
 
@@ -48,14 +47,6 @@ impl Builder {
     #[must_use]
     pub fn controller_manager(mut self) -> Self {
         self.controllers = true;
-        self
-    }
-
-    /// Gives the API server a client certificate for calls to admission webhooks (`--admission-control-config-file`),
-    /// issued by [`ControlPlane::webhook_client_ca`]. Calls to conversion webhooks have none.
-    #[must_use]
-    pub fn webhook_client_certificate(mut self) -> Self {
-        self.webhook_client = true;
         self
     }
 
@@ -147,12 +138,6 @@ impl ControlPlane {
         self.directory().join("admin.kubeconfig")
     }
 
-    /// PEM file with the CA of the API server's [client certificate](Builder::webhook_client_certificate) for admission
-    /// webhooks.
-    pub fn webhook_client_ca(&self) -> PathBuf {
-        self.directory().join(WEBHOOK_CLIENT_CA)
-    }
-
     /// The directory of this control plane, which is removed with it; the servers' logs are in `logs/`.
     pub fn directory(&self) -> &Path {
         self.watcher.directory()
@@ -175,9 +160,6 @@ impl ControlPlane {
         let directory = watcher.directory().to_owned();
         let authority = Authority::new()?;
         write_files(&directory, &authority)?;
-        if builder.webhook_client {
-            write_webhook_client(&directory)?;
-        }
 
         let etcd = etcd_arguments(&directory, etcd_port, peer_port);
         let api_server = api_server_arguments(&directory, etcd_port, api_port, builder);
@@ -297,32 +279,6 @@ fn write_files(directory: &Path, authority: &Authority) -> Result<(), ControlPla
     Ok(())
 }
 
-/// The authority of the API server's certificate for admission webhooks.
-const WEBHOOK_CLIENT_CA: &str = "webhook-client-ca.crt";
-/// What tells the API server to show it, and the kubeconfig that has it.
-const ADMISSION: &str = "admission.json";
-const WEBHOOK_CLIENT: &str = "webhook-client.kubeconfig";
-
-/// What the API server calls admission webhooks with: <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers>.
-fn write_webhook_client(directory: &Path) -> Result<(), ControlPlaneError> {
-    // Not the control plane's own: that vouches for every user.
-    let authority = Authority::new()?;
-    let kubeconfig = serde_json::json!({ "kubeConfigFile": directory.join(WEBHOOK_CLIENT),
-        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration" });
-    let plugin = |name: &str| serde_json::json!({ "name": name, "configuration": kubeconfig });
-    let admission = serde_json::json!({
-        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-        "plugins": [plugin("ValidatingAdmissionWebhook"), plugin("MutatingAdmissionWebhook")],
-    });
-    // Its one user is for whatever host is called.
-    let mut client = authority.kubeconfig("https://unused", "kube-apiserver", &[])?;
-    client.auth_infos.iter_mut().for_each(|user| "*".clone_into(&mut user.name));
-    let client = serde_json::to_string(&client).map_err(std::io::Error::from).doing("write a kubeconfig")?;
-    write_private(&directory.join(WEBHOOK_CLIENT_CA), authority.cert_pem())?;
-    write_private(&directory.join(WEBHOOK_CLIENT), &client)?;
-    write_private(&directory.join(ADMISSION), &admission.to_string())
-}
-
 fn etcd_arguments(directory: &Path, port: u16, peer_port: u16) -> Vec<String> {
     let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer_port}"));
     vec![
@@ -362,9 +318,6 @@ fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, builder: &B
         "--audit-log-mode=blocking".to_owned(),
         "--audit-log-maxsize=100000".to_owned(),
     ];
-    if builder.webhook_client {
-        arguments.push(format!("--admission-control-config-file={}", path(ADMISSION)));
-    }
     if !builder.controllers {
         // It would wait for service accounts that nobody makes.
         arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());

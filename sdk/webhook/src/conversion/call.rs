@@ -131,10 +131,6 @@ impl Endpoint for ConversionCalls {
         RouteLimits { body: self.body, timeout: TIMEOUT, concurrent: CONCURRENT, budget: self.shared.bodies.clone() }
     }
 
-    fn called_with_certificate(&self) -> bool {
-        false
-    }
-
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>> {
         async move {
             if self.work.pace.expect(body.len()) <= HERE {

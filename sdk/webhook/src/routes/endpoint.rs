@@ -20,10 +20,6 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
         None
     }
 
-    /// Whether the API server can be configured to show a certificate when it calls this: for admission it can, for
-    /// conversions it has none.
-    fn called_with_certificate(&self) -> bool;
-
     /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut
     /// off there, so that the endpoint can say what it was that took so long. Must not panic.
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>>;

@@ -2,7 +2,6 @@
 
 mod body;
 mod budget;
-mod callers;
 mod deadline;
 mod endpoint;
 mod trace;
@@ -31,7 +30,6 @@ use crate::metrics::RouteMetrics;
 use crate::rejected::Rejected;
 use body::Reading;
 use budget::Share;
-use callers::Callers;
 use deadline::time_for_answer;
 use portcullis_listener::{Handler, RequestBody, discard, retry_later};
 use portcullis_manifest::words::POST_ONLY;
@@ -42,7 +40,7 @@ use portcullis_metrics::Metrics;
 /// your own.
 ///
 /// A request that cannot be answered with a review gets an HTTP error, so that the failure policy of an admission
-/// webhook decides: 400 for a body that is not a review, 401 without a required client certificate, 404, 405, 408 for a
+/// webhook decides: 400 for a body that is not a review, 404, 405, 408 for a
 /// body that does not arrive in time, 413 for one that is too large (admission: above 7 MiB), 415 for one that is not
 /// JSON, 500 for a handler that failed, panicked or exceeded the time that the API server waits.
 ///
@@ -52,7 +50,6 @@ use portcullis_metrics::Metrics;
 #[derive(Clone)]
 pub struct Routes {
     by_path: Arc<HashMap<String, Route>>,
-    callers: Callers,
     metrics: Metrics,
 }
 
@@ -107,15 +104,7 @@ impl Routes {
             (path, route)
         };
         let by_path = Arc::new(endpoints.into_iter().map(route).collect());
-        Self { by_path, callers: Callers::default(), metrics }
-    }
-
-    /// Requires a client certificate for admission reviews, issued by a CA of the listener
-    /// ([`ClientCa`](portcullis_listener::ClientCa)); other callers get 401. Conversion reviews need none, since the
-    /// API server cannot present one for them.
-    #[must_use]
-    pub fn demanding_client_certificates(self) -> Self {
-        Self { callers: Callers::demanding(), ..self }
+        Self { by_path, metrics }
     }
 
     /// Returns the served paths, sorted.
@@ -146,7 +135,7 @@ impl Routes {
     {
         let (head, body) = request.into_parts();
         let route = self.by_path.get(head.uri.path());
-        match review(route, &self.callers, &head, body, crowded).await {
+        match review(route, &head, body, crowded).await {
             Ok(answer) => {
                 let mut response = Response::new(Full::new(answer));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -160,7 +149,6 @@ impl Routes {
 /// The answer to a review, or why there is none.
 async fn review<B>(
     route: Option<&Route>,
-    callers: &Callers,
     head: &Parts,
     body: B,
     crowded: &(dyn Fn() -> bool + Sync),
@@ -177,11 +165,6 @@ where
     if head.method != Method::POST {
         let (status, problem) = (StatusCode::METHOD_NOT_ALLOWED, POST_ONLY);
         return Err(HttpError::new(status, Rejected::NotServed, problem));
-    }
-    if endpoint.called_with_certificate() && !callers.admits(head) {
-        discard(body).await;
-        let problem = "admission reviews require a client certificate (--client-ca)";
-        return Err(HttpError::new(StatusCode::UNAUTHORIZED, Rejected::Unauthenticated, problem));
     }
     if !head.headers.get(CONTENT_TYPE).is_some_and(is_json) {
         let (status, problem) = (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type application/json");

@@ -35,7 +35,7 @@ fn without_values_the_charts_are_the_committed_manifests() {
 fn each_mode_of_the_chart_is_what_is_generated_with_its_flags() {
     let (team, other) = (["blue", "team"], ["blue", "blue-system"]);
     let issuer = json!({ "mode": "cert-manager", "issuer": { "name": "corp", "kind": "ClusterIssuer" } });
-    let cases: [([&str; 2], Value, &[&str]); 12] = [
+    let cases: [([&str; 2], Value, &[&str]); 11] = [
         (other, json!({}), &[]),
         (
             other,
@@ -59,15 +59,14 @@ fn each_mode_of_the_chart_is_what_is_generated_with_its_flags() {
                 "--object-selector=team=a",
             ],
         ),
-        (DEFAULT, json!({ "useServiceAccountCredentials": false }), &["--use-service-account-credentials=false"]),
         (team, json!({ "restrictToNamespace": "team" }), &["--restrict-to-namespace=team"]),
         (other, json!({ "restrictToNamespace": "team" }), &["--restrict-to-namespace=team"]),
         (
             other,
             json!({
-                "restrictToNamespace": "team", "certificates": { "mode": "cert-manager" }, "useServiceAccountCredentials": false,
+                "restrictToNamespace": "team", "certificates": { "mode": "cert-manager" },
             }),
-            &["--restrict-to-namespace=team", "--certificates=cert-manager", "--use-service-account-credentials=false"],
+            &["--restrict-to-namespace=team", "--certificates=cert-manager"],
         ),
         (
             team,

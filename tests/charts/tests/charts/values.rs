@@ -28,13 +28,7 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
     let volumes = json!([{ "name": "scratch", "emptyDir": {} }]);
     let mounts = json!([{ "name": "scratch", "mountPath": "/tmp" }]);
     let operator = vec![
-        case(
-            "restrictToNamespace",
-            json!("team"),
-            "ClusterRole mcp-operator:mcp-operator-system:mcptoolconfig",
-            "",
-            Value::Null,
-        ),
+        argument("restrictToNamespace", json!("team"), "--restrict-to-namespace=team"),
         case("replicas", json!(3), DEPLOYMENT, "/spec/replicas", json!(3)),
         case("image.repository", json!("r.example/op"), DEPLOYMENT, &image, json!("r.example/op:0.1.0")),
         case("image.tag", json!("9"), DEPLOYMENT, &image, json!("localhost/portcullis/mcp-operator:9")),
@@ -131,7 +125,6 @@ fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
         )
         .beside(json!({ "certificates": { "mode": "cert-manager", "issuer": { "name": "corp" } } })),
         argument("clusterDomain", json!("corp.example"), "--cluster-domain=corp.example"),
-        case("useServiceAccountCredentials", json!(false), "ServiceAccount mcp-operator-mcpserver", "", Value::Null),
         case(
             "resources",
             json!({ "limits": { "cpu": "2" } }),
@@ -231,13 +224,12 @@ fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
 #[test]
 fn a_value_that_cannot_be_is_refused_by_its_name() {
     let helm = Helm::new();
-    let cases: [(&str, Value, &str); 32] = [
+    let cases: [(&str, Value, &str); 31] = [
         (OPERATOR, json!({ "replica": 3 }), "'replica'"),
         (OPERATOR, json!({ "replicas": "three" }), "'/replicas'"),
         (OPERATOR, json!({ "replicas": 0 }), "'/replicas'"),
-        // Without webhooks, or with all rights in one account, because of a word that says nothing.
+        // Without webhooks because of a word that says nothing.
         (OPERATOR, json!({ "webhooks": { "enabled": null } }), "missing property 'enabled'"),
-        (OPERATOR, json!({ "useServiceAccountCredentials": null }), "missing property 'useServiceAccountCredentials'"),
         (OPERATOR, json!({ "certificates": { "mode": null } }), "missing property 'mode'"),
         (OPERATOR, json!({ "image": { "repository": "" } }), "'/image/repository'"),
         (OPERATOR, json!({ "image": { "repository": "r.example:5000/op:1" } }), "'/image/repository'"),

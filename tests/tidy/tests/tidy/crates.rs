@@ -8,18 +8,13 @@ use serde_json::Value;
 
 /// The folders of `sdk/` from the bottom up, each with its direct dependencies, optional ones included. A crate depends on
 /// crates above it in this table only. Who adds a dependency here has asked what it costs those who choose the crate.
-const CRATES: [(&str, &str); 18] = [
+const CRATES: [(&str, &str); 17] = [
     ("review", "base64 json-patch serde serde_json serde_path_to_error thiserror"),
     ("convert", "kube-core portcullis-review serde serde_json thiserror"),
     ("pki", "aws-lc-rs base64 jiff rcgen rustls-pki-types thiserror x509-parser"),
     ("manifest", "k8s-openapi portcullis-review serde serde-saphyr serde_json thiserror"),
     ("metrics", "prometheus-client thiserror"),
     ("client", "futures kube serde tokio"),
-    (
-        "accounts",
-        "aws-lc-rs http k8s-openapi kube portcullis-client portcullis-metrics prometheus-client thiserror tokio tower \
-         tracing",
-    ),
     (
         "lease",
         "futures jiff k8s-openapi kube portcullis-client portcullis-manifest portcullis-metrics prometheus-client \
@@ -64,7 +59,7 @@ const CRATES: [(&str, &str); 18] = [
     (
         "operator",
         "anyhow arc-swap aws-lc-rs bytes clap futures http http-body-util hyper jiff k8s-openapi \
-         kube portcullis-accounts portcullis-certificates portcullis-client portcullis-controller portcullis-doctor \
+         kube portcullis-certificates portcullis-client portcullis-controller portcullis-doctor \
          portcullis-lease portcullis-listener portcullis-manifest portcullis-metrics \
          portcullis-migrate portcullis-pki portcullis-webhook prometheus-client rustls serde serde-saphyr serde_json thiserror tokio tokio-util \
          tower tracing tracing-subscriber",

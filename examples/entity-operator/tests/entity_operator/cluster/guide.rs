@@ -115,7 +115,7 @@ async fn the_generated_rights_are_enough() {
     home.create("v1", "ada", &json!({"name": "Ada", "username": "ada"})).await.unwrap();
     home.spec("v2", "ada").await;
     let operator = home.operator;
-    let own = home.cluster.audit().writes_by_operator(&operator.user, operator.began).await;
+    let own = home.cluster.audit().writes_by(&operator.user, operator.began).await;
     // A status may come too early: while no operator converts yet, writing it fails and is tried again.
     let early = |write: &AuditEvent| write.code >= 500 && write.subresource == "status";
     let fine = |write: &AuditEvent| write.code < 300 || write.code == 409 || early(write);

@@ -1,7 +1,6 @@
 //! The controllers against a real API server with kube-controller-manager: the operator is its own binary, under the
-//! accounts and rights that it generates, which deploy/rbac.yaml ships.
+//! account and rights that it generates, which deploy/rbac.yaml ships.
 
-mod accounts;
 mod at_rest;
 mod deaf;
 mod deletion;

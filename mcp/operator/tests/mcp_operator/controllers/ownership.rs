@@ -1,7 +1,8 @@
-//! O2, O3: a configuration's status is its own controller's. What happens to workloads leaves it alone, and whoever else
+//! O2, O3, O5: a configuration's status is its own controller's. What happens to workloads leaves it alone, and whoever else
 //! says something in it is not overwritten.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     sync::{
         Arc,
@@ -18,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Place,
     support::{
-        DEADLINE, Objects, Operator, labelled, oidc_config, remote_proxy, requests, tool_config, virtual_server,
-        webhook_config,
+        DEADLINE, Objects, Operator, labelled, manager, oidc_config, remote_proxy, requests, tool_config,
+        virtual_server, webhook_config,
     },
 };
 
@@ -346,4 +347,49 @@ async fn no_condition_is_lost_while_every_controller_races_on_one_config() {
     let config = api.get("config").await.unwrap();
     let said = config.data["status"]["referencingWorkloads"].as_array().cloned().unwrap_or_default();
     assert_eq!(said, referrers(objects).await, "what it says in the end is so");
+}
+
+/// O5: the writes about a server with two configurations, from their creation to their end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_write_names_the_controller_that_owns_the_object() {
+    let place = Place::new("owned").await;
+    let since = place.cluster.audit().mark();
+    let operator = place.operator();
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(tool_config("tools", json!({"toolsFilter": ["a"]}))).await;
+    let spec = json!({"webhookConfigRef": {"name": "gate"}, "toolConfigRef": {"name": "tools"}});
+    objects.create(labelled("web", spec)).await;
+    objects.phase("web", "Pending").await;
+    operator.idle(place.cluster).await;
+    objects.servers().delete("web", &DeleteParams::default()).await.unwrap();
+    wait_until("the server to go", DEADLINE, || async {
+        objects.servers().get_opt("web").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    operator.idle(place.cluster).await;
+    operator.terminate().await;
+
+    let events = requests(place.cluster, &place.user, since).await;
+    let (mut of_kinds, mut children) = (BTreeSet::new(), BTreeSet::new());
+    // Leases and certificates are the operator's own, and an event is part of no object.
+    for event in events.iter().filter(|event| event.code < 400 && event.verb == "patch") {
+        match &*event.resource {
+            "leases" | "secrets" => {}
+            resource if event.api_group == mcp_api::names::GROUP => _ = of_kinds.insert((manager(event), resource)),
+            _ => _ = children.insert(manager(event)),
+        }
+    }
+    let expected = [
+        ("portcullis-mcpserver-finalizers", "mcpservers"),
+        ("portcullis-mcpserver-status", "mcpservers"),
+        ("portcullis-mcptoolconfig-finalizers", "mcptoolconfigs"),
+        ("portcullis-mcptoolconfig-status", "mcptoolconfigs"),
+        ("portcullis-mcpwebhookconfig-finalizers", "mcpwebhookconfigs"),
+        ("portcullis-mcpwebhookconfig-status", "mcpwebhookconfigs"),
+    ];
+    assert_eq!(of_kinds, expected.into());
+    assert_eq!(children, ["portcullis-mcpserver"].into());
+    let deleted = events.iter().filter(|event| event.verb == "delete" && event.api_group == mcp_api::names::GROUP);
+    assert_eq!(deleted.count(), 0);
 }

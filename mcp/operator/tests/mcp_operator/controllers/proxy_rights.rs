@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place,
-    support::{DEADLINE, IMPOSTOR, labelled},
+    support::{DEADLINE, labelled},
 };
 
 /// The account of a server's proxy, in the groups that every account is in.
@@ -98,7 +98,7 @@ async fn a_proxy_may_attach_to_its_own_server_and_create_nothing() {
         (Method::POST, format!("/apis/batch/v1/namespaces/{namespace}/jobs")),
         (Method::POST, format!("{rbac}/roles")),
         (Method::POST, format!("{rbac}/rolebindings")),
-        (Method::POST, format!("{kinds}/mcpservers?fieldManager={IMPOSTOR}")),
+        (Method::POST, format!("{kinds}/mcpservers")),
         (Method::GET, format!("{core}/secrets")),
         (Method::GET, format!("{core}/pods/other-0/{attached}")),
         (Method::POST, format!("{core}/pods/other-0/{attached}")),

@@ -36,7 +36,7 @@ fn restricted<W: Workload>(mut world: World<W>) -> World<W> {
 fn at_home<W: Workload>(mut world: World<W>) -> World<W> {
     world.settings.home = Some(Home {
         namespace: "team".to_owned(),
-        accounts: vec!["op".to_owned(), "op-mcpserver".to_owned()],
+        account: "op".to_owned(),
         secrets: vec!["op-webhook-tls".to_owned(), "op-digest".to_owned()],
     });
     world
@@ -138,7 +138,7 @@ fn no_pod_has_an_account_or_a_secret_of_the_operator() {
     let volume = |source: Value| json!({"volumes": [source]});
     let cases = [
         (json!({"serviceAccountName": "op"}), "serviceAccountName"),
-        (json!({"serviceAccountName": "op-mcpserver"}), "serviceAccountName"),
+        (json!({"serviceAccountName": "op"}), "serviceAccountName"),
         (json!({"imagePullSecrets": [{"name": "op-digest"}]}), "imagePullSecrets[0].name"),
         (container("env", variable), "containers[0].env[0].valueFrom.secretKeyRef.name"),
         (container("envFrom", json!([{"secretRef": {"name": tls}}])), "containers[0].envFrom[0].secretRef.name"),

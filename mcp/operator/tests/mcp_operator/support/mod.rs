@@ -10,7 +10,7 @@ pub(crate) use objects::{
     ready_pods_of, remote_proxy, tool_config, virtual_server, webhook_config,
 };
 pub(crate) use operator::{Operator, generated, requests, shipped_user, user_with_less, writes};
-pub(crate) use ownership::{IMPOSTOR, SoleOwnership, oversteps, owned};
+pub(crate) use ownership::{SoleOwnership, manager, owned};
 
 use std::{sync::LazyLock, time::Duration};
 

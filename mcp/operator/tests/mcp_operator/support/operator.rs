@@ -25,14 +25,14 @@ const PENDING: &str = "portcullis_reconciles_pending{";
 #[derive(Debug)]
 pub(crate) struct Operator {
     process: Child,
-    /// Under whose accounts it writes.
+    /// The user that it writes as.
     user: String,
     /// What it logged so far.
     log: Arc<watch::Sender<String>>,
 }
 
 /// The operator's ServiceAccount, with the rights that `generate rbac` writes for an operator that lives in `namespace` and
-/// no others; those of its controllers beside it. The same is committed as deploy/rbac.yaml, for its default namespace.
+/// no others. The same is committed as deploy/rbac.yaml, for its default namespace.
 pub(crate) async fn shipped_user(cluster: &ControlPlane, namespace: &str) -> User {
     cluster.user_of(&shipped(namespace).await).await
 }
@@ -198,24 +198,23 @@ impl Operator {
     }
 }
 
-/// What the operator wrote since `mark` under all of its accounts, certificates, leases and tokens aside, in words.
+/// What the operator wrote since `mark` certificates and leases aside, in words.
 pub(crate) async fn writes(cluster: &ControlPlane, user: &User, mark: Mark) -> Vec<String> {
     writes_of(cluster, &user.name, mark).await
 }
 
 async fn writes_of(cluster: &ControlPlane, user: &str, mark: Mark) -> Vec<String> {
-    let events = cluster.audit().writes_by_operator(user, mark).await;
+    let events = cluster.audit().writes_by(user, mark).await;
     events.iter().filter(|event| counts(event)).map(ToString::to_string).collect()
 }
 
-/// Every write since `mark` under the operator's account and those of its controllers.
+/// Every write of the operator since `mark`.
 pub(crate) async fn requests(cluster: &ControlPlane, user: &User, mark: Mark) -> Vec<AuditEvent> {
-    cluster.audit().writes_by_operator(&user.name, mark).await
+    cluster.audit().writes_by(&user.name, mark).await
 }
 
 fn counts(event: &AuditEvent) -> bool {
     let own = event.resource == "leases"
-        || event.resource == "serviceaccounts" && event.subresource == "token"
         || event.resource == "secrets" && event.name.starts_with("mcp-operator-webhook-tls")
         || event.resource.ends_with("webhookconfigurations");
     !own

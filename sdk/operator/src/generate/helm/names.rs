@@ -25,8 +25,7 @@ pub(super) const VALIDITY: &str = "thechartvalidity";
 const WEBHOOKS: usize = 0;
 const CERTIFICATES: usize = 1;
 const ISSUED: usize = 2;
-const ACCOUNTS: usize = 3;
-const SCOPE: usize = 4;
+const SCOPE: usize = 3;
 const KEPT: usize = 2;
 
 /// Which chart the templates are of.
@@ -58,7 +57,6 @@ impl Chart {
                 certificates,
                 certificate_secret: own_name(SECRET),
                 webhooks: if chosen(WEBHOOKS) == 0 { Switch::On } else { Switch::Off },
-                use_service_account_credentials: of_operator(ACCOUNTS) != Some(1),
                 ..InstallationFlags::default()
             },
             issuer: issued.then(|| IssuerRef { kind: ISSUER_KIND.to_owned(), name: ISSUER.to_owned() }),
@@ -81,7 +79,6 @@ impl Chart {
             axes.push(Axis::switch(if self.own_values { ".Values.crds.keep" } else { ".Values.keep" }));
         } else {
             axes.push(Axis::switch(&format!("{certificates}.issuer.name")));
-            axes.push(Axis::switch(".Values.useServiceAccountCredentials"));
             let same = format!("{restriction} .Release.Namespace");
             axes.push(Axis(vec![
                 choice(format!("not {restriction}"), restriction.to_owned()),

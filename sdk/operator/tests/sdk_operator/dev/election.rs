@@ -12,7 +12,7 @@ use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::json;
 use tokio::time::{Duration, Instant};
 
-use super::fixture::{cluster, controllers_alone, entities, entity, generate};
+use super::fixture::{cluster, controllers_alone, entities, entity};
 use super::process::{Dev, ENTITIES, PATIENCE};
 
 /// Durations of all leases here: seconds where an operator has many.
@@ -44,19 +44,11 @@ impl Place {
         Self { cluster, home, team, ann }
     }
 
-    /// A replica of an installed operator. Webhooks have no part in this, nor have accounts: nobody installed any.
+    /// A replica of an installed operator, without webhooks.
     pub(crate) fn installed(&self, arguments: &[&str]) -> Dev {
         let kubeconfig = self.cluster.kubeconfig_path();
         let fixed = ["run", "--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", &self.home];
-        let listen = [
-            "--bind",
-            "127.0.0.1:0",
-            "--health-bind",
-            "127.0.0.1:0",
-            "--webhooks",
-            "off",
-            "--use-service-account-credentials=false",
-        ];
+        let listen = ["--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--webhooks", "off"];
         Dev::spawn(ENTITIES, &[&fixed[..], &listen, &TIMING, arguments].concat())
     }
 
@@ -181,24 +173,6 @@ async fn without_an_installed_operator_nothing_is_left_not_even_of_a_session_tha
             assert!(said.contains(&format!("removed Lease {}/{LEADER}", place.home)), "{said}");
             assert_eq!(place.leases(&place.home).await, []);
         }
-    }
-}
-
-#[tokio::test]
-async fn where_accounts_are_installed_the_controllers_of_a_session_act_under_them_unless_told_otherwise() {
-    let _alone = controllers_alone().await;
-    let place = Place::new().await;
-    place.cluster.user_of(&generate(ENTITIES, &["rbac", "--namespace", &place.home]).await).await;
-    let account = format!("system:serviceaccount:{}:entity-operator-greeter", place.home);
-    let cases = [("mary", &[][..], true), ("anne", &["--use-service-account-credentials=false"], false)];
-    for (name, arguments, own) in cases {
-        let mark = place.cluster.audit().mark();
-        let mut session = place.session(arguments);
-        session.says(if own { "each with the rights of its own ServiceAccount" } else { ", with your rights" }).await;
-        place.greeted(&place.team, name).await;
-        let written = place.cluster.audit().writes_by(&account, mark).await;
-        assert_eq!((!written.is_empty(), place.written(mark).await.is_empty()), (own, own), "{written:?}");
-        session.end("-TERM").await;
     }
 }
 

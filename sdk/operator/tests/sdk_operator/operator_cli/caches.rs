@@ -41,9 +41,8 @@ struct Place {
 
 impl Place {
     async fn new(cluster: &'static ControlPlane, flags: &[&str]) -> Self {
-        let flags = [flags, &["--use-service-account-credentials=false"]].concat();
-        let user = cluster.user_of(&generate(&[&["rbac"], &flags[..]].concat()).await).await;
-        Self { cluster, flags: flags.into_iter().map(str::to_owned).collect(), user }
+        let user = cluster.user_of(&generate(&[&["rbac"], flags].concat()).await).await;
+        Self { cluster, flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), user }
     }
 
     fn flags(&self) -> Vec<&str> {

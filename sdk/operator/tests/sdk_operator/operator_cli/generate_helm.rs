@@ -64,7 +64,6 @@ async fn flags_that_are_values_of_a_chart_are_refused_by_name() {
         ("--certificates", "external", VALUE),
         ("--certificate-secret", "mine", NAMED),
         ("--webhooks", "off", VALUE),
-        ("--use-service-account-credentials", "false", VALUE),
         ("--failure-policy", "Ignore", VALUE),
         ("--timeout-seconds", "3", VALUE),
         ("--namespace-selector", "a=b", VALUE),

@@ -1,9 +1,7 @@
 //! The command line of an operator's binary: `examples/controller.rs`, `versions_operator.rs` and `cached_operator.rs`, started as
 //! processes.
 
-mod accounts;
 mod caches;
-mod client_ca;
 mod cluster;
 mod failures;
 mod gate;
@@ -15,5 +13,6 @@ mod migrate;
 pub(crate) mod process;
 mod refusal;
 mod retries;
+mod rights;
 mod run;
 pub(crate) mod versions;

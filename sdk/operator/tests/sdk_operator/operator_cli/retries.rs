@@ -44,15 +44,7 @@ impl PutOff {
 async fn an_answer_that_asks_to_come_again_in_an_hour_keeps_back_neither_lease_nor_certificate() {
     let cluster = cluster().await;
     let (home, team) = (cluster.namespace("op").await, cluster.namespace("team").await);
-    let flags = [
-        "--release",
-        "put-off",
-        "--namespace",
-        &home,
-        "--restrict-to-namespace",
-        &team,
-        "--use-service-account-credentials=false",
-    ];
+    let flags = ["--release", "put-off", "--namespace", &home, "--restrict-to-namespace", &team];
     let user = cluster.user_of(&generate(&[&["rbac"], &flags[..]].concat()).await).await;
     let put_off = PutOff::default();
     let answering = put_off.clone();

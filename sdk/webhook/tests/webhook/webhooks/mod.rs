@@ -5,7 +5,6 @@ mod decisions;
 mod deletion;
 mod fleet;
 mod gate;
-mod immutable;
 mod issues;
 mod kinds;
 mod nasty;

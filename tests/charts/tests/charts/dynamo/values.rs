@@ -144,13 +144,6 @@ fn others() -> Vec<Case> {
         case("image.pullPolicy", json!("Always"), DEPLOYMENT, &format!("{CONTAINER}/imagePullPolicy"), json!("Always")),
         in_pod("imagePullSecrets", json!([{ "name": "registry" }])),
         case(
-            "useServiceAccountCredentials",
-            json!(false),
-            "ServiceAccount platform-dynamo-operator-graphs",
-            "",
-            Value::Null,
-        ),
-        case(
             "resources",
             json!({ "limits": { "cpu": "2" } }),
             DEPLOYMENT,
@@ -316,7 +309,7 @@ fn telling() -> [Value; 2] {
     let restriction = json!({ "enabled": true, "namespace": "team" });
     let (domain, webhooks_off) = ("corp.example", json!({ "enabled": false }));
     [
-        json!({ "kubernetesClusterDomain": domain, "useServiceAccountCredentials": false, "webhook": settings }),
+        json!({ "kubernetesClusterDomain": domain, "webhook": settings }),
         json!({ "kubernetesClusterDomain": domain, "namespaceRestriction": restriction, "webhook": webhooks_off }),
     ]
 }
@@ -412,7 +405,6 @@ fn contradictions_and_names_that_are_too_long_are_refused_with_what_to_do() {
         ("a.b", json!({}), "have no dots"),
         ("a-name-with-twenty-five-le", json!({}), "at most 24 characters"),
         ("a-validating", json!({}), "without '-validating'"),
-        ("dynamo-operator-models", json!({}), "with another end"),
         (
             "op",
             json!({ "webhook": { "certificateSecret": external, "certManager": cert_manager, "caBundle": PEM } }),
