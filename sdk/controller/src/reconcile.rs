@@ -74,8 +74,8 @@ impl<K: Kind> Reconcile<K> {
     /// # Errors
     /// When the namespace was handed over to another operator, or this replica lost leadership, since the reconcile
     /// began.
-    pub fn may_write(&self) -> Result<(), ControllerError> {
-        self.reconciler.may_write(&self.observed)
+    pub async fn may_write(&self) -> Result<(), ControllerError> {
+        self.reconciler.may_write(&self.observed).await
     }
 
     /// A client with the controller's own ServiceAccount, for what else the reconcile reads. It may `get`, `list` and
@@ -103,7 +103,7 @@ impl<K: Kind> Reconcile<K> {
     /// # Errors
     /// Those of [`apply`](Self::apply).
     pub async fn apply_dynamic(&self, resource: &ApiResource, document: Value) -> Result<Applied, ControllerError> {
-        self.may_write()?;
+        self.may_write().await?;
         let children = self.children(resource)?;
         let field_manager = self.reconciler.applier.field_manager();
         let desired = Desired::child_of(&*self.object, resource, document, field_manager, children.namespaced)?;
@@ -186,7 +186,7 @@ impl<K: Kind> Reconcile<K> {
         name: &str,
         propagation: PropagationPolicy,
     ) -> Result<bool, ControllerError> {
-        self.may_write()?;
+        self.may_write().await?;
         let children = self.children(resource)?;
         let Some(live) = children.store.live(namespace, name) else { return Ok(false) };
         let manager = &self.reconciler.applier.field_manager().name;
@@ -256,7 +256,7 @@ where
     /// # Errors
     /// When the API server rejects it.
     pub async fn status(&self, status: &K::Status) -> Result<bool, ControllerError> {
-        self.may_write()?;
+        self.may_write().await?;
         let status = serde_json::to_value(status);
         let mut status =
             status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;

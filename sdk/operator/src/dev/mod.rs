@@ -286,7 +286,7 @@ async fn prepare<A: clap::Args>(
     flags: &DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<Prepared> {
-    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
     ensure!(
         !components.webhooks.is_empty() && installation.webhooks.is_on(),
         "{} has no webhooks to serve; its controllers alone run with: run",
@@ -314,7 +314,7 @@ async fn prepare<A: clap::Args>(
         session: session::id()?,
         expires: Some(Timestamp::now() + flags.ttl),
     };
-    let (client, others) = (&connection.clients.prompt, &operator.scope_leases);
+    let client = &connection.clients.prompt;
     let mut accounts = Accounts::default();
     let candidate = if controllers {
         // Nobody reads the metrics of a session.
@@ -324,11 +324,11 @@ async fn prepare<A: clap::Args>(
         if tried.is_err() {
             accounts = Accounts::default();
         }
-        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing, &rights).await?
+        Candidate::of_controllers(client, &installation, &me, flags.lease_timing, &rights).await?
     } else if flags.sweep {
         Candidate::none()
     } else {
-        Candidate::of_webhooks(client, &installation, others).await?
+        Candidate::of_webhooks(client, &installation).await?
     };
     let left = if controllers { None } else { left(client, &installation).await? };
     let cluster = Cluster { client: connection.clients.client.clone(), me, crds, policies };

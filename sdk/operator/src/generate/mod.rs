@@ -295,6 +295,7 @@ impl GenerateFlags {
         } = self;
         let InstallationFlags {
             release,
+            leader_election_namespace,
             restrict_to_namespace,
             service_name,
             service_port,
@@ -314,6 +315,7 @@ impl GenerateFlags {
             ("--ca-bundle", ca_bundle.is_some()),
             ("--client-ca-config-map", client_ca_config_map.is_some()),
             ("--release", release.is_some()),
+            ("--leader-election-namespace", leader_election_namespace.is_some()),
             ("--restrict-to-namespace", restrict_to_namespace.is_some()),
             ("--service-name", service_name.is_some()),
             ("--service-port", *service_port != ServiceRef::PORT),

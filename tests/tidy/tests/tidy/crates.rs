@@ -22,8 +22,8 @@ const CRATES: [(&str, &str); 18] = [
     ),
     (
         "lease",
-        "futures jiff k8s-openapi kube portcullis-client portcullis-manifest portcullis-metrics prometheus-client \
-         serde serde_json thiserror tokio tracing uuid",
+        "futures jiff k8s-openapi kube portcullis-client portcullis-metrics prometheus-client serde \
+         serde_json thiserror tokio tracing uuid",
     ),
     (
         "listener",
