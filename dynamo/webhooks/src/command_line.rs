@@ -17,10 +17,10 @@ pub struct CommandLine {
 }
 
 /// Flags of Dynamo's that take a value and have no meaning here. Most are about the graphs, which this operator does not run.
-/// Metrics are served beside the probes, and the leader's Lease is named after the release. How long the Lease of a namespace
+/// Metrics are served beside the probes, and the leader's Lease is named after the operator. How long the Lease of a namespace
 /// lasts, and how often it is renewed, is the same in all operators: how long a cluster-wide one waits before it writes rests on
 /// how soon a restricted one notices that it must not. Leases of Dynamo's own operator count for as long as they say.
-const VALUES: &str = "metrics-bind-address leader-election-id leader-election-namespace namespace-scope-lease-duration \
+const VALUES: &str = "metrics-bind-address leader-election-id namespace-scope-lease-duration \
     namespace-scope-lease-renew-interval discovery-backend planner-cluster-role-name dgdr-profiling-cluster-role-name \
     mpi-run-ssh-secret-name mpi-run-ssh-secret-namespace natsAddr etcdAddr istio-virtual-service-gateway \
     ingress-controller-class-name ingress-controller-tls-secret-name ingress-host-suffix grove-termination-delay \
@@ -108,6 +108,11 @@ impl Translation {
                 self.restricted = !namespace.is_empty();
                 self.flags.push(format!("--restrict-to-namespace={namespace}").into());
             }
+            "leader-election-namespace" => {
+                let namespace = value_of(value)?;
+                let given = (!namespace.is_empty()).then(|| format!("--leader-election-namespace={namespace}").into());
+                self.flags.extend(given);
+            }
             "health-probe-bind-address" => {
                 let address = address(&value_of(value)?);
                 self.flags.push(format!("--health-bind={address}").into());
@@ -173,6 +178,8 @@ mod tests {
                 "--restrict-to-namespace=team-a --identity=namespace-restricted-operator-0.8.0",
                 "",
             ),
+            ("-leader-election-namespace ops", off, "--leader-election-namespace=ops", ""),
+            ("--leader-election-namespace=", off, "", ""),
             ("--health-probe-bind-address=:8081", off, "--health-bind=0.0.0.0:8081", ""),
             ("-health-probe-bind-address localhost:1", off, "--health-bind=127.0.0.1:1", ""),
             ("--webhooks=on -release=a --bind 0.0.0.0:1", on, "--release=a --bind 0.0.0.0:1", ""),

@@ -15,12 +15,10 @@ use controllers::with_controllers;
 use rules::RuleContext;
 pub use webhooks::webhooks;
 
-/// The operator's name, from which the name of its Lease in a namespace follows: `dynamo-operator-namespace-scope`, which is
-/// that of Dynamo's code.
+/// The operator's name.
 const NAME: &str = "dynamo-operator";
-/// The name of that Lease in the guide. A restricted operator holds both, and a cluster-wide one leaves the namespace alone where
-/// either is held: so each can run beside an operator of Dynamo's, whichever of the names that uses.
-const LEASE_OF_THE_GUIDE: &str = "dynamo-operator-ns-lock";
+/// The Lease of a restricted operator, as the guide names it.
+const SCOPE_LEASE: &str = "dynamo-operator-ns-lock";
 /// The template of charts/dynamo-webhooks that makes the SDK's values of Dynamo's.
 const VALUES_OF_THE_CHART: &str = "dynamo-operator.values";
 
@@ -48,7 +46,7 @@ pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
     Operator::named(NAME)
         .version(env!("CARGO_PKG_VERSION"))
         .crds(kinds::crds())
-        .scope_leases(&[LEASE_OF_THE_GUIDE])
+        .scope_lease(SCOPE_LEASE)
         .helm_values(VALUES_OF_THE_CHART)
         .setup_within(move |arguments: &Arguments, installation| {
             let restricted_to = installation.restricted_to.clone();

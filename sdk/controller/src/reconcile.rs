@@ -74,8 +74,8 @@ impl<K: Kind> Reconcile<K> {
     /// # Errors
     /// When the namespace was handed over to another operator, or this replica lost leadership, since the reconcile
     /// began.
-    pub fn may_write(&self) -> Result<(), ControllerError> {
-        self.reconciler.may_write(&self.observed)
+    pub async fn may_write(&self) -> Result<(), ControllerError> {
+        self.reconciler.may_write(&self.observed).await
     }
 
     /// A client with the operator's ServiceAccount, for other reads of the reconcile. It may `get`, `list` and `watch` what the controller owns and watches; [`Controller::rbac`](super::Controller::rbac) grants more.
@@ -102,7 +102,7 @@ impl<K: Kind> Reconcile<K> {
     /// # Errors
     /// Those of [`apply`](Self::apply).
     pub async fn apply_dynamic(&self, resource: &ApiResource, document: Value) -> Result<Applied, ControllerError> {
-        self.may_write()?;
+        self.may_write().await?;
         let children = self.children(resource)?;
         let field_manager = self.reconciler.applier.field_manager();
         let desired = Desired::child_of(&*self.object, resource, document, field_manager, children.namespaced)?;
@@ -185,7 +185,7 @@ impl<K: Kind> Reconcile<K> {
         name: &str,
         propagation: PropagationPolicy,
     ) -> Result<bool, ControllerError> {
-        self.may_write()?;
+        self.may_write().await?;
         let children = self.children(resource)?;
         let Some(live) = children.store.live(namespace, name) else { return Ok(false) };
         let manager = &self.reconciler.applier.field_manager().name;
@@ -255,7 +255,7 @@ where
     /// # Errors
     /// When the API server rejects it.
     pub async fn status(&self, status: &K::Status) -> Result<bool, ControllerError> {
-        self.may_write()?;
+        self.may_write().await?;
         let status = serde_json::to_value(status);
         let mut status =
             status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;

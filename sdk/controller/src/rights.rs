@@ -79,7 +79,7 @@ mod tests {
                 Grant::new("", &["pods"], &["list"]),
             ],
             cluster: vec![Grant::new("", &["nodes"], &READ)],
-            own_namespace: Vec::new(),
+            ..Access::default()
         };
         assert_eq!(maps.access(), expected);
 

@@ -162,7 +162,7 @@ pub struct Snapshot {
     pub leases: Look<Listed<Lease>>,
     /// Namespaces that an admission policy with its binding hands over to restricted operators.
     pub handed_over: Look<Listed<String>>,
-    /// The leader election Leases of cluster-wide installations of this operator, in all namespaces.
+    /// The Leases of this operator's leader elections, in all namespaces.
     pub leaders: Look<Listed<Lease>>,
     /// [`leases`](Self::leases) after [`Options::watch`](crate::Options::watch).
     pub leases_later: Option<Look<Listed<Lease>>>,

@@ -25,8 +25,6 @@ pub struct Subject {
     pub kinds: Vec<Kind>,
     /// The rights that its ServiceAccount needs.
     pub rights: Access,
-    /// Names of Leases by which restricted operators claim namespaces; the first is its own.
-    pub scope_leases: Vec<String>,
 }
 
 /// A kind that the operator installs.

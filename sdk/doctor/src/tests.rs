@@ -49,7 +49,9 @@ pub(super) fn subject() -> Subject {
             operator: "shop",
             release: "shop".to_owned(),
             namespace: "shop-system".to_owned(),
+            leader_election_namespace: "shop-system".to_owned(),
             restricted_to: None,
+            scope_lease: "shop-namespace-scope".to_owned(),
             service: ServiceRef { namespace: "shop-system".to_owned(), name: "shop-webhook".to_owned(), port: 443 },
             cluster_domain: "cluster.local".to_owned(),
             certificates: CertificateMode::Automatic,
@@ -74,7 +76,6 @@ pub(super) fn subject() -> Subject {
             schemas: Vec::new(),
         }],
         rights: Access::default(),
-        scope_leases: vec!["shop-namespace-scope".to_owned(), "shop-ns-lock".to_owned()],
     }
 }
 
@@ -393,9 +394,6 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
         ("T5", Verdict::Warn, "waits for its dependents for 60 min", "ownerReferences with uid", |s| {
             s.objects = deleted(&["foregroundDeletion"], "2026-01-01T11:00:00Z");
         }),
-        ("L3", Verdict::Warn, "claimed by lease shop-ns-lock only", "get lease shop-ns-lock", |s| {
-            s.leases = list(&[lease("shop-ns-lock", "pod-a", 1, "2026-01-01T11:59:50.000000Z")]);
-        }),
         ("L4", Verdict::Warn, "changed hands 500 times", "give it to one", |s| {
             s.leases = list(&[lease("shop-namespace-scope", "pod-a", 500, "2026-01-01T11:59:50.000000Z")]);
         }),
@@ -410,27 +408,28 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
                     Some(list(&[lease("shop-namespace-scope", "pod-b", 1, "2026-01-01T11:59:55.000000Z")]));
             },
         ),
-        ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| s.leaders = list(&[leader("blue", "a", "10")])),
-        // The first is no leader's by its name.
-        ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| {
-            let other = lease("anything", "pod", 1, "2026-01-01T11:59:55.000000Z");
-            s.leaders = list(&[other, leader("blue", "a", "10")]);
-        }),
-        // The younger one is not running.
-        ("L6", Verdict::Ok, "one cluster-wide installation", "", |s| {
-            s.leaders =
-                list(&[leader("shop", "a", "10"), lease("shop-leader", "pod", 1, "2026-01-01T11:00:00.000000Z")]);
+        ("L6", Verdict::Ok, "one installation leads", "", |s| s.leaders = list(&[leader("shop-system/shop", "a")])),
+        // Nobody renews the second.
+        ("L6", Verdict::Ok, "one installation leads", "", |s| {
+            let dead = lease("shop-leader", "pod", 1, "2026-01-01T11:00:00.000000Z");
+            s.leaders = list(&[leader("shop-system/shop", "a"), dead]);
         }),
         (
             "L6",
             Verdict::Fail,
-            "release green in b was installed first and leads; release blue in a only validates",
-            "--restrict-to-namespace",
-            |s| s.leaders = list(&[leader("blue", "a", "20"), leader("green", "b", "10")]),
+            "2 installations lead at once, and nothing excludes them: a/blue by Lease a/shop-leader and b/green by Lease",
+            "--leader-election-namespace",
+            |s| s.leaders = list(&[leader("a/blue", "a"), leader("b/green", "b")]),
         ),
-        ("L6", Verdict::Fail, "release shop in b only validates, and writes nothing", "", |s| {
-            s.leaders = list(&[leader("shop", "a", "10"), leader("shop", "b", "10")]);
-        }),
+        (
+            "L6",
+            Verdict::Warn,
+            "another installation leads: a/blue by Lease a/shop-leader; shop-system/shop only",
+            "",
+            |s| {
+                s.leaders = list(&[leader("a/blue", "a")]);
+            },
+        ),
         ("L5", Verdict::Info, "clocks of this machine and of the API server differ by 60 s", "", |s| {
             s.server_time = Some(now() - SignedDuration::from_secs(60));
         }),
@@ -537,11 +536,11 @@ fn lease(name: &str, holder: &str, transitions: u32, renewed: &str) -> Value {
     })
 }
 
-/// The Lease of the leader of a release, which is renewed.
-fn leader(release: &str, namespace: &str, second: &str) -> Value {
-    let mut lease = lease(&format!("{release}-leader"), "pod-a", 1, "2026-01-01T11:59:50.000000Z");
+/// The Lease of leader election in this namespace, which this installation renews.
+fn leader(installation: &str, namespace: &str) -> Value {
+    let mut lease = lease("shop-leader", "pod-a", 1, "2026-01-01T11:59:50.000000Z");
     lease["metadata"]["namespace"] = json!(namespace);
-    lease["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T11:00:{second}Z"));
+    lease["metadata"]["annotations"] = json!({ "portcullis.dev/installation": installation });
     lease
 }
 

@@ -20,11 +20,11 @@ pub enum Change {
 
 /// A stream of [`Change`]s. A slow reader misses none; repeated ones are merged. It ends with its driver.
 #[derive(Debug)]
-pub struct Changes(Arc<Slot>);
+pub(crate) struct Changes(Arc<Slot>);
 
 impl Changes {
     /// A stream that yields nothing and does not end.
-    pub fn never() -> Self {
+    pub(crate) fn never() -> Self {
         Self(Arc::default())
     }
 }

@@ -2,22 +2,24 @@
 
 use std::time::Duration;
 
-use crate::{Epoch, Moment, Observation, Timing};
+use crate::record::Observation;
+use crate::time::Moment;
+use crate::{Epoch, Timing};
 
 /// The candidate for which to decide.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     /// Its identity, unique to this run of this process.
-    pub identity: &'a str,
+    pub(crate) identity: &'a str,
     /// How it takes part.
-    pub role: Role,
+    pub(crate) role: Role,
     /// What it holds, as far as it knows.
-    pub hold: Option<Hold>,
+    pub(crate) hold: Option<Hold>,
 }
 
 /// How a candidate takes part.
 #[derive(Clone, Copy, Debug)]
-pub enum Role {
+pub(crate) enum Role {
     /// Acts while it holds the lease: a leader, a namespace-restricted operator.
     Holder(Timing),
     /// Acts while *nobody* holds the lease, and never writes it: a cluster-wide operator.
@@ -31,20 +33,20 @@ pub enum Role {
 
 /// A hold on a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub(crate) struct Hold {
     /// Its epoch.
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// When it was acquired, as far as this process knows.
-    pub since: Moment,
+    pub(crate) since: Moment,
     /// When the last successful write was *begun*: others cannot have seen it earlier.
-    pub confirmed: Moment,
+    pub(crate) confirmed: Moment,
     /// When to renew.
-    pub renew_at: Moment,
+    pub(crate) renew_at: Moment,
 }
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Acquire the lease: a holder writes the record with this epoch, if nothing changed meanwhile; a fallback begins
     /// to act.
     Acquire {
@@ -71,17 +73,15 @@ pub enum Decision {
 /// Why a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub(crate) enum Reason {
     /// The deadline passed without a renewal.
     Late,
     /// Another candidate holds the lease.
     Taken,
     /// The Lease was deleted, or released.
     Gone,
-    /// A later epoch was seen.
-    Fenced,
-    /// The holder's voucher is gone.
-    Unvouched,
+    /// The namespace is not handed over any more.
+    NotHandedOver,
 }
 
 /// Decides what a candidate does next, from what it observed and when. No clock but the local one is used.
@@ -94,7 +94,7 @@ pub enum Reason {
 ///   new epoch.
 /// - A fallback yields as soon as the lease is held, and acts again after duration and grace, counted from when it last
 ///   saw the record change. A released record counts like a held one: a successor in the same scope comes first.
-pub fn decide(observation: &Observation, now: Moment, me: &Candidate<'_>) -> Decision {
+pub(crate) fn decide(observation: &Observation, now: Moment, me: &Candidate<'_>) -> Decision {
     match me.role {
         Role::Holder(timing) => match me.hold {
             Some(hold) => keep(observation, now, me.identity, &hold, &timing),
@@ -151,7 +151,7 @@ fn stand_in(observation: &Observation, now: Moment, acting: bool, duration: Dura
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Record;
+    use crate::record::Record;
 
     const ME: &str = "me";
 

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Candidate, Decision, Epoch, Hold, Moment, Observation, Reason, Record, Role, Timing, decide};
+use crate::decide::{Candidate, Decision, Hold, Reason, Role, decide};
+use crate::record::{Observation, Record};
+use crate::time::Moment;
+use crate::{Epoch, Timing};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "a few of them in a lifetime of seconds")]
-pub enum Step {
+pub(crate) enum Step {
     /// Read the Lease, then call [`Elector::read`] or [`Elector::failed`].
     Read,
     /// Write it, then call [`Elector::written`], [`Elector::conflicted`] or [`Elector::failed`].
@@ -20,18 +23,18 @@ pub enum Step {
 
 /// A conditional write of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub(crate) struct Write {
     /// The new content of the Lease. Its `version` is empty.
-    pub record: Record,
+    pub(crate) record: Record,
     /// The resource version that it replaces; `None` if the Lease must not exist.
-    pub replaces: Option<String>,
+    pub(crate) replaces: Option<String>,
     /// When it was begun: the hold counts from here.
-    pub begun: Moment,
+    pub(crate) begun: Moment,
 }
 
 /// How a holder releases its Lease on a graceful stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// Free for everybody after one second, as client-go writes it.
     Release,
     /// Free for candidates at once; a cluster-wide operator still waits for duration and grace. In a rolling update the
@@ -41,7 +44,7 @@ pub enum End {
 
 /// The state machine of one holder or candidate.
 #[derive(Clone, Debug)]
-pub struct Elector {
+pub(crate) struct Elector {
     identity: String,
     timing: Timing,
     observation: Observation,
@@ -58,7 +61,7 @@ pub struct Elector {
 impl Elector {
     /// A candidate that has seen nothing. `identity` is unique to this run of this process; `seed` makes candidates
     /// differ in when they read the Lease.
-    pub fn new(identity: impl Into<String>, timing: Timing, seed: u64) -> Self {
+    pub(crate) fn new(identity: impl Into<String>, timing: Timing, seed: u64) -> Self {
         Self {
             identity: identity.into(),
             timing,
@@ -76,7 +79,7 @@ impl Elector {
     }
 
     /// What to do at `now`. `wall` is only written into the Lease.
-    pub fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
+    pub(crate) fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
         let step = self.next(now, wall);
         self.in_doubt |= matches!(step, Step::Write(_));
         step
@@ -108,7 +111,7 @@ impl Elector {
     }
 
     /// Takes the result of a read that ended at `now`. It replaces what is known, whatever its version is.
-    pub fn read(&mut self, found: Option<Record>, now: Moment) {
+    pub(crate) fn read(&mut self, found: Option<Record>, now: Moment) {
         self.failures = 0;
         self.in_doubt = false;
         let known = self.observation.last().zip(found.as_ref());
@@ -124,7 +127,7 @@ impl Elector {
     }
 
     /// Takes a successful write; `stored` is what the API server returned at `now`.
-    pub fn written(&mut self, write: &Write, stored: Record, now: Moment) {
+    pub(crate) fn written(&mut self, write: &Write, stored: Record, now: Moment) {
         self.failures = 0;
         self.in_doubt = false;
         let epoch = Epoch::hold(stored.transitions);
@@ -140,7 +143,7 @@ impl Elector {
     }
 
     /// Takes a conflict: another writer was faster. The Lease is read again, at once the first time.
-    pub fn conflicted(&mut self, now: Moment) {
+    pub(crate) fn conflicted(&mut self, now: Moment) {
         let first = self.failures == 0;
         self.failed(now);
         if first {
@@ -150,7 +153,7 @@ impl Elector {
 
     /// Takes a read or write that failed or was not answered. The Lease is read again, after a pause that grows with
     /// each failure.
-    pub fn failed(&mut self, now: Moment) {
+    pub(crate) fn failed(&mut self, now: Moment) {
         let pause = self.timing.retry() / 8 * 2_u32.saturating_pow(self.failures);
         self.failures = self.failures.saturating_add(1);
         let pause = self.jittered(pause.min(self.timing.retry()));
@@ -159,26 +162,20 @@ impl Elector {
     }
 
     /// Takes that a write was not sent, for this reason: a hold ends at once.
-    pub fn withheld(&mut self, reason: Reason, now: Moment) {
+    pub(crate) fn withheld(&mut self, reason: Reason, now: Moment) {
         self.in_doubt = false;
         self.yields(reason, now);
         self.retry_at = now + self.jittered(self.timing.retry());
     }
 
-    /// The last write of this hold that was answered: when it was begun, and the resource version of what is known.
-    pub fn confirmed(&self) -> Option<(Moment, &str)> {
-        let version = self.observation.present()?.version.as_str();
-        self.hold.map(|hold| (hold.confirmed, version))
-    }
-
     /// Whether the outcome of a write is unknown: the Lease may name this candidate.
-    pub fn in_doubt(&self) -> bool {
+    pub(crate) fn in_doubt(&self) -> bool {
         self.in_doubt
     }
 
     /// Ends the hold. Returns the write that releases the Lease, if that is known to name this candidate; when
     /// [in doubt](Self::in_doubt), read first. After a conflict, read and call it again.
-    pub fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
+    pub(crate) fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
         self.yields(Reason::Gone, now);
         let known = self.observation.present().filter(|known| known.holder.as_ref() == Some(&self.identity))?;
         let mut write = self.write(Epoch::hold(known.transitions), known.acquired, now, wall);
@@ -189,23 +186,14 @@ impl Elector {
         Some(write)
     }
 
-    /// Takes that another holder acted in this epoch: an earlier hold ends, and the next one is later. This is how a
-    /// holder whose clock stood still notices.
-    pub fn fence(&mut self, epoch: Epoch, now: Moment) {
-        self.floor = self.floor.max(epoch);
-        if self.hold.is_some_and(|hold| hold.epoch < epoch) {
-            self.yields(Reason::Fenced, now);
-        }
-    }
-
     /// How long the next request may take: several fit into a deadline, and none outlasts the hold.
-    pub fn limit(&self, now: Moment) -> Duration {
+    pub(crate) fn limit(&self, now: Moment) -> Duration {
         let limit = self.timing.deadline() / 4;
         self.hold.map_or(limit, |hold| (hold.confirmed + self.timing.deadline()).since(now).min(limit))
     }
 
     /// The hold, if the holder may act at `now`: settled, renewed towards the end of settling, and within its deadline.
-    pub fn acting(&self, now: Moment) -> Option<Hold> {
+    pub(crate) fn acting(&self, now: Moment) -> Option<Hold> {
         let settled = |hold: &Hold| {
             let proven = self.timing.proven().is_none_or(|proven| hold.confirmed >= hold.since + proven);
             proven && now >= hold.since + self.timing.settling()
@@ -214,32 +202,27 @@ impl Elector {
     }
 
     /// The hold, whether the holder may act on it or not.
-    pub fn hold(&self) -> Option<Hold> {
+    pub(crate) fn hold(&self) -> Option<Hold> {
         self.hold
     }
 
     /// Why the last hold ended; `None` while there is one, or never was.
-    pub fn ended(&self) -> Option<Reason> {
+    pub(crate) fn ended(&self) -> Option<Reason> {
         self.ended
     }
 
     /// What was observed of the Lease.
-    pub fn observation(&self) -> &Observation {
+    pub(crate) fn observation(&self) -> &Observation {
         &self.observation
     }
 
     /// Its identity.
-    pub fn identity(&self) -> &str {
+    pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// How many requests failed since the last success.
-    pub fn failures(&self) -> u32 {
-        self.failures
-    }
-
     /// When the right to act next changes by itself: settled, or late.
-    pub fn turns_at(&self, now: Moment) -> Option<Moment> {
+    pub(crate) fn turns_at(&self, now: Moment) -> Option<Moment> {
         let hold = self.hold?;
         let turns = [hold.since + self.timing.settling(), hold.confirmed + self.timing.deadline()];
         turns.into_iter().find(|at| now < *at)
@@ -264,7 +247,7 @@ impl Elector {
                 renewed: Some(micros(renewed)),
                 duration: Some(Duration::from_secs(seconds)),
                 transitions: epoch.transitions,
-                created: None,
+                installation: None,
                 version: String::new(),
             },
             replaces: known.map(|record| record.version.clone()),

@@ -45,7 +45,7 @@ pub enum LeaseError {
     Watch {
         /// `list` or `watch`.
         action: &'static str,
-        /// Which ones, as in `leases named x` or `leases labelled x=y`.
+        /// Which ones, as in `leases named x`.
         which: String,
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
@@ -60,33 +60,12 @@ pub enum LeaseError {
         /// The limit.
         limit: Duration,
     },
-    /// There are more Leases than are read at once.
-    #[error("more than {limit} {which} in all namespaces; delete those that no installation holds")]
-    Many {
-        /// Which ones, as in `leases labelled x=y`.
-        which: String,
-        /// How many are.
-        limit: u32,
-    },
-    /// Another operator holds one of the further Leases of a restricted one.
-    #[error(
-        "the Lease {namespace}/{name} is held by {holder}: another operator is restricted to this namespace, and nothing is \
-         claimed beside it; stop one of the two"
-    )]
-    Taken {
-        /// Where.
-        namespace: String,
-        /// Which one.
-        name: String,
-        /// Who holds it.
-        holder: String,
-    },
     /// No administrator has handed the namespace over to this operator.
     #[error(
         "namespace {namespace} is not handed over: there is no ValidatingAdmissionPolicy {policy} with a binding of that name; \
          an administrator applies what 'generate rbac' prints for this installation"
     )]
-    Unvouched {
+    NotHandedOver {
         /// Which one.
         namespace: String,
         /// The name of the missing policy.
@@ -94,19 +73,11 @@ pub enum LeaseError {
     },
     /// The policy that hands the namespace over, or its binding, cannot be read.
     #[error("cannot read the ValidatingAdmissionPolicy {policy} and its binding; grant what 'generate rbac' prints")]
-    Voucher {
+    Policy {
         /// Its name.
         policy: String,
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
-    },
-    /// The leases of all namespaces were not known in time.
-    #[error("the leases of all namespaces are not known after {waited:?}: {reason}")]
-    NotSynced {
-        /// How long was waited.
-        waited: Duration,
-        /// The last error.
-        reason: String,
     },
 }
 

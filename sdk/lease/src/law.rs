@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::{Candidate, Decision, Epoch, Hold, Moment, Observation, Reason, Record, Role, ScopeTiming, Timing, decide};
+use crate::decide::{Candidate, Decision, Hold, Reason, Role, decide};
+use crate::record::{Observation, Record};
+use crate::time::Moment;
+use crate::{Epoch, ScopeTiming, Timing};
 
 /// Reads `body` as a JSON list of what is seen one after another: a Lease, `null` for none, or a number for so many
 /// milliseconds that pass; decides after each for a candidate, a holder named `me` and a cluster-wide operator.
@@ -31,7 +34,7 @@ pub fn decisions_hold(body: &[u8]) -> Result<(), String> {
 
 fn check(observation: &Observation, now: Moment) -> Result<(), String> {
     let holder = Role::Holder(Timing::LEADER);
-    let fallback = Role::Fallback { duration: ScopeTiming::DEFAULT.duration(), grace: ScopeTiming::DEFAULT.grace() };
+    let fallback = Role::Fallback { duration: ScopeTiming::DEFAULT.duration, grace: ScopeTiming::DEFAULT.grace };
     let seen = observation.last().map_or(0, |record| record.transitions);
     let ask = |role, hold| decide(observation, now, &Candidate { identity: "me", role, hold });
 

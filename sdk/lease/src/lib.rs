@@ -4,29 +4,23 @@
 //! |---|---|
 //! | one of several replicas to lead | [`LeaseElection::leader_election`] |
 //! | an operator that owns one namespace, beside a cluster-wide one | [`LeaseElection::scope`] in that namespace |
-//! | the same, beside cluster-wide operators that look at Leases of other names | [`LeaseElection::followers`] |
 //! | a cluster-wide operator that leaves such namespaces alone | [`Scopes`] |
-//! | one of several cluster-wide installations to write | [`ScopesDriver::among`], and [`LeaseElection::label`] |
+//! | the holder's installation to be known | [`LeaseElection::installation`] |
 //! | one answer from all of these, for a controller or a webhook | [`Scope`], [`Leadership`] |
-//! | to decide yourself | [`decide`], or the state machines [`Elector`] and [`ScopeView`]: no IO, no clock |
 //!
 //! ```
-//! use std::time::Duration;
-//!
 //! use futures::StreamExt as _;
 //! use kube::Client;
-//! use portcullis_lease::{LeaseElection, LeaseError, ScopeTiming, Scopes, Vouchers};
+//! use portcullis_lease::{LeaseElection, LeaseError, Scope, ScopeTiming, Scopes};
 //!
 //! /// The restricted operator of namespace `team-a`: reconciles while it holds the scope.
 //! async fn restricted(client: Client, pod: &str, stop: impl Future<Output = ()>) -> Result<(), LeaseError> {
-//!     let vouchers = Vouchers::new("entity-operator", "entity-operator-scope");
-//!     let election = LeaseElection::scope("team-a", "entity-operator-scope", pod)?.vouched_by(vouchers);
-//!     let (lease, driver) = election.with(client);
+//!     let (lease, driver) = LeaseElection::scope("team-a", "entity-operator-scope", pod)?.with(client);
 //!     let work = async {
-//!         while let Some(hold) = lease.acquired().await {
+//!         while let Some(epoch) = lease.acquired().await {
 //!             tokio::select! {
-//!                 () = reconcile_everything(hold.epoch) => {}
-//!                 () = lease.lost(hold.epoch) => {}
+//!                 () = reconcile_everything(epoch) => {}
+//!                 () = lease.lost(epoch) => {}
 //!             }
 //!         }
 //!     };
@@ -34,21 +28,18 @@
 //!     tokio::select! { result = driver.run(stop) => result, () = work => Ok(()) }
 //! }
 //!
-//! /// The cluster-wide operator: checks at the start of each webhook and each reconcile.
+//! /// The cluster-wide operator: asks at the start of each reconcile.
 //! async fn cluster_wide(client: Client, stop: impl Future<Output = ()>) -> Result<(), LeaseError> {
-//!     let vouchers = Vouchers::new("entity-operator", "entity-operator-scope");
-//!     let (scopes, driver) = Scopes::new(client, &["entity-operator-scope"], vouchers, ScopeTiming::DEFAULT)?;
+//!     let (scopes, driver) = Scopes::new(client, "entity-operator", "entity-operator-scope", ScopeTiming::DEFAULT)?;
+//!     let scope = Scope::cluster_wide(scopes);
 //!     let work = async {
-//!         scopes.synced(Duration::from_secs(30)).await?;
-//!         let mut changes = scopes.changes();
+//!         let mut changes = scope.changes();
 //!         while let Some(change) = changes.next().await {
 //!             println!("reconcile again: {change:?}");
-//!             if scopes.owns("team-a").may_write() { /* reconcile */ }
-//!             if scopes.owns("team-a").must_check() { /* validate */ }
+//!             if scope.confirmed("team-a").await.may_write() { /* reconcile */ }
 //!         }
-//!         Ok(())
 //!     };
-//!     tokio::select! { () = driver.run(stop) => Ok(()), result = work => result }
+//!     tokio::select! { () = driver.run(stop) => Ok(()), () = work => Ok(()) }
 //! }
 //! # use std::future::Future;
 //! # async fn reconcile_everything(_: portcullis_lease::Epoch) {}
@@ -58,22 +49,21 @@
 //!
 //! A **cluster-wide** operator owns every namespace that no administrator has handed over to a restricted operator
 //! which holds a Lease there. A **namespace-restricted** one (`run --restrict-to-namespace team-a`) owns its namespace
-//! while that is handed over and it holds the Lease. Of several cluster-wide installations, the one that was installed
-//! first writes; the others only validate. Of the replicas of each, the leader runs the controllers, and all serve
-//! webhooks. A [`Scope`] combines this:
+//! while that is handed over and it holds the Lease. Of all replicas that share a Lease of leader election, one runs
+//! the controllers, and all serve webhooks. A [`Scope`] combines this:
 //!
 //! | caller | asks | answer |
 //! |---|---|---|
-//! | a webhook, before its handler | [`Ownership::must_check`] | yes, unless another operator is known to check |
-//! | a controller, at the start of every reconcile | [`Ownership::may_write`] | yes, if this operator is known to own it |
+//! | a webhook, before its handler | [`Scope::passes`] | checked, unless another operator is known to check |
+//! | a controller, at the start of every reconcile and before its writes | [`Scope::confirmed`] | [written](Ownership::may_write), if this operator is known to own it |
 //!
 //! The API server decides which webhooks are called: a review in another operator's namespace is allowed unchecked and
 //! unchanged. A controller decides itself, and reconciles again what [`Scope::changes`] yields.
 //!
 //! ```
 //! # use portcullis_lease::Scope;
-//! fn reconcile(scope: &Scope, namespace: &str) {
-//!     if let Some(epoch) = scope.owns(namespace).epoch() {
+//! async fn reconcile(scope: &Scope, namespace: &str) {
+//!     if let Some(epoch) = scope.confirmed(namespace).await.epoch() {
 //!         println!("write, and stamp it with epoch {epoch}");
 //!     }
 //! }
@@ -88,35 +78,26 @@
 //! margin between the two to finish. Clocks may differ in rate by as much as that margin allows (1 % is tested).
 //!
 //! A cluster-wide operator has no Lease of its own for each namespace: it writes where it knows that nobody holds one.
-//! What it knows counts for [`ScopeTiming::freshness`], and a new restricted operator [settles](Timing::settle) for
-//! longer than that before it acts, so that neither a slow watch nor a dead one lets two write.
+//! A list counts for 12 s ([`ScopeTiming`]), and a new restricted operator [settles](Timing::settle) for longer than that
+//! before it acts, so that neither a slow watch nor a dead one lets two write.
 //!
 //! A Lease alone hands nothing over, because every editor of a namespace can write one: it counts where the namespace
-//! has a [voucher](Vouchers), which only an administrator can create. A restricted operator reads its own voucher
-//! before each write of its Lease, holds under that one alone, and stops without it. A cluster-wide operator that sees
-//! a voucher removed does not write in the namespace for duration, grace and freshness, but validates there from that
-//! moment on. One that starts, or has not known the vouchers for a while, lists the Leases of scopes once and does the
-//! same where one is held; otherwise, while there is no voucher, it reads no such Leases.
+//! is [handed over](handed_over) by a policy with its binding, which only an administrator can create. A restricted
+//! operator reads both before each write of its Lease, holds under that pair alone, and stops without it. A
+//! cluster-wide operator that sees one of them removed does not write in the namespace for duration, grace and
+//! freshness, but validates there from that moment on. One that starts, whose process stood still, or whose lists failed
+//! for a while lists the Leases of scopes once and does the same where one is held; otherwise, while no namespace is
+//! handed over, it reads no such Leases.
 //!
-//! Of several cluster-wide installations, the one whose leader's Lease was created first writes. A later one writes
-//! while a fresh view shows no earlier one. One that returns writes once its view shows its own new hold, after it has
-//! given those that it finds running [`ScopeTiming::settle`] to notice.
+//! # Dead watches
 //!
-//! # How a dead watch is noticed
+//! A watch that says nothing may be dead. So a view counts for 12 s from the beginning of its last list, and a question
+//! that finds it older than 6 s begins another one: of the policies, of the bindings, and of the Leases where a namespace
+//! is handed over. Nothing is listed while nobody asks, so an operator at rest makes no request but its watches. A
+//! watch ends after 290 s, and the next one begins with a list. While nobody asks, a watch that has died may hide a
+//! hand-over that was made and taken back again since the last list.
 //!
-//! | what is watched | what shows that the watch lives | for how long what was seen counts |
-//! |---|---|---|
-//! | the Leases of leaders | this leader's renewals, every 2 s, which it delivers in order with all others | [`ScopeTiming::hearing`]: 4 s from the beginning of the last one that came back |
-//! | vouchers | a list every 6 s ([`ScopeTiming::confirm`]) | [`ScopeTiming::freshness`]: 12 s from the beginning of the last list |
-//! | Leases of scopes, while a voucher exists | the same | the same |
-//!
-//! If a renewal is not back after 1 s, the Leases of leaders are listed and watched anew; otherwise they are listed
-//! only when a watch ends, every 290 s. A replica that does not lead has no renewals: its watch is trusted for those
-//! 290 s, and nothing depends on it until it leads. `tests/lease/simulated` covers these bounds. An installation that does
-//! not lead still validates, because many users may write a Lease that looks like another installation's.
-//!
-//! Each hold has an [`Epoch`], later than all before. Stamp what you write with it; if a write is refused because of a
-//! later epoch, call [`LeaseHandle::fence`].
+//! Each hold has an [`Epoch`], later than all before. Stamp what you write with it.
 //!
 //! # Windows
 //!
@@ -127,13 +108,13 @@
 //!
 //! | what happens | two write | none writes |
 //! |---|---|---|
-//! | a restricted operator starts, or its voucher comes; watches work or are dead | 0 | 15 s |
-//! | its voucher is taken away; watches work or are dead | 0 | 42 s, and 6 s more with dead ones |
+//! | a restricted operator starts, or its policy comes; watches work or are dead | 0 | 15 s |
+//! | its policy is deleted; watches work or are dead | 0 | 42 s, and 6 s more with dead ones |
 //! | it crashes, no other replica | 0 | 30 s after its last renewal |
 //! | it crashes, another replica runs | 0 | 42 s: 25, a read every 2, 15 to settle; the cluster-wide one does not write |
-//! | rolling update ([`End::HandOver`]) | 0 | until the new pod runs, and 15 s; the cluster-wide one does not write for 30 s |
+//! | rolling update | 0 | until the new pod runs, and 15 s; the cluster-wide one does not write for 30 s |
 //! | the same, and no new pod starts | 0 | 30 s |
-//! | released for good ([`End::Release`]) | 0 | 6 s |
+//! | released for good, as client-go does | 0 | 6 s |
 //! | its process is frozen (SIGSTOP) | 0 | 30 s after its last renewal |
 //! | it is cut off from the API server | 0 | 10 s: it stops 20 s after its last renewal, the other begins 30 s after it |
 //! | its Lease is deleted by somebody | 0 | 15 s from its next renewal |
@@ -147,10 +128,6 @@
 //! s after a machine was stopped with its clock. And two may lead when somebody deletes the Lease *and* a candidate
 //! that never saw it starts before the holder's next renewal: do not delete Leases of running operators.
 //!
-//! Of two cluster-wide installations (15 s for a leader, 5 s of grace, 5 s to settle), none writes for 20 s after the
-//! last renewal of a first one that crashed, 6 s in its rolling update, 5 s when it returns, 2 s when its Lease is
-//! deleted, and 20 s at a start beside the Lease of one that is gone. Two write in none of these.
-//!
 //! The same faults with real processes (`sdk/operator/tests/sdk_operator/scopes`: SIGKILL, SIGSTOP, a cut connection,
 //! SIGTERM beside a successor; timings of 2 s, deadline 1.4 s, renewal 0.3 s, settling 2.4 s, grace 1 s, freshness 2 s):
 //! two wrote in none of them. None wrote for 2.4 s at a start, 3.0 s after a crash or a pause, 1.9 s when cut off, 2.6 s
@@ -159,26 +136,22 @@
 //! operator resumes where the configuration says `Ignore`, and every request is refused where it says `Fail`, until
 //! that configuration is removed.
 //!
-//! [Followers](LeaseElection::followers) change none of this: they are written before the Lease that decides, so another
-//! operator that looks at one of them has seen a renewal no earlier than that of the hold.
-//!
 //! An operator of another implementation that neither settles nor stops at a deadline is left alone as soon as its
 //! Lease is seen; what it writes before that, and after its lease has ended, cannot be bounded.
 //!
 //! # Rights
 //!
-//! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the names; for
-//! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name, and not narrowed for [`ScopesDriver::among`],
-//! since the names of other leaders' Leases are not known. On `validatingadmissionpolicies` and
+//! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the name; for
+//! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name. On `validatingadmissionpolicies` and
 //! `validatingadmissionpolicybindings` of `admissionregistration.k8s.io`: `get` narrowed to the name for
-//! [`LeaseElection::vouched_by`]; for [`Scopes`], `list` and `watch` on both and on `validatingwebhookconfigurations`,
-//! whose names are not known before they exist.
+//! [`LeaseElection::scope`], and `list` and `watch` for [`Scopes`], because their names are not known before they exist.
 
 mod changes;
 mod decide;
 mod election;
 mod elector;
 mod error;
+mod handovers;
 mod law;
 mod leadership;
 mod limits;
@@ -189,21 +162,21 @@ mod scope;
 mod scopes;
 mod time;
 mod timing;
-mod vouchers;
 
-pub use changes::{Change, Changes};
-pub use decide::{Candidate, Decision, Hold, Reason, Role, decide};
+#[cfg(test)]
+#[path = "../tests/lease/main.rs"]
+mod tests;
+
+pub use changes::Change;
 pub use election::{LeaseElection, LeaseElectionDriver, LeaseHandle, LeaseHealth};
-pub use elector::{Elector, End, Step, Write};
 pub use error::LeaseError;
+pub use handovers::handed_over;
 #[doc(hidden)]
 pub use law::decisions_hold;
 pub use leadership::Leadership;
 pub use metrics::ScopeMetrics;
 pub use ownership::Ownership;
-pub use record::{Epoch, Observation, Record};
+pub use record::{Epoch, Record};
 pub use scope::Scope;
-pub use scopes::{Claim, Earlier, ScopeTiming, ScopeView, Scopes, ScopesDriver, ScopesHealth};
-pub use time::{Clock, Moment, SystemClock};
+pub use scopes::{ScopeTiming, Scopes, ScopesDriver};
 pub use timing::Timing;
-pub use vouchers::Vouchers;

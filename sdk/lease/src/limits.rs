@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 
-use crate::{Clock, Moment};
+use crate::time::{Clock, Moment};
 
 /// The longest that one request may take.
 pub(crate) const REQUEST: Duration = Duration::from_secs(5);
@@ -13,9 +13,6 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(5);
 /// The longest that a Lease lasts, whatever it says. Anybody who may write one may write sixty-eight years, and deleting it
 /// would not end them for those who have seen it.
 pub(crate) const LONGEST: Duration = Duration::from_mins(5);
-
-/// The most Leases of other installations that are listed at once, and remembered.
-pub(crate) const LEADERS: u32 = 500;
 
 /// The answer, or `None` at `limit`.
 pub(crate) async fn until<T>(clock: &dyn Clock, limit: Moment, request: impl Future<Output = T>) -> Option<T> {

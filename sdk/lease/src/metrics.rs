@@ -65,6 +65,9 @@ impl Collector for ScopeMetrics {
         each("lease_transitions", "How often the lease changed hands, as it says.", &|health| {
             Box::new(ConstCounter::new(u64::from(health.transitions)))
         })?;
+        each("lease_other_installation", "Whether another installation of the operator holds the lease.", &|health| {
+            Box::new(ConstGauge::new(i64::from(health.other_installation.is_some())))
+        })?;
 
         let Some(scopes) = watched.scopes.as_ref().map(Scopes::health) else { return Ok(()) };
         let excluded = ConstGauge::new(i64::try_from(scopes.theirs).unwrap_or(i64::MAX));
@@ -75,12 +78,9 @@ impl Collector for ScopeMetrics {
             None,
             excluded.metric_type(),
         )?)?;
-        let back = ConstGauge::new(i64::from(scopes.ahead.is_some()));
-        let help = "Whether an older cluster-wide installation leads: this one validates and never writes.";
-        back.encode(encoder.encode_descriptor("scope_standing_back", help, None, back.metric_type())?)?;
         let Some(age) = scopes.age else { return Ok(()) };
         let age = ConstGauge::new(age.as_secs_f64());
-        let help = "Time since it was last known who owns which namespace.";
+        let help = "Time since the last list of who owns which namespace.";
         age.encode(encoder.encode_descriptor("scope_age_seconds", help, None, age.metric_type())?)
     }
 }

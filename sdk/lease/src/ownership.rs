@@ -1,4 +1,4 @@
-use crate::{Epoch, Moment};
+use crate::Epoch;
 
 /// Who owns a namespace.
 ///
@@ -11,20 +11,9 @@ pub enum Ownership {
     Mine {
         /// The epoch to stamp writes with.
         epoch: Epoch,
-        /// Since when.
-        since: Moment,
     },
     /// Another operator.
-    Theirs {
-        /// Its identity, from the Lease; empty if it released the namespace to a successor, or is not known by name.
-        holder: String,
-        /// Its epoch.
-        epoch: Epoch,
-        /// Since when this is known.
-        since: Moment,
-        /// When this ends, unless a renewal is seen.
-        until: Option<Moment>,
-    },
+    Theirs,
     /// Not known: nothing was seen yet, or not for too long, or a new hold has not settled.
     Unknown,
 }
@@ -38,11 +27,11 @@ impl Ownership {
 
     /// Whether a webhook validates: always, unless another operator is known to.
     pub fn must_check(&self) -> bool {
-        !matches!(self, Self::Theirs { .. })
+        !matches!(self, Self::Theirs)
     }
 
     /// The epoch, if this operator owns the namespace.
     pub fn epoch(&self) -> Option<Epoch> {
-        if let Self::Mine { epoch, .. } = self { Some(*epoch) } else { None }
+        if let Self::Mine { epoch } = self { Some(*epoch) } else { None }
     }
 }

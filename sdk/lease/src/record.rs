@@ -3,9 +3,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt as _;
 
-use crate::Moment;
 use crate::limits::LONGEST;
+use crate::time::Moment;
+
+/// Annotation of a Lease: the installation that wrote it last.
+pub(crate) const INSTALLATION: &str = "portcullis.dev/installation";
 
 /// A fencing epoch: the number of a hold, among all holds there ever were on one lease.
 ///
@@ -16,26 +20,26 @@ use crate::limits::LONGEST;
 pub struct Epoch {
     /// The number of the hold, from `spec.leaseTransitions`, starting at 1. Zero: no lease, or a holder that does not
     /// count.
-    pub transitions: u32,
+    pub(crate) transitions: u32,
     /// Whether this is the cluster-wide operator, acting again *after* that hold.
-    pub resumed: bool,
+    pub(crate) resumed: bool,
 }
 
 impl Epoch {
     /// Hold number `transitions`.
-    pub const fn hold(transitions: u32) -> Self {
+    pub(crate) const fn hold(transitions: u32) -> Self {
         Self { transitions, resumed: false }
     }
 
     /// The epoch of the cluster-wide operator after this hold has ended.
     #[must_use]
-    pub const fn resumed(self) -> Self {
+    pub(crate) const fn resumed(self) -> Self {
         Self { resumed: true, ..self }
     }
 
     /// The next hold. The API allows no number past `i32::MAX`; there it stays.
     #[must_use]
-    pub fn next(self) -> Self {
+    pub(crate) fn next(self) -> Self {
         Self::hold(self.transitions.saturating_add(1).min(i32::MAX.unsigned_abs()))
     }
 }
@@ -60,8 +64,8 @@ pub struct Record {
     pub duration: Option<Duration>,
     /// `leaseTransitions`.
     pub transitions: u32,
-    /// `metadata.creationTimestamp`, by the API server's clock. It orders Leases; it is compared with no clock.
-    pub created: Option<Timestamp>,
+    /// The installation that wrote it last ([`LeaseElection::installation`](crate::LeaseElection::installation)).
+    pub installation: Option<String>,
     /// `resourceVersion`, the precondition of the next write.
     pub version: String,
 }
@@ -80,16 +84,6 @@ impl Record {
     }
 }
 
-impl Record {
-    /// Whether it is what `version` names, or was written after that.
-    pub(crate) fn is_as_new_as(&self, version: &str) -> bool {
-        match (self.version.parse::<u64>(), version.parse::<u64>()) {
-            (Ok(ours), Ok(theirs)) => ours >= theirs,
-            _ => self.version == version,
-        }
-    }
-}
-
 impl From<&Lease> for Record {
     fn from(lease: &Lease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
@@ -100,7 +94,7 @@ impl From<&Lease> for Record {
             renewed: spec.renew_time.map(|time| time.0),
             duration: spec.lease_duration_seconds.and_then(seconds).map(|duration| duration.min(LONGEST)),
             transitions: spec.lease_transitions.and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
-            created: lease.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            installation: lease.annotations().get(INSTALLATION).cloned(),
             version: lease.metadata.resource_version.clone().unwrap_or_default(),
         }
     }
@@ -108,7 +102,7 @@ impl From<&Lease> for Record {
 
 /// What was observed of one lease, and when it last changed by the local clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observation {
+pub(crate) struct Observation {
     record: Option<Record>,
     present: bool,
     changed: Moment,
@@ -120,14 +114,14 @@ impl Observation {
     /// Takes the result of a quorum read that was begun at `begun` and ended at `now`. It replaces what was known at
     /// `begun`, whatever its version is: after a restore of etcd, versions continue from an earlier one. Returns
     /// whether it changed what is known.
-    pub fn read(&mut self, found: Option<Record>, begun: Moment, now: Moment) -> bool {
+    pub(crate) fn read(&mut self, found: Option<Record>, begun: Moment, now: Moment) -> bool {
         self.outdate(begun);
         self.see(found, now)
     }
 
     /// Takes that a quorum list of this version, begun at `begun`, did not contain the Lease. Returns whether that
     /// changed what is known.
-    pub fn absent(&mut self, list_version: &str, begun: Moment, now: Moment) -> bool {
+    pub(crate) fn absent(&mut self, list_version: &str, begun: Moment, now: Moment) -> bool {
         self.outdate(begun);
         self.missing(list_version, now)
     }
@@ -143,7 +137,7 @@ impl Observation {
 
     /// Takes what a read, a watch or an own write returned at `now`; `None` if there is no Lease. A record older than
     /// the known one is ignored. Returns whether it changed what is known.
-    pub fn see(&mut self, seen: Option<Record>, now: Moment) -> bool {
+    pub(crate) fn see(&mut self, seen: Option<Record>, now: Moment) -> bool {
         let Some(seen) = seen else { return std::mem::replace(&mut self.present, false) };
         if self.record.as_ref().is_some_and(|known| seen.older_than(&known.version)) {
             return false;
@@ -159,24 +153,24 @@ impl Observation {
     }
 
     /// Takes that a list of this version did not contain the Lease. Returns whether that changed what is known.
-    pub fn missing(&mut self, list_version: &str, now: Moment) -> bool {
+    pub(crate) fn missing(&mut self, list_version: &str, now: Moment) -> bool {
         let listed = Record { version: list_version.to_owned(), ..Record::default() };
         let outdated = self.record.as_ref().is_some_and(|known| listed.older_than(&known.version));
         !outdated && self.see(None, now)
     }
 
     /// The Lease as it is; `None` if there is none.
-    pub fn present(&self) -> Option<&Record> {
+    pub(crate) fn present(&self) -> Option<&Record> {
         self.record.as_ref().filter(|_| self.present)
     }
 
     /// The last record that was seen, whether the Lease still exists or not.
-    pub fn last(&self) -> Option<&Record> {
+    pub(crate) fn last(&self) -> Option<&Record> {
         self.record.as_ref()
     }
 
     /// When the record last changed.
-    pub fn changed(&self) -> Moment {
+    pub(crate) fn changed(&self) -> Moment {
         self.changed
     }
 }

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use crate::{Changes, Epoch, LeaseHandle, Moment, Ownership, Scopes};
+use futures::Stream;
 
-use crate::Leadership;
+use crate::changes::Changes;
+use crate::{Change, Epoch, Leadership, LeaseHandle, Ownership, Scopes};
 
 /// Which namespaces this operator owns. Cheap to clone; every answer is as of now.
 #[derive(Clone, Debug)]
@@ -54,27 +55,37 @@ impl Scope {
         Self { leadership, ..self.clone() }
     }
 
-    /// Who owns this namespace now. The empty name stands for cluster-scoped objects, which the cluster-wide operator
-    /// owns. Check it at the start of every reconcile.
+    /// Who owns this namespace, as far as that is known now. The empty name stands for cluster-scoped objects, which
+    /// the cluster-wide operator owns.
     pub fn owns(&self, namespace: &str) -> Ownership {
-        if !self.only.is_empty() && !self.only.iter().any(|only| only == namespace) {
-            let (holder, epoch, since) = (String::new(), Epoch::default(), Moment::default());
-            return Ownership::Theirs { holder, epoch, since, until: None };
+        if !self.selects(namespace) {
+            return Ownership::Theirs;
         }
         let ownership = match &self.extent {
-            Extent::Restricted { namespace: own, lease } => match lease.owns(namespace) {
-                // It is this operator's namespace; another replica writes.
-                Ownership::Theirs { .. } if namespace == own => Ownership::Unknown,
-                ownership => ownership,
-            },
+            Extent::Restricted { lease, .. } => lease.owns(namespace),
             Extent::ClusterWide(scopes) => scopes.owns(namespace),
-            Extent::Everything => Ownership::Mine { epoch: Epoch::default(), since: Moment::default() },
+            Extent::Everything => Ownership::Mine { epoch: Epoch::default() },
         };
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
     }
 
+    /// Who owns this namespace now: where that has not been confirmed for a while, this asks the API server, and waits
+    /// for the answer for five seconds at most. Check it at the start of every reconcile and before its writes.
+    pub async fn confirmed(&self, namespace: &str) -> Ownership {
+        if let Extent::ClusterWide(scopes) = &self.extent
+            && self.leadership.holds()
+        {
+            scopes.confirmed(namespace).await;
+        }
+        self.owns(namespace)
+    }
+
+    fn selects(&self, namespace: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == namespace)
+    }
+
     /// Yields what has to be reconciled again because its owner changed. It ends with the process.
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> impl Stream<Item = Change> + Send + Unpin + use<> {
         match &self.extent {
             Extent::Everything => Changes::never(),
             Extent::Restricted { lease, .. } => lease.changes(),
@@ -84,7 +95,12 @@ impl Scope {
 
     /// Why a review of an object in this namespace is allowed unchecked; `None` if this operator has to check it.
     pub fn passes(&self, namespace: &str) -> Option<String> {
-        (!self.owns(namespace).must_check()).then(|| self.skips())
+        // A cluster-wide operator whose view is old validates: that takes no request.
+        let owner = match &self.extent {
+            Extent::ClusterWide(scopes) if self.selects(namespace) => scopes.peek(namespace),
+            _ => self.owns(namespace),
+        };
+        (!owner.must_check()).then(|| self.skips())
     }
 
     fn skips(&self) -> String {

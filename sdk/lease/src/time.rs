@@ -12,17 +12,17 @@ use jiff::Timestamp;
 /// It can be compared with other moments of the same clock and with nothing else, which is why no timestamp that
 /// another process wrote can move an expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(Duration);
+pub(crate) struct Moment(Duration);
 
 impl Moment {
     /// The moment `elapsed` after the clock's origin.
-    pub const fn since_origin(elapsed: Duration) -> Self {
+    pub(crate) const fn since_origin(elapsed: Duration) -> Self {
         Self(elapsed)
     }
 
     /// How long ago `earlier` was; zero when it is not past.
     #[must_use]
-    pub fn since(self, earlier: Self) -> Duration {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
@@ -37,7 +37,7 @@ impl Add<Duration> for Moment {
 }
 
 /// The clock of a driver. Tests use one that they can stop and skew.
-pub trait Clock: Debug + Send + Sync + 'static {
+pub(crate) trait Clock: Debug + Send + Sync + 'static {
     /// Now, monotonic. Every decision uses this one.
     fn now(&self) -> Moment;
 
@@ -54,13 +54,13 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// Its monotonic part does not advance while the machine is suspended, or the virtual machine is stopped: after that, a
 /// holder believes that it holds until its next renewal, at most for the rest of its deadline. Epochs fence that off.
 #[derive(Clone, Copy, Debug)]
-pub struct SystemClock {
+pub(crate) struct SystemClock {
     origin: tokio::time::Instant,
 }
 
 impl SystemClock {
     /// A clock with its origin now.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { origin: tokio::time::Instant::now() }
     }
 }

@@ -80,17 +80,17 @@ impl Timing {
     }
 
     /// The holder renews after this time.
-    pub const fn renew(&self) -> Duration {
+    pub(crate) const fn renew(&self) -> Duration {
         self.renew
     }
 
     /// A candidate reads the Lease again after this time; also the longest pause after a failed request.
-    pub const fn retry(&self) -> Duration {
+    pub(crate) const fn retry(&self) -> Duration {
         self.retry
     }
 
-    /// So long after the beginning of a hold that settles it is written again before its holder acts: whatever vouches for
-    /// the holder was there all that time, longer than what a cluster-wide operator knows counts.
+    /// So long after the beginning of a hold that settles it is written again before its holder acts: its proof was
+    /// there all that time, longer than a cluster-wide operator's list counts.
     pub(crate) fn proven(&self) -> Option<Duration> {
         (!self.settle.is_zero()).then(|| self.settle * 9 / 10)
     }

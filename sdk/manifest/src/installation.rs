@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::names::LEADER;
 use crate::{Account, Overrides, ServiceRef, Webhook, WebhookKind, scope_policy_name};
 
 /// A feature that is on unless it is switched off.
@@ -94,8 +93,13 @@ pub struct Installation {
     pub release: String,
     /// Namespace that the operator is installed in.
     pub namespace: String,
+    /// Namespace of the Lease of leader election. Installations of an operator that share it exclude each other.
+    pub leader_election_namespace: String,
     /// The one namespace that it serves; all when `None`.
     pub restricted_to: Option<String>,
+    /// Name of the Lease by which a restricted installation holds its namespace. All installations of an operator have
+    /// the same, because the cluster-wide one has to know it.
+    pub scope_lease: String,
     /// The Service through which the API server calls the webhooks.
     pub service: ServiceRef,
     /// The cluster's DNS domain.
@@ -129,6 +133,7 @@ impl Installation {
     /// Its ServiceAccount, and the names of the account's roles.
     pub fn account(&self) -> Account {
         Account {
+            leader_election_namespace: self.leader_election_namespace.clone(),
             name: self.release.clone(),
             namespace: self.namespace.clone(),
             cluster_role: self.role(),
@@ -153,22 +158,22 @@ impl Installation {
         vec![server, long, format!("{}.{}", self.service.name, self.service.namespace)]
     }
 
-    /// Name of the leader election Lease, in the operator's own namespace.
+    /// Name of the Lease of leader election. It is named after the operator and not after the release, so that
+    /// installations in one namespace exclude each other.
     pub fn leader_lease(&self) -> String {
-        format!("{}{LEADER}", self.release)
+        format!("{}-leader", self.operator)
     }
 
-    /// Name of the Lease by which a restricted operator claims its namespace. It is named after the operator and not
-    /// after the release, because the cluster-wide installation has to know it.
-    pub fn scope_lease(&self) -> String {
-        format!("{}-namespace-scope", self.operator)
+    /// The installation as people name it: `<namespace>/<release>`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.namespace, self.release)
     }
 
     /// Name of the policy, and of its binding, that hands the namespace over to a restricted operator. They are named
     /// after the operator as well.
     pub fn scope_policy(&self) -> Option<String> {
         let namespace = self.restricted_to.as_ref()?;
-        Some(scope_policy_name(&self.scope_lease(), namespace))
+        Some(scope_policy_name(&self.scope_lease, namespace))
     }
 
     /// The entries of its webhook configurations, with its overrides; those of a restricted installation select its

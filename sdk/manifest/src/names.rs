@@ -16,19 +16,12 @@ fn is_part(text: &str) -> bool {
         && [text.bytes().next(), text.bytes().last()].iter().all(|end| end.is_some_and(letter))
 }
 
-/// Label of a cluster-wide installation's leader election Lease: the operator's name.
+/// Label of the Lease of an operator's leader election: the operator's name.
 pub const OPERATOR: &str = "portcullis.dev/operator";
-/// Suffix that follows the release in the name of its leader election Lease.
-pub const LEADER: &str = "-leader";
 
-/// Label selector of the leader election Leases of an operator's installations.
+/// Label selector of the Leases of an operator's leader elections, in all namespaces.
 pub fn leaders(operator: &str) -> String {
     format!("{OPERATOR}={operator}")
-}
-
-/// The release whose leader election Lease has this name.
-pub fn release_of(lease: &str) -> &str {
-    lease.strip_suffix(LEADER).unwrap_or(lease)
 }
 
 /// Annotation of objects that a development session created: the session.

@@ -73,6 +73,8 @@ pub struct Access {
     pub cluster: Vec<Grant>,
     /// Rights in the operator's own namespace.
     pub own_namespace: Vec<Grant>,
+    /// Rights in the namespace of leader election.
+    pub leader_election: Vec<Grant>,
 }
 
 /// A ServiceAccount, and the names of its roles.
@@ -82,6 +84,8 @@ pub struct Account {
     pub name: String,
     /// Namespace of the ServiceAccount.
     pub namespace: String,
+    /// Namespace of the Lease of leader election.
+    pub leader_election_namespace: String,
     /// Name of the ClusterRole and its binding.
     pub cluster_role: String,
     /// The one namespace that it watches; all when `None`.
@@ -111,6 +115,7 @@ impl Access {
             watched: joined(self.watched, other.watched),
             cluster: joined(self.cluster, other.cluster),
             own_namespace: joined(self.own_namespace, other.own_namespace),
+            leader_election: joined(self.leader_election, other.leader_election),
         }
     }
 
@@ -136,13 +141,20 @@ impl Access {
             own.append(&mut watched);
         }
         own.extend(self.own_namespace.clone());
-        let Account { name, namespace, .. } = account;
+        let mut elsewhere = self.leader_election.clone();
+        if account.leader_election_namespace == account.namespace {
+            own.append(&mut elsewhere);
+        }
+        let Account { name, namespace, leader_election_namespace, .. } = account;
         let mut manifests = vec![json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": namespace },
         })];
         manifests.extend(account.role(None, &everywhere));
-        manifests.extend(account.role(Some(namespace), &own));
-        manifests.extend(account.role(account.restricted_to.as_deref(), &watched));
+        manifests.extend(account.role(Some((namespace, name)), &own));
+        manifests.extend(account.role(account.restricted_to.as_deref().map(|there| (there, &**name)), &watched));
+        // Releases of one name may share that namespace.
+        let there = Some((&**leader_election_namespace, &*account.cluster_role));
+        manifests.extend(account.role(there, &elsewhere));
         manifests
     }
 }
@@ -185,13 +197,13 @@ fn joined(first: Vec<Grant>, second: Vec<Grant>) -> Vec<Grant> {
 }
 
 impl Account {
-    /// A role in a namespace, or on the cluster, and its binding. Nothing when there is nothing to grant.
-    fn role(&self, namespace: Option<&str>, grants: &[Grant]) -> Vec<Value> {
+    /// A role in a namespace, of this name, or on the cluster, and its binding. Nothing when there is nothing to grant.
+    fn role(&self, namespaced: Option<(&str, &str)>, grants: &[Grant]) -> Vec<Value> {
         if grants.is_empty() {
             return Vec::new();
         }
-        let (kind, metadata) = match namespace {
-            Some(namespace) => ("Role", json!({ "name": self.name, "namespace": namespace })),
+        let (kind, metadata) = match namespaced {
+            Some((namespace, name)) => ("Role", json!({ "name": name, "namespace": namespace })),
             None => ("ClusterRole", json!({ "name": self.cluster_role })),
         };
         let rules: Vec<PolicyRule> = grants.iter().map(Grant::to_rule).collect();

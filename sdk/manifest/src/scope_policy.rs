@@ -10,8 +10,8 @@ pub fn scope_policy_name(lease: &str, namespace: &str) -> String {
     format!("{lease}.{namespace}")
 }
 
-/// A `ValidatingAdmissionPolicy` and its binding, which restrict writes to certain Leases of a namespace to users with
-/// a cluster-wide right.
+/// A `ValidatingAdmissionPolicy` and its binding, which restrict writes to a Lease of a namespace to users with a
+/// cluster-wide right.
 ///
 /// Kubernetes' ClusterRoles `edit` and `admin` allow writes to every Lease of a namespace. The required right is on the
 /// whole cluster, so that no administrator of a namespace can grant it.
@@ -21,8 +21,8 @@ pub struct ScopePolicy {
     pub name: String,
     /// The namespace that is handed over.
     pub namespace: String,
-    /// Names of the Leases that it protects.
-    pub leases: Vec<String>,
+    /// Name of the Lease that it protects.
+    pub lease: String,
 }
 
 impl ScopePolicy {
@@ -35,11 +35,10 @@ impl ScopePolicy {
 
     /// The policy and its binding.
     pub fn manifests(&self) -> [Value; 2] {
-        let Self { name, namespace, leases } = self;
+        let Self { name, namespace, lease } = self;
         let (api, metadata) = ("admissionregistration.k8s.io/v1", json!({ "name": name }));
-        let named: Vec<String> = leases.iter().map(|lease| format!("'{lease}'")).collect();
         // A collection is deleted object by object: none has a name in its request, each has one in itself.
-        let about = format!("(object == null ? oldObject : object).metadata.name in [{}]", named.join(", "));
+        let about = format!("(object == null ? oldObject : object).metadata.name == '{lease}'");
         let (group, resource, verb) = (Self::GROUP, Self::RESOURCE, Self::VERB);
         let may =
             format!("authorizer.group('{group}').resource('{resource}').name('{name}').check('{verb}').allowed()");

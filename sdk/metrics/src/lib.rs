@@ -21,9 +21,9 @@
 //! | `portcullis_lease_held` | `lease` (`namespace/name`) | 1 while this replica holds the Lease (one replica at a time) |
 //! | `portcullis_lease_renew_failures_total` | `lease` | failed requests to acquire or renew the Lease |
 //! | `portcullis_lease_transitions_total` | `lease` | `spec.leaseTransitions` of the Lease |
+//! | `portcullis_lease_other_installation` | `lease` | 1 while another installation of the operator holds the Lease |
 //! | `portcullis_scope_excluded_namespaces` | | namespaces that restricted operators own; cluster-wide operators only |
-//! | `portcullis_scope_standing_back` | | Whether an older cluster-wide installation leads: this one validates and never writes |
-//! | `portcullis_scope_age_seconds` | | time since the owners of namespaces were last known: a few seconds, or the operator writes nothing |
+//! | `portcullis_scope_age_seconds` | | time since the last list of who owns which namespace; it grows while nothing is reconciled |
 //! | `portcullis_certificate_not_after_seconds` | `certificate` (`leaf`, `ca`) | expiry of the served certificate and of its CA, in seconds since 1970 |
 //! | `portcullis_certificate_rotation_phase` | | 0: no rotation, 1: a new CA is being published, 2: the CA before it is still trusted |
 //! | `portcullis_ca_bundle_writes_total` | `object` | writes of a CA bundle: one per object and change, more when another client overwrites it |

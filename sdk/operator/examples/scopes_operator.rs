@@ -62,7 +62,6 @@ async fn act(runtime: Runtime, args: Args) -> anyhow::Result<()> {
 fn main() -> ExitCode {
     Operator::named("scopes")
         .crds(vec![Widget::crd()])
-        .scope_leases(&["dynamo-operator-namespace-scope", "dynamo-operator-ns-lock"])
         .setup(|args: &Args| {
             let policy = if args.ignore_failures { FailurePolicy::Ignore } else { FailurePolicy::Fail };
             let (creating, updating, marking, acting) = (args.clone(), args.clone(), args.clone(), args.clone());

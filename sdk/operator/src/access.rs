@@ -18,13 +18,12 @@ impl<A: clap::Args> Operator<A> {
         let controllers = components.controllers.values().map(|controller| controller.access.clone());
         let granted = controllers.fold(self.access.clone(), Access::and);
         let mut access = named_after(granted, &installation.release);
-        self.grant_serving(installation, components, &mut access)?;
+        Self::grant_serving(installation, components, &mut access)?;
         Ok(Access::default().and(access))
     }
 
     /// Adds what webhooks, their certificates and leases take.
     fn grant_serving(
-        &self,
         installation: &Installation,
         components: &Components,
         access: &mut Access,
@@ -58,17 +57,14 @@ impl<A: clap::Args> Operator<A> {
         for source in webhooks.sources() {
             *access = std::mem::take(access).and(source.access());
         }
-        leases(access, installation, &self.scope_leases, !components.controllers.is_empty());
+        leases(access, installation, !components.controllers.is_empty());
         Ok(())
     }
 
-    /// The policy that hands the namespace of a restricted installation over to it: about all names of Leases that it holds,
-    /// and that a cluster-wide one looks at.
-    pub(super) fn scope_policy(&self, installation: &Installation) -> Option<ScopePolicy> {
+    /// The policy that hands the namespace of a restricted installation over to it.
+    pub(super) fn scope_policy(installation: &Installation) -> Option<ScopePolicy> {
         let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
-        let leases = [installation.scope_lease()].into_iter();
-        let leases = leases.chain(self.scope_leases.iter().map(|lease| (*lease).to_owned())).collect();
-        Some(ScopePolicy { name, namespace, leases })
+        Some(ScopePolicy { name, namespace, lease: installation.scope_lease.clone() })
     }
 }
 
@@ -80,30 +76,25 @@ fn named_after(mut access: Access, release: &str) -> Access {
     access
 }
 
-/// What leader election and scopes take. What is created has no name yet that a role could be narrowed to, and nobody
-/// knows the names of the other installations' leaders.
-fn leases(access: &mut Access, installation: &Installation, others: &[&'static str], has_controllers: bool) {
+/// Adds what leader election and scopes take. What is created has no name yet that a role could be narrowed to.
+fn leases(access: &mut Access, installation: &Installation, has_controllers: bool) {
     let grant = |verbs: &[&'static str]| Grant::new("coordination.k8s.io", &["leases"], verbs);
-    let keep = |names: Vec<String>| [grant(&["create"]), grant(&["get", "patch"]).named(names)];
-    let scopes = [installation.scope_lease()].into_iter().chain(others.iter().map(|name| (*name).to_owned())).collect();
+    let keep = |name: String| [grant(&["create"]), grant(&["get", "patch"]).named([name])];
+    let scope = installation.scope_lease.clone();
     let policies = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
     if let Some(policy) = installation.scope_policy() {
-        access.watched.extend(keep(scopes));
+        access.watched.extend(keep(scope));
         let hold = Grant::new(ScopePolicy::GROUP, &[ScopePolicy::RESOURCE], &[ScopePolicy::VERB]);
         access.cluster.push(hold.named([policy.clone()]));
         access.cluster.push(Grant::new("admissionregistration.k8s.io", &policies, &["get"]).named([policy]));
         return;
     }
-    let look = grant(&["list", "watch"]);
     if has_controllers {
-        access.own_namespace.extend(keep(vec![installation.leader_lease()]));
-        access.cluster.push(look);
-    } else {
-        access.cluster.push(look.named(scopes));
+        access.leader_election.extend(keep(installation.leader_lease()));
     }
-    // What vouches for restricted installations has names that nobody knows before they are there.
-    let vouchers = ["validatingwebhookconfigurations", policies[0], policies[1]];
-    access.cluster.push(Grant::new("admissionregistration.k8s.io", &vouchers, &["list", "watch"]));
+    access.cluster.push(grant(&["list", "watch"]).named([scope]));
+    // Their names are not known before they are there.
+    access.cluster.push(Grant::new("admissionregistration.k8s.io", &policies, &["list", "watch"]));
 }
 
 #[cfg(test)]
@@ -174,7 +165,7 @@ mod tests {
 
     /// Where, which verbs and on which names a grant on leases is.
     fn leases(access: &Access) -> Vec<(&'static str, String)> {
-        let each = [("watched", &access.watched), ("cluster", &access.cluster), ("own", &access.own_namespace)];
+        let each = [("watched", &access.watched), ("cluster", &access.cluster), ("leader", &access.leader_election)];
         let grants = each.into_iter().flat_map(|(place, grants)| grants.iter().map(move |grant| (place, grant)));
         grants
             .filter(|(_, grant)| grant.resources == ["leases"])
@@ -184,15 +175,23 @@ mod tests {
 
     #[test]
     fn rights_on_leases_are_those_that_are_used() {
-        let operator = Operator::<NoArgs>::named("op").scope_leases(&["other"]);
+        let operator = Operator::<NoArgs>::named("op");
         let controllers = || Components::default().while_leading("one", [], |_| async {});
         let cases = [
-            (None, Components::default(), vec![("cluster", "list,watch op-namespace-scope,other")]),
-            (None, controllers(), vec![("cluster", "list,watch "), ("own", "create "), ("own", "get,patch op-leader")]),
+            (None, Components::default(), vec![("cluster", "list,watch op-namespace-scope")]),
+            (
+                None,
+                controllers(),
+                vec![
+                    ("cluster", "list,watch op-namespace-scope"),
+                    ("leader", "create "),
+                    ("leader", "get,patch op-leader"),
+                ],
+            ),
             (
                 Some("team"),
                 Components::default(),
-                vec![("watched", "create "), ("watched", "get,patch op-namespace-scope,other")],
+                vec![("watched", "create "), ("watched", "get,patch op-namespace-scope")],
             ),
         ];
         for (restricted_to, components, expected) in cases {

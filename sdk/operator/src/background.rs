@@ -110,7 +110,7 @@ mod tests {
     /// What hands namespace `team` over, by the name of its kind.
     fn voucher(path: &str) -> Option<Value> {
         let (name, namespace) = ("op-namespace-scope.team".to_owned(), "team".to_owned());
-        let [policy, binding] = ScopePolicy { name, namespace, leases: Vec::new() }.manifests();
+        let [policy, binding] = ScopePolicy { name, namespace, lease: "op-namespace-scope".to_owned() }.manifests();
         let of = |kind: &str| path.contains(kind);
         of("/validatingadmissionpolicies/")
             .then_some(policy)
@@ -145,7 +145,7 @@ mod tests {
         let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
         installation.restricted_to = Some("team".to_owned());
         let flags = LeaseFlags::of_session("me".to_owned(), BTreeMap::new(), None);
-        let leases = Leases::new(&client, &installation, &[], true, &flags).unwrap();
+        let leases = Leases::new(&client, &installation, true, &flags).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
         let components = Components::default().while_leading("hangs", [], move |_| {

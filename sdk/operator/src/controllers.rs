@@ -24,22 +24,16 @@ pub(super) struct Controllers {
 impl Controllers {
     /// Runs them while this replica leads, again and again, until `stop`.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
-        let Some(Election { lease, name, margin, among }) = election else {
+        let Some(Election { lease, name, margin }) = election else {
             return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
         };
-        while let Some(Some(hold)) = stop.run_until_cancelled(lease.acquired()).await {
-            let term = Leadership::term(lease.clone(), hold.epoch, among.clone());
-            if stop.run_until_cancelled(term.begun()).await != Some(true) {
-                continue;
-            }
-            info!(lease = name, epoch = %hold.epoch, "leading: this replica runs the controllers");
+        while let Some(Some(epoch)) = stop.run_until_cancelled(lease.acquired()).await {
+            let term = Leadership::term(lease.clone(), epoch);
+            info!(lease = name, %epoch, "leading: this replica runs the controllers");
             self.term(term.clone(), term.ended(), margin, &stop).await?;
             if !stop.is_cancelled() {
-                let why = lease.health().ended.map_or_else(
-                    || "another cluster-wide installation was installed first".to_owned(),
-                    |reason| format!("{reason:?}"),
-                );
-                warn!(lease = name, epoch = %hold.epoch, why, "not leading any more: the controllers have ended");
+                let why = lease.health().ended;
+                warn!(lease = name, %epoch, why, "not leading any more: the controllers have ended");
             }
         }
         Ok(())

@@ -115,7 +115,7 @@ pub(super) async fn perform<A: clap::Args>(
     flags: DoctorFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
-    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
     let subject = subject(operator, &components, installation)?;
     let report = match &flags.command {
         Some(DoctorCommand::Explain { filename }) => {
@@ -172,7 +172,6 @@ fn subject<A: clap::Args>(
 ) -> anyhow::Result<Subject> {
     let webhooks = &components.webhooks;
     let restricted = installation.restricted_to.is_some();
-    let others = operator.scope_leases.iter().map(|name| (*name).to_owned());
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
     Ok(Subject {
         flags: flags_of(&installation),
@@ -180,7 +179,6 @@ fn subject<A: clap::Args>(
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),
         kinds: operator.crds.iter().filter_map(kind).collect(),
         rights: operator.rights(&installation, components)?,
-        scope_leases: [installation.scope_lease()].into_iter().chain(others).collect(),
         installation,
     })
 }

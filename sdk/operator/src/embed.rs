@@ -151,14 +151,13 @@ impl<A: clap::Args> Operator<A> {
         components.checked()?;
         convertible(&components.webhooks, &self.crds)?;
         let clients = Clients::new(config).map_err(|error| RunError::Client(error.into()))?;
-        EmbeddedOperator::new(self.name, &self.scope_leases, components, clients, options)
+        EmbeddedOperator::new(self.name, components, clients, options)
     }
 }
 
 impl EmbeddedOperator {
     pub(super) fn new(
         operator: &'static str,
-        scope_leases: &[&'static str],
         mut components: Components,
         clients: Clients,
         options: EmbedOptions,
@@ -170,7 +169,7 @@ impl EmbeddedOperator {
         let EmbedOptions { installation, leader_elect, identity, lease_timing, .. } = &options;
         let flags = LeaseFlags::new(*leader_elect, identity.clone(), *lease_timing);
         let has_controllers = !components.controllers.is_empty();
-        let leases = Leases::new(&clients.prompt, installation, scope_leases, has_controllers, &flags)?;
+        let leases = Leases::new(&clients.prompt, installation, has_controllers, &flags)?;
         let scope = leases.scope.clone();
         let routes =
             components.webhooks.routes_in(move |namespace| scope.passes(namespace)).map_err(ComponentsError::from)?;

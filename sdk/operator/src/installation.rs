@@ -62,6 +62,10 @@ pub(super) struct InstallationFlags {
     /// operator's]
     #[arg(long, value_parser = label)]
     pub(super) release: Option<String>,
+    /// Namespace of the Lease by which one replica leads; installations of this operator that share it exclude each
+    /// other [default: the operator's own]
+    #[arg(long, value_name = "NAMESPACE", value_parser = label)]
+    pub(super) leader_election_namespace: Option<String>,
     /// Serve this namespace only, which a cluster-wide operator then skips; all namespaces when empty
     #[arg(long, value_name = "NAMESPACE", value_parser = restriction)]
     pub(super) restrict_to_namespace: Option<String>,
@@ -91,6 +95,7 @@ impl Default for InstallationFlags {
     fn default() -> Self {
         Self {
             release: None,
+            leader_election_namespace: None,
             restrict_to_namespace: None,
             service_name: None,
             service_port: ServiceRef::PORT,
@@ -148,7 +153,9 @@ impl InstallationFlags {
         }
         Ok(Installation {
             operator,
+            leader_election_namespace: self.leader_election_namespace.clone().unwrap_or_else(|| namespace.clone()),
             restricted_to: self.restricted_to(),
+            scope_lease: format!("{operator}-namespace-scope"),
             service: ServiceRef { namespace: namespace.clone(), name, port: self.service_port },
             namespace,
             cluster_domain: self.cluster_domain.clone(),

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use jiff::SignedDuration;
 use kube::Client;
 use portcullis_lease::{
     LeaseElection, LeaseElectionDriver, LeaseError, LeaseHandle, Scope, ScopeMetrics, ScopeTiming, Scopes,
-    ScopesDriver, Timing, Vouchers,
+    ScopesDriver, Timing,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +17,11 @@ use tracing::{info, warn};
 use super::health::Health;
 use super::installation::switch;
 use super::{Installation, Switch};
-use portcullis_manifest::names::{DEV_MARK, LEADER, OPERATOR, leaders, release_of};
+use portcullis_manifest::names::{DEV_MARK, OPERATOR};
 use portcullis_metrics::Metrics;
 
+/// How often it is looked which installation holds the Lease.
+const TELL: Duration = Duration::from_secs(1);
 /// How often readiness looks whether the leases are known.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -127,17 +128,13 @@ pub(super) struct Election {
     pub(super) name: String,
     /// How long after its hold ended nobody else has begun: what is under way has this long to end.
     pub(super) margin: Duration,
-    /// Of a cluster-wide installation: what it knows of the others.
-    pub(super) among: Option<Scopes>,
 }
 
 impl Leases {
-    /// The leases of this installation, where those of these other names count too: a cluster-wide operator respects them,
-    /// and a restricted one holds them, for others that do. A cluster-wide operator without controllers has nothing to lead.
+    /// The leases of this installation. A cluster-wide operator without controllers has nothing to lead.
     pub(super) fn new(
         client: &Client,
         installation: &Installation,
-        other_names: &[&'static str],
         has_controllers: bool,
         flags: &LeaseFlags,
     ) -> Result<Self, LeaseError> {
@@ -145,33 +142,28 @@ impl Leases {
         let identity = identity.as_deref().unwrap_or(&installation.release);
         let timing = lease_timing.unwrap_or_default();
         let stand = |namespace: &str, name: &str, candidacy: LeaseElection, timing: Timing| {
-            let (lease, driver) = flags.marking(candidacy).timing(timing).with(client.clone());
+            let candidacy = flags.marking(candidacy).installation(&installation.name()).timing(timing);
+            let (lease, driver) = candidacy.with(client.clone());
             let margin = timing.duration().saturating_sub(timing.deadline());
-            (Election { lease, name: format!("{namespace}/{name}"), margin, among: None }, driver)
+            (Election { lease, name: format!("{namespace}/{name}"), margin }, driver)
         };
         if let Some(namespace) = &installation.restricted_to {
-            let name = installation.scope_lease();
-            // A session takes away what it leaves, and that is the first one.
-            let followers = if flags.mark.is_some() { &[] } else { other_names };
-            let candidacy = LeaseElection::scope(namespace, &name, identity)?
-                .followers(followers)
-                .vouched_by(Vouchers::of(installation));
-            let (election, driver) = stand(namespace, &name, candidacy, timing.scope);
+            let name = &installation.scope_lease;
+            let candidacy = LeaseElection::scope(namespace, name, identity)?;
+            let (election, driver) = stand(namespace, name, candidacy, timing.scope);
             let scope = Scope::restricted(namespace, election.lease.clone());
             return Ok(Self { scope, election: Some(election), candidacy: Some(driver), scopes: None, watch: None });
         }
-        let own = installation.scope_lease();
-        let names: Vec<&str> = [own.as_str()].into_iter().chain(other_names.iter().copied()).collect();
-        let (scopes, mut watch) = Scopes::new(client.clone(), &names, Vouchers::of(installation), timing.watch)?;
+        let Installation { operator, scope_lease, .. } = installation;
+        let (scopes, watch) = Scopes::new(client.clone(), operator, scope_lease, timing.watch)?;
         let (mut election, mut candidacy) = (None, None);
         let scope = Scope::cluster_wide(scopes.clone());
         if has_controllers && leader_elect.is_on() {
-            let (namespace, name) = (&installation.namespace, installation.leader_lease());
+            let (namespace, name) = (&installation.leader_election_namespace, installation.leader_lease());
             let stands =
                 LeaseElection::leader_election(namespace, &name, identity)?.label(OPERATOR, installation.operator);
             let (stood, driver) = stand(namespace, &name, stands, timing.leader);
-            watch = watch.among(&leaders(installation.operator), LEADER, namespace, &name, stood.lease.clone());
-            (election, candidacy) = (Some(Election { among: Some(scopes.clone()), ..stood }), Some(driver));
+            (election, candidacy) = (Some(stood), Some(driver));
         }
         Ok(Self { scope, election, candidacy, scopes: Some(scopes), watch: Some(watch) })
     }
@@ -230,7 +222,7 @@ impl Leases {
                 info!("the leases are known");
                 health.ready();
             };
-            let others = stop.run_until_cancelled(tell(scopes.clone()));
+            let others = stop.run_until_cancelled(tell(election.as_ref()));
             tokio::join!(hold, watch, known, others);
             stop.cancelled().await;
             Ok(())
@@ -238,31 +230,27 @@ impl Leases {
     }
 }
 
-/// Says whenever another cluster-wide installation begins or ends to be first.
-async fn tell(scopes: Option<Scopes>) {
-    let Some(scopes) = scopes else { return };
-    let mut changes = scopes.changes();
-    let mut told: Option<(String, String)> = None;
+/// Logs whenever another installation begins or ends to hold the Lease.
+async fn tell(election: Option<&Election>) {
+    let Some(Election { lease, name, .. }) = election else { return };
+    let mut told = None;
     loop {
-        let ahead = scopes.ahead().map(|earlier| (earlier.namespace, earlier.lease));
-        match &ahead {
-            Some((namespace, lease)) if told != ahead => {
+        let other = lease.health().other_installation;
+        match &other {
+            Some(installation) if told != other => {
                 warn!(
-                    namespace,
-                    release = release_of(lease),
-                    lease,
-                    "not leading: another cluster-wide installation of this operator was installed first, as this release in \
-                     this namespace. This one only validates, and writes nothing while that one exists. Remove one of \
-                     them, or restrict one to a namespace (--restrict-to-namespace)"
+                    installation,
+                    lease = name,
+                    "not leading: another installation of this operator holds the Lease, named by namespace and release. \
+                     This one only validates, and writes nothing while that one runs. Remove one of them, or restrict \
+                     one to a namespace (--restrict-to-namespace)"
                 );
             }
-            None if told.is_some() => info!("no earlier cluster-wide installation is left: this one may lead"),
+            None if told.is_some() => info!(lease = name, "no other installation holds the Lease: this one may lead"),
             _ => {}
         }
-        told = ahead;
-        if changes.next().await.is_none() {
-            return;
-        }
+        told = other;
+        sleep(TELL).await;
     }
 }
 
@@ -275,8 +263,7 @@ fn missing(election: Option<&Election>, scopes: Option<&Scopes>) -> Option<Strin
             return Some(format!("the Lease {name} to be read{}", why(health.last_error)));
         }
     }
-    let health = scopes?.health();
-    (!health.fresh).then(|| format!("the owners of all namespaces to be known{}", why(health.last_error)))
+    scopes?.unknown().map(|reason| format!("the owners of all namespaces to be known: {reason}"))
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
     version: Option<&'static str>,
     crds: Vec<CustomResourceDefinition>,
     access: Access,
-    scope_leases: Vec<&'static str>,
+    scope_lease: Option<&'static str>,
     helm_values: Option<&'static str>,
     setup: Setup<A>,
 }
@@ -304,7 +304,7 @@ impl<A: clap::Args> Operator<A> {
             version: None,
             crds: Vec::new(),
             access: Access::default(),
-            scope_leases: Vec::new(),
+            scope_lease: None,
             helm_values: None,
             setup,
         }
@@ -331,16 +331,10 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Names more Leases by which restricted operators claim a namespace, beside `<name>-namespace-scope`: those of an
-    /// operator that this one replaces, or runs next to.
-    ///
-    /// A cluster-wide installation leaves a namespace alone where one of them is held. A restricted one holds all of them:
-    /// `<name>-namespace-scope` decides, and the others say the same, for cluster-wide operators that look at them.
-    ///
-    /// Such a Lease counts where an administrator has handed the namespace over; for an operator of another make, by
-    /// the policy that `generate rbac --restrict-to-namespace` writes.
-    pub fn scope_leases(mut self, names: &[&'static str]) -> Self {
-        self.scope_leases = names.to_vec();
+    /// Names the Lease by which a restricted installation holds its namespace, and that a cluster-wide one looks for;
+    /// `<name>-namespace-scope` by default. Take the name that an operator uses which this one replaces, or runs next to.
+    pub fn scope_lease(mut self, name: &'static str) -> Self {
+        self.scope_lease = Some(name);
         self
     }
 
@@ -402,7 +396,18 @@ impl<A: clap::Args> Operator<A> {
     /// When the operator's name cannot name a Service or a webhook configuration (it contains `-validating` or
     /// `-mutating`), and when `namespace` is no valid namespace name.
     pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
-        installation::InstallationFlags::default().resolve(self.name, Some(namespace))
+        self.resolve(&installation::InstallationFlags::default(), Some(namespace))
+    }
+
+    /// The installation that these flags mean.
+    fn resolve(
+        &self,
+        flags: &installation::InstallationFlags,
+        namespace: Option<&str>,
+    ) -> Result<Installation, InstallationError> {
+        let installation = flags.resolve(self.name, namespace)?;
+        let scope_lease = self.scope_lease.map_or(installation.scope_lease, str::to_owned);
+        Ok(Installation { scope_lease, ..installation })
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) async fn run<A: clap::Args>(
     let mut signals = Signals::new()?;
     let clients = connect(flags.kubeconfig.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| clients.client.default_namespace().to_owned());
-    let installation = flags.installation.resolve(operator.name, Some(&namespace))?;
+    let installation = operator.resolve(&flags.installation, Some(&namespace))?;
     let configurations = configurations(&installation, &components.webhooks)?;
     if flags.namespace.is_none() {
         // A kubeconfig's namespace is seldom meant as an operator's home.
@@ -102,7 +102,7 @@ pub(super) async fn run<A: clap::Args>(
         provider,
         ..EmbedOptions::new(installation)
     };
-    let operator = EmbeddedOperator::new(operator.name, &operator.scope_leases, components, clients, options)?;
+    let operator = EmbeddedOperator::new(operator.name, components, clients, options)?;
     let health = operator.health().clone();
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };

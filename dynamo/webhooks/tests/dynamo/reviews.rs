@@ -19,8 +19,8 @@ use crate::clusters::cluster_wide;
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The names of the Lease by which an operator of Dynamo's own holds a namespace: that of its code, and that of its guide.
-const LEASES: [&str; 2] = ["dynamo-operator-namespace-scope", "dynamo-operator-ns-lock"];
+/// The Lease by which a restricted operator holds a namespace.
+const LEASE: &str = "dynamo-operator-ns-lock";
 
 /// A running operator, as the API server calls it.
 struct Called {
@@ -156,29 +156,28 @@ async fn a_review_is_answered_by_its_operation_its_version_and_whose_namespace_i
         assert!(error.is_none() || response["status"]["code"] == 403, "{what}: {answer}");
     }
 
-    for name in LEASES {
-        let team = cluster.namespace("team").await;
-        let leases: Api<Lease> = Api::namespaced(cluster.admin(), &team);
-        hand_over(cluster, &team).await;
-        leases.create(&PostParams::default(), &lease(name, 250)).await.unwrap();
-        let renewals = AtomicU32::new(1);
-        let renew = async |seconds: u32| {
-            let time = format!("2020-01-01T00:00:00.{:06}Z", renewals.fetch_add(1, Ordering::Relaxed));
-            let patch = Patch::Merge(json!({"spec": {"renewTime": time, "leaseDurationSeconds": seconds}}));
-            leases.patch(name, &PatchParams::default(), &patch).await.unwrap();
-        };
-        // That it is there says nothing of its holder; that it changes does.
-        let excluded = || async {
-            renew(250).await;
-            (!called.judges(&team).await).then_some(())
-        };
-        wait_until(&format!("{team} to be left to the holder of {name}"), PATIENCE, excluded).await;
-        let answer = called.reviews(&review("CREATE", &team, None, Some(model("", "a")))).await;
-        assert_eq!(answer["response"], json!({"uid": "1", "allowed": true}), "there are no warnings either");
+    let name = LEASE;
+    let team = cluster.namespace("team").await;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin(), &team);
+    hand_over(cluster, &team).await;
+    leases.create(&PostParams::default(), &lease(name, 250)).await.unwrap();
+    let renewals = AtomicU32::new(1);
+    let renew = async |seconds: u32| {
+        let time = format!("2020-01-01T00:00:00.{:06}Z", renewals.fetch_add(1, Ordering::Relaxed));
+        let patch = Patch::Merge(json!({"spec": {"renewTime": time, "leaseDurationSeconds": seconds}}));
+        leases.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    // That it is there says nothing of its holder; that it changes does.
+    let excluded = || async {
+        renew(250).await;
+        (!called.judges(&team).await).then_some(())
+    };
+    wait_until(&format!("{team} to be left to the holder of {name}"), PATIENCE, excluded).await;
+    let answer = called.reviews(&review("CREATE", &team, None, Some(model("", "a")))).await;
+    assert_eq!(answer["response"], json!({"uid": "1", "allowed": true}), "there are no warnings either");
 
-        // The last renewal before a crash.
-        renew(1).await;
-        let judged = || async { called.judges(&team).await.then_some(()) };
-        wait_until(&format!("{name} to have expired"), PATIENCE, judged).await;
-    }
+    // The last renewal before a crash.
+    renew(1).await;
+    let judged = || async { called.judges(&team).await.then_some(()) };
+    wait_until(&format!("{name} to have expired"), PATIENCE, judged).await;
 }

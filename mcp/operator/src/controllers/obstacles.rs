@@ -92,7 +92,7 @@ fn not_ours(namespace: &str, taken: &[ChildRef]) -> String {
 
 /// Deletes the StatefulSet of ToolHive's runner, and its Services and pods with it.
 async fn replace<W: Workload>(cx: &Reconcile<W>, name: &str, uid: &str) -> Result<(), ControllerError> {
-    cx.may_write()?;
+    cx.may_write().await?;
     let api: Api<StatefulSet> = Api::namespaced(cx.client(), &cx.key.namespace);
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Foreground),
@@ -109,7 +109,7 @@ async fn replace<W: Workload>(cx: &Reconcile<W>, name: &str, uid: &str) -> Resul
 
 /// Makes the workload the owner of a Service that its StatefulSet owns.
 async fn hand_over<W: Workload>(cx: &Reconcile<W>, name: &str, uid: &str) -> Result<(), ControllerError> {
-    cx.may_write()?;
+    cx.may_write().await?;
     let api: Api<Service> = Api::namespaced(cx.client(), &cx.key.namespace);
     let owners = Owner::of(&*cx.object).metadata(name, BTreeMap::default()).owner_references;
     let patch = json!([

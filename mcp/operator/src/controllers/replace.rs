@@ -22,7 +22,7 @@ pub(super) async fn replace_deaf<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod
     if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, cx) {
         return Ok(());
     }
-    cx.may_write()?;
+    cx.may_write().await?;
     // That pod, and not the one that takes its place.
     let preconditions = Some(Preconditions { uid: server.metadata.uid, resource_version: None });
     in_time("delete", what, gone(pods.delete(&pod, &DeleteParams { preconditions, ..DeleteParams::default() })))

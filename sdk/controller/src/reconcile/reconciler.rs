@@ -66,7 +66,7 @@ impl<K: Kind> Reconciler<K> {
             self.forget(&key);
             return Ok(Action::await_change());
         };
-        match self.scope.owns(&key.namespace) {
+        match self.scope.confirmed(&key.namespace).await {
             owner if owner.may_write() => {}
             // It will be known in a moment, or is told when it is.
             Ownership::Unknown => return Ok(Action::requeue(LOOK_AGAIN)),
@@ -126,7 +126,7 @@ impl<K: Kind> Reconciler<K> {
         match cleaned.map_err(|_| self.too_slow())?? {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
-                self.may_write(&live).map_err(failed)?;
+                self.may_write(&live).await.map_err(failed)?;
                 let write = self.writer.finalizer(&live, name, false);
                 self.written(&live, Some(name), write).await.map_err(failed)?;
                 Ok(Action::await_change())
@@ -157,8 +157,8 @@ impl<K: Kind> Reconciler<K> {
     }
 
     /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
-    pub(crate) fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
-        match self.scope.owns(live.namespace()) {
+    pub(crate) async fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
+        match self.scope.confirmed(live.namespace()).await {
             owner if owner.may_write() => Ok(()),
             _ => Err(ControllerError::HandedOver { object: live.describe() }),
         }

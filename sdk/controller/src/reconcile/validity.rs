@@ -32,7 +32,7 @@ impl<K: Kind> Reconciler<K> {
             .await
             .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
         // Validators take their time, and a hand-over waits for none.
-        self.may_write(live)?;
+        self.may_write(live).await?;
         let (reason, message) = match &problem {
             Some(problem) => (FAILED, format!("Validation failed: {problem}")),
             None => (PASSED, format!("{} spec is valid", K::kind(&()))),

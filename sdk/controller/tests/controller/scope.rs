@@ -10,8 +10,8 @@ use kube::api::{DeleteParams, PostParams};
 use portcullis::operator::{Runtime, Switch};
 use portcullis::scopes::Scope;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
-use portcullis_lease::{ScopeTiming, Scopes, Vouchers};
-use portcullis_manifest::ScopePolicy;
+use portcullis_lease::{ScopeTiming, Scopes};
+use portcullis_manifest::{ScopePolicy, scope_policy_name};
 use portcullis_testing::wait_until;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -21,14 +21,13 @@ use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 /// An administrator hands the namespace over to whoever holds this Lease.
-async fn handed_over(place: &Place, lease: &str) -> Vouchers {
-    let (name, namespace) = (Vouchers::policy(lease, &place.namespace), place.namespace.clone());
-    let mut manifests = ScopePolicy { name, namespace, leases: vec![lease.to_owned()] }.manifests();
+async fn handed_over(place: &Place, lease: &str) {
+    let (name, namespace) = (scope_policy_name(lease, &place.namespace), place.namespace.clone());
+    let mut manifests = ScopePolicy { name, namespace, lease: lease.to_owned() }.manifests();
     for manifest in &mut manifests {
         manifest["metadata"]["labels"] = json!({ "app.kubernetes.io/name": lease });
     }
     place.cluster.apply(&manifests).await;
-    Vouchers::new(lease, lease)
 }
 
 /// Makes this runtime that of a cluster-wide operator, which leaves the namespace to whoever holds this Lease. Returns what it
@@ -38,14 +37,15 @@ async fn cluster_wide(
     lease: &str,
     timing: ScopeTiming,
     runtime: &mut Runtime,
-) -> (Scopes, JoinHandle<()>) {
-    let vouchers = handed_over(place, lease).await;
-    let (scopes, driver) = Scopes::new(place.cluster.admin(), &[lease], vouchers, timing).unwrap();
-    runtime.scope = Scope::cluster_wide(scopes.clone());
+) -> (Scope, JoinHandle<()>) {
+    handed_over(place, lease).await;
+    let (scopes, driver) = Scopes::new(place.cluster.admin(), lease, lease, timing).unwrap();
+    let scope = Scope::cluster_wide(scopes);
+    runtime.scope = scope.clone();
     let driving = tokio::spawn(driver.run(runtime.stop.clone().cancelled_owned()));
-    let known = || async { scopes.owns(&place.namespace).may_write().then_some(()) };
+    let known = || async { scope.owns(&place.namespace).may_write().then_some(()) };
     wait_until("the leases to be known", PATIENCE, known).await;
-    (scopes, driving)
+    (scope, driving)
 }
 
 /// A Lease as another operator has just written it.
@@ -64,20 +64,22 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
     // Nobody renews it: it has to last until it was looked at.
     let timing = ScopeTiming::new(Duration::from_secs(8), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
     let mut runtime = place.runtime(Switch::Off);
-    let (scopes, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
+    let (scope, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
     // One that was there before might be that of somebody who is gone.
     leases.create(&PostParams::default(), &lease).await.unwrap();
-    wait_until("the other's lease to be seen", PATIENCE, || async { (!scopes.claims().is_empty()).then_some(()) })
-        .await;
+    wait_until("the other's lease to be seen", PATIENCE, || async {
+        (!scope.owns(&place.namespace).may_write()).then_some(())
+    })
+    .await;
 
     place.create("b", 3).await;
     let mark = place.cluster.audit().mark();
     let running = Running::start(place.controller(), runtime.clone(), afloat);
-    wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).must_check()).then_some(()) }).await;
+    wait_until("another's", PATIENCE, || async { (!scope.owns(&place.namespace).must_check()).then_some(()) }).await;
     assert_eq!(place.writes(mark).await, [], "it is another's");
     leases.delete(&name, &DeleteParams::default()).await.unwrap();
     place.until("b", "the verdict, without any change of the object", |boat| boat.says("Valid").is_some()).await;
-    assert!(scopes.owns(&place.namespace).may_write());
+    assert!(scope.owns(&place.namespace).may_write());
     running.end().await;
     driving.await.unwrap();
 }
@@ -90,7 +92,7 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     let timing =
         ScopeTiming::new(Duration::from_secs(30), Duration::from_millis(500), Duration::from_secs(45)).unwrap();
     let mut runtime = place.runtime(Switch::On);
-    let (scopes, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
+    let (scope, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
 
     place.create("b", 2).await;
     let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -109,7 +111,7 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
     });
     begun.acquire().await.unwrap().forget();
     leases.create(&PostParams::default(), &held_by_another(&name, 30)).await.unwrap();
-    wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).may_write()).then_some(()) }).await;
+    wait_until("another's", PATIENCE, || async { (!scope.owns(&place.namespace).may_write()).then_some(()) }).await;
     go.add_permits(100);
     let refused = tokio::time::timeout(PATIENCE, told.recv()).await.unwrap().unwrap().unwrap();
     assert!(refused.ends_with("belongs to another operator or replica now"), "{refused}");
@@ -138,14 +140,14 @@ async fn a_verdict_that_comes_when_the_namespace_has_been_handed_over_is_not_wri
     };
     let slow = Validate::<Boat>::named("oars").timeout(Duration::from_secs(30)).on_create(slow);
     let mut runtime = place.validated(Switch::Off, &Webhooks::new().validate(slow));
-    let (scopes, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
+    let (scope, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
 
     place.create("odd", 3).await;
     let mark = place.cluster.audit().mark();
     let running = Running::start(place.controller(), runtime, afloat);
     begun.acquire().await.unwrap().forget();
     leases.create(&PostParams::default(), &held_by_another(&name, 30)).await.unwrap();
-    wait_until("another's", PATIENCE, || async { (!scopes.owns(&place.namespace).may_write()).then_some(()) }).await;
+    wait_until("another's", PATIENCE, || async { (!scope.owns(&place.namespace).may_write()).then_some(()) }).await;
     go.add_permits(100);
     tokio::time::timeout(PATIENCE, given.acquire()).await.unwrap().unwrap().forget();
     running.end().await;

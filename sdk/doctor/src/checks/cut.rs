@@ -31,7 +31,7 @@ const PARTS: &[Part] = &[
     Part {
         cut: |view| more(&view.snapshot.leases),
         what: "Leases by which namespaces are claimed",
-        checks: &["W7", "L2", "L3", "L4", "L5"],
+        checks: &["W7", "L2", "L4", "L5"],
     },
     Part {
         cut: |view| more(&view.snapshot.handed_over),

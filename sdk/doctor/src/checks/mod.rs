@@ -156,11 +156,10 @@ checks! {
     "T4" "no configuration calls what is gone" always deleting::orphans;
     "T5" "foreground deletions end" always deleting::foreground;
     "L1" "every restricted operator holds its namespace" always scopes::lost;
-    "L2" "every Lease that claims a namespace is vouched for" always scopes::unguarded;
-    "L3" "Leases have the name that operators look for" always scopes::named;
+    "L2" "every Lease that claims a namespace is in one that is handed over" always scopes::unguarded;
     "L4" "each Lease has one holder" always scopes::holders;
     "L5" "clocks agree" always scopes::clocks;
-    "L6" "one cluster-wide installation" always scopes::cluster_wide;
+    "L6" "one installation leads" always scopes::cluster_wide;
     "L7" "restricted configurations select their namespace only" always scopes::selectors;
 }
 

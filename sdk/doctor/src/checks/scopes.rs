@@ -12,7 +12,7 @@ use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::configuration::{Configuration, shown};
 use crate::snapshot::Blind;
 use crate::trust::span;
-use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER, LEADER, release_of};
+use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER};
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -31,11 +31,6 @@ impl Claim<'_> {
         self.record.holder.as_deref().unwrap_or("nobody")
     }
 
-    /// Whether it has the name that decides for operators of this kind.
-    fn is_first(&self, view: &View<'_>) -> bool {
-        view.subject.scope_leases.first().is_some_and(|first| self.lease.name_any() == *first)
-    }
-
     /// How long ago it was renewed, by the API server's clock against the holder's.
     fn age(&self, view: &View<'_>) -> Option<SignedDuration> {
         self.record.renewed.map(|renewed| view.now.duration_since(renewed))
@@ -51,16 +46,9 @@ impl Claim<'_> {
     }
 }
 
-/// One for each operator that claims a namespace: the further Leases of a restricted one, which name the same holder as its
-/// first, say nothing more.
+/// The claims of namespaces.
 fn claims<'a>(view: &View<'a>) -> Result<Vec<Claim<'a>>, Blind> {
-    let leases = &view.snapshot.leases.known()?.items;
-    let (firsts, others): (Vec<_>, Vec<_>) = leases.iter().map(claim).partition(|claim| claim.is_first(view));
-    let holders: BTreeSet<_> =
-        firsts.iter().map(|claim| (claim.namespace.clone(), claim.record.holder.clone())).collect();
-    let follows = |claim: &Claim<'_>| holders.contains(&(claim.namespace.clone(), claim.record.holder.clone()));
-    let others: Vec<_> = others.into_iter().filter(|claim| !follows(claim)).collect();
-    Ok(firsts.into_iter().chain(others).collect())
+    Ok(view.snapshot.leases.known()?.items.iter().map(claim).collect())
 }
 
 fn claim(lease: &Lease) -> Claim<'_> {
@@ -79,10 +67,9 @@ fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, Vec<&'a Configura
     Ok(restricted)
 }
 
-/// The namespaces that are handed over to restricted operators, by a configuration or by a policy.
+/// The namespaces that are handed over to restricted operators.
 fn handed_over<'a>(view: &View<'a>) -> Result<BTreeSet<&'a str>, Blind> {
-    let policies = view.snapshot.handed_over.known()?.items.iter().map(String::as_str);
-    Ok(restricted(view)?.into_keys().chain(policies).collect())
+    Ok(view.snapshot.handed_over.known()?.items.iter().map(String::as_str).collect())
 }
 
 /// W7
@@ -160,9 +147,6 @@ pub(super) fn lost(view: &View<'_>) -> Said {
 
 /// L2
 pub(super) fn unguarded(view: &View<'_>) -> Said {
-    if view.subject.webhooks.is_empty() {
-        return Ok(Vec::new());
-    }
     let handed_over = handed_over(view)?;
     let mut notes = Vec::new();
     for claim in
@@ -170,33 +154,17 @@ pub(super) fn unguarded(view: &View<'_>) -> Said {
     {
         let (namespace, lease) = (&claim.namespace, claim.lease.name_any());
         let message = format!(
-            "lease {lease} in namespace {namespace}, held by {}, is ignored: no webhook configuration and no admission \
-             policy hands the namespace over, so the cluster-wide operator works there",
+            "lease {lease} in namespace {namespace}, held by {}, is ignored: no admission policy with a \
+             binding hands the namespace over, so the cluster-wide operator works there",
             claim.holder()
         );
         let fix = format!(
             "where a restricted operator is behind it, apply what its 'generate rbac' prints, which hands the namespace over; \
              otherwise see who writes it and delete it: kubectl -n {namespace} delete lease {lease}"
         );
-        let note = missing(view.snapshot.configurations.known()?, "webhook configurations", warn(message, fix));
+        let what = "admission policies that hand namespaces over";
+        let note = missing(view.snapshot.handed_over.known()?, what, warn(message, fix));
         notes.push(note);
-    }
-    Ok(notes)
-}
-
-/// L3
-pub(super) fn named(view: &View<'_>) -> Said {
-    let Some(real) = view.subject.scope_leases.first() else { return Ok(Vec::new()) };
-    let claims = claims(view)?;
-    let mut notes = Vec::new();
-    for claim in claims.iter().filter(|claim| claim.lease.name_any() != *real && claim.is_live(view)) {
-        let both = claims.iter().any(|other| other.namespace == claim.namespace && other.lease.name_any() == *real);
-        if !both && !view.snapshot.leases.known()?.more {
-            let (namespace, name) = (&claim.namespace, claim.lease.name_any());
-            let message =
-                format!("namespace {namespace} is claimed by lease {name} only; operators of this kind write {real}");
-            notes.push(warn(message, format!("see who writes it: kubectl -n {namespace} get lease {name} -o yaml")));
-        }
     }
     Ok(notes)
 }
@@ -263,21 +231,27 @@ pub(super) fn clocks(view: &View<'_>) -> Said {
 /// L6
 pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     let View { subject, snapshot, .. } = *view;
-    let fix = "keep one of them, and delete the others or restrict each to a namespace (--restrict-to-namespace); delete \
-               the configurations of those that go";
+    let fix = "keep one of them, and delete the others or restrict each to a namespace (--restrict-to-namespace); or let \
+               them share a namespace of leader election (--leader-election-namespace): then one runs the controllers";
     let running = leading(view);
-    if let [first, others @ ..] = &running[..]
-        && !others.is_empty()
-    {
-        let name =
-            |claim: &Claim<'_>| format!("release {} in {}", release_of(&claim.lease.name_any()), claim.namespace);
-        let message = format!(
-            "{} cluster-wide installations run: {} was installed first and leads; {} only validates, and writes nothing",
-            running.len(),
-            name(first),
-            others.iter().map(name).collect::<Vec<_>>().join(" and ")
-        );
+    let name = |claim: &Claim<'_>| {
+        let lease = format!("{}/{}", claim.namespace, claim.lease.name_any());
+        match &claim.record.installation {
+            Some(installation) => format!("{installation} by Lease {lease}"),
+            None => format!("{} by Lease {lease}", claim.holder()),
+        }
+    };
+    if running.len() > 1 {
+        let all: Vec<_> = running.iter().map(name).collect();
+        let message =
+            format!("{} installations lead at once, and nothing excludes them: {}", all.len(), all.join(" and "));
         return Ok(vec![fail(message, fix)]);
+    }
+    let own = subject.installation.name();
+    let other = |claim: &&Claim<'_>| claim.record.installation.as_ref().is_some_and(|leads| *leads != own);
+    if let Some(claim) = running.iter().find(other) {
+        let message = format!("another installation leads: {}; {own} only validates, and writes nothing", name(claim));
+        return Ok(vec![warn(message, fix)]);
     }
     snapshot.configurations.known()?;
     let mut called = Vec::new();
@@ -301,14 +275,11 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     Ok(vec![fail(message, fix)])
 }
 
-/// The cluster-wide installations that have a leader now, in the order in which they go before each other.
+/// The Leases of leader election that somebody holds now.
 fn leading<'a>(view: &View<'a>) -> Vec<Claim<'a>> {
     let leaders = view.snapshot.leaders.seen();
     let claims = leaders.into_iter().flat_map(|leaders| &leaders.items).map(claim);
-    let mut running: Vec<_> =
-        claims.filter(|claim| claim.is_live(view) && claim.lease.name_any().ends_with(LEADER)).collect();
-    running.sort_by_key(|claim| (claim.record.created, claim.namespace.clone(), claim.lease.name_any()));
-    running
+    claims.filter(|claim| claim.is_live(view)).collect()
 }
 
 /// L7

@@ -34,7 +34,6 @@ use serde_json::Value;
 use super::configuration::Configuration;
 use super::snapshot::{Bound, Listed, Look, Place, Snapshot, Stored};
 use super::subject::Subject;
-use portcullis_lease::Vouchers;
 use portcullis_manifest::CertificateMode;
 pub(super) use read::MOST;
 use read::Reader;
@@ -263,23 +262,19 @@ async fn events(reader: &Reader, own: &str, other: Option<&str>) -> Look<Listed<
 }
 
 async fn leases(reader: &Reader, subject: &Subject) -> Look<Listed<Lease>> {
-    let mut found = Look::default();
-    for name in &subject.scope_leases {
-        let client = reader.client.clone();
-        let (api, place) = match &subject.installation.restricted_to {
-            Some(one) => (Api::<Lease>::namespaced(client, one), format!("leases in namespace {one}")),
-            None => (Api::all(client), "leases in all namespaces".to_owned()),
-        };
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        found = both(found, reader.list(api, place, named).await);
-    }
-    found
+    let client = reader.client.clone();
+    let (api, place) = match &subject.installation.restricted_to {
+        Some(one) => (Api::<Lease>::namespaced(client, one), format!("leases in namespace {one}")),
+        None => (Api::all(client), "leases in all namespaces".to_owned()),
+    };
+    let named = ListParams::default().fields(&format!("metadata.name={}", subject.installation.scope_lease));
+    reader.list(api, place, named).await
 }
 
-/// By policies that have their binding.
+/// The namespaces that policies with their bindings hand over.
 async fn handed_over(reader: &Reader, subject: &Subject) -> Look<Listed<String>> {
-    let vouchers = Vouchers::of(&subject.installation);
-    let labelled = || ListParams::default().labels(&vouchers.selector());
+    let selector = format!("app.kubernetes.io/name={}", subject.installation.operator);
+    let labelled = || ListParams::default().labels(&selector);
     let policies = Api::<ValidatingAdmissionPolicy>::all(reader.client.clone());
     let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(reader.client.clone());
     let (policies, bindings) = tokio::join!(
@@ -290,15 +285,10 @@ async fn handed_over(reader: &Reader, subject: &Subject) -> Look<Listed<String>>
         Look::Seen(bindings) => bindings,
         blind => return blind.map(|_| Listed::default()),
     };
-    let bound: BTreeSet<_> = bindings.items.iter().filter_map(|binding| vouchers.binding(binding)).collect();
+    let lease = &subject.installation.scope_lease;
     policies.map(|policies| Listed {
         more: policies.more || bindings.more,
-        items: policies
-            .items
-            .iter()
-            .filter_map(|policy| vouchers.admission_policy(policy))
-            .filter(|it| bound.contains(it))
-            .collect(),
+        items: portcullis_lease::handed_over(lease, &policies.items, &bindings.items).into_iter().collect(),
     })
 }
 

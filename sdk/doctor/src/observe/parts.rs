@@ -61,7 +61,13 @@ fn needed(subject: &Subject) -> Vec<Asked> {
     let own = Some(subject.namespace());
     let watched = subject.installation.restricted_to.as_deref();
     let mut needed = Vec::new();
-    for (grants, namespace) in [(&access.own_namespace, own), (&access.cluster, None), (&access.watched, watched)] {
+    let leader = Some(subject.installation.leader_election_namespace.as_str());
+    for (grants, namespace) in [
+        (&access.own_namespace, own),
+        (&access.leader_election, leader),
+        (&access.cluster, None),
+        (&access.watched, watched),
+    ] {
         for Grant { group, resources, verbs, names, .. } in grants {
             let names: Vec<_> = names.iter().cloned().map(Some).collect();
             let names = if names.is_empty() { vec![None] } else { names };

@@ -41,7 +41,7 @@ fn a_check_that_finds_nothing_in_a_list_that_was_cut_does_not_say_that_all_is_we
             s.objects = [("orders.shop.example".to_owned(), Look::Seen(Listed { items: vec![], more: true }))].into();
         }),
         (&["L1", "L6", "T2", "T4"], "webhook configurations", |s| cut(&mut s.configurations)),
-        (&["W7", "L2", "L3", "L4", "L5"], "Leases by which", |s| cut(&mut s.leases)),
+        (&["W7", "L2", "L4", "L5"], "Leases by which", |s| cut(&mut s.leases)),
         (&["W7", "L2"], "policies that hand", |s| cut(&mut s.handed_over)),
         (&["L6"], "Leases of leaders", |s| cut(&mut s.leaders)),
         (&["W9", "C9", "C11"], "Deployments", |s| cut(&mut s.deployments)),
@@ -78,11 +78,7 @@ fn what_may_be_in_the_rest_of_a_list_that_was_cut_is_not_said_to_be_missing() {
         }),
         ("L2", |s| {
             s.leases = list(&[lease("shop-namespace-scope", "pod-a", 1, "2026-01-01T11:59:50.000000Z")]);
-            cut(&mut s.configurations);
-        }),
-        ("L3", |s| {
-            s.leases = list(&[lease("shop-ns-lock", "pod-a", 1, "2026-01-01T11:59:50.000000Z")]);
-            cut(&mut s.leases);
+            s.handed_over = Look::Seen(Listed { items: vec![], more: true });
         }),
         ("C9", |s| s.budgets = Look::Seen(Listed { items: vec![], more: true })),
     ];
@@ -231,22 +227,6 @@ fn calls_that_were_let_pass_in_the_past_are_not_warned_of_for_ever() {
         let (verdict, message) = said(&snapshot);
         assert!(verdict == expected && message.contains(count), "{later}: {message}");
     }
-}
-
-#[test]
-fn the_further_leases_of_a_restricted_operator_are_no_claims_of_their_own() {
-    let at = "2026-01-01T11:59:50.000000Z";
-    let mut snapshot = well();
-    snapshot.leases = list(&[lease("shop-namespace-scope", "pod-a", 1, at), lease("shop-ns-lock", "pod-a", 500, at)]);
-    let said = findings(&subject(), &snapshot, "L2");
-    assert!(said.len() == 1 && said[0].message.contains("shop-namespace-scope"), "{said:?}");
-    for id in ["L3", "L4"] {
-        let said = findings(&subject(), &snapshot, id);
-        assert!(said.iter().all(|one| one.verdict == Verdict::Ok), "{id}: {said:?}");
-    }
-    // Another operator's is one.
-    snapshot.leases = list(&[lease("shop-namespace-scope", "pod-a", 1, at), lease("shop-ns-lock", "pod-b", 500, at)]);
-    assert_eq!(findings(&subject(), &snapshot, "L2").len(), 2);
 }
 
 #[test]

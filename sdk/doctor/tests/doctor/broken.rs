@@ -141,13 +141,13 @@ fn lease(clinic: &Clinic, holder: &str, renewed: Timestamp) -> Act {
 fn handed_over(clinic: &Clinic, sort: Sort) -> Act {
     let lease = "shop-namespace-scope".to_owned();
     let name = format!("{lease}.{}", clinic.namespace);
-    let policy = ScopePolicy { name, namespace: clinic.namespace.clone(), leases: vec![lease] };
+    let policy = ScopePolicy { name, namespace: clinic.namespace.clone(), lease };
     let mut manifest = policy.manifests().into_iter().find(|manifest| manifest["kind"] == sort.2).unwrap();
     manifest["metadata"]["labels"] = json!({ "app.kubernetes.io/name": "shop" });
     Create(sort, manifest)
 }
 
-/// The Lease of the leader of a cluster-wide installation.
+/// A Lease of leader election, which is held.
 fn leader(clinic: &Clinic, release: &str) -> Act {
     let Create(sort, mut lease) = lease(clinic, "pod-a", Timestamp::now()) else { unreachable!() };
     let labels = json!({ "portcullis.dev/operator": "shop" });
@@ -422,9 +422,9 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
             &[("L6", "FAIL", "2 installations validate the whole cluster", "--restrict-to-namespace")],
         ),
         variant(
-            "two cluster-wide installations that run",
+            "two installations that lead",
             vec![leader(clinic, "blue"), leader(clinic, "green")],
-            &[("L6", "FAIL", "was installed first and leads; release", "--restrict-to-namespace")],
+            &[("L6", "FAIL", "2 installations lead at once", "--restrict-to-namespace")],
         ),
         variant(
             "restricted configuration without a Lease",
@@ -440,14 +440,14 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
             &[("L1", "FAIL", " min ago; cluster-wide has resumed, but shop-validating-team still calls it", "kubectl delete")],
         ),
         variant(
-            "Lease without a configuration",
+            "Lease without a policy",
             vec![lease(clinic, "pod-a", Timestamp::now())],
             &[
-                ("L2", "WARN", "held by pod-a, is ignored: no webhook configuration and no admission policy hands the namespace over", "delete lease"),
+                ("L2", "WARN", "held by pod-a, is ignored: no admission policy with a binding hands the namespace over", "delete lease"),
             ],
         ),
         variant(
-            "Lease that a policy vouches for",
+            "Lease in a namespace that is handed over",
             vec![handed_over(clinic, POLICY), handed_over(clinic, BINDING), lease(clinic, "pod-a", Timestamp::now())],
             &[("W7", "INFO", "is excluded by Lease shop-namespace-scope, holder pod-a", "")],
         ),

@@ -5,19 +5,22 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
 use serde_json::json;
 
-use crate::{LeaseError, Record, Write};
+use crate::LeaseError;
+use crate::elector::Write;
+use crate::record::{INSTALLATION, Record};
 
 #[derive(Clone, Debug)]
 pub(super) struct LeaseApi {
-    api: Api<Lease>,
-    namespace: String,
-    name: String,
-    labels: BTreeMap<String, String>,
-    annotations: Annotations,
+    pub(super) api: Api<Lease>,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) installation: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: Annotations,
 }
 
 /// Annotations: what a Lease of our making is created with, and, by `None`, what is taken away with whatever we write.
@@ -29,17 +32,6 @@ pub(super) enum Answer {
 }
 
 impl LeaseApi {
-    pub(super) fn new(
-        client: Client,
-        namespace: &str,
-        name: &str,
-        labels: BTreeMap<String, String>,
-        annotations: Annotations,
-    ) -> Self {
-        let api = Api::namespaced(client, namespace);
-        Self { api, namespace: namespace.to_owned(), name: name.to_owned(), labels, annotations }
-    }
-
     pub(super) async fn read(&self) -> Result<Option<Record>, kube::Error> {
         Ok(self.api.get_opt(&self.name).await?.as_ref().map(Record::from))
     }
@@ -51,14 +43,15 @@ impl LeaseApi {
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.labels = Some(self.labels.clone());
                 let added = self.annotations.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-                lease.metadata.annotations = Some(added.collect());
+                lease.metadata.annotations = Some(added.chain(self.written_by()).collect());
                 self.api.create(&PostParams::default(), &lease).await
             }
             // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
             Some(version) => {
-                let removed: Annotations =
-                    self.annotations.clone().into_iter().filter(|(_, value)| value.is_none()).collect();
-                let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": removed });
+                let removed = self.annotations.clone().into_iter().filter(|(_, value)| value.is_none());
+                let changed = self.written_by().map(|(key, value)| (key, Some(value)));
+                let annotations: Annotations = removed.chain(changed).collect();
+                let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": annotations });
                 let patch = json!({ "metadata": metadata, "spec": spec(&write.record) });
                 self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
             }
@@ -73,13 +66,13 @@ impl LeaseApi {
         }
     }
 
+    fn written_by(&self) -> impl Iterator<Item = (String, String)> {
+        self.installation.clone().map(|name| (INSTALLATION.to_owned(), name)).into_iter()
+    }
+
     pub(super) fn error(&self, action: &'static str, error: kube::Error) -> LeaseError {
         let (namespace, name) = (self.namespace.clone(), self.name.clone());
         LeaseError::Api { action, namespace, name, source: Box::new(error) }
-    }
-
-    pub(super) fn taken(&self, holder: String) -> LeaseError {
-        LeaseError::Taken { namespace: self.namespace.clone(), name: self.name.clone(), holder }
     }
 
     pub(super) fn late(&self, action: &'static str, limit: Duration) -> LeaseError {

@@ -1,12 +1,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use portcullis_client::in_one_line;
 
-use crate::changes::Hub;
-use crate::{Change, Changes, Clock, Elector, Epoch, Hold, LeaseError, Moment, Ownership, Reason, Record};
+use crate::changes::{Changes, Hub};
+use crate::decide::Hold;
+use crate::elector::Elector;
+use crate::time::{Clock, Moment};
+use crate::{Change, Epoch, LeaseError, Ownership};
 
 /// A handle to a lease election: whether this process holds the lease, and who else does. Cheap to clone; every answer
 /// is as of now.
@@ -21,18 +23,17 @@ pub struct LeaseHealth {
     pub held: bool,
     /// Who holds it, as last seen; `None` if it is free or nothing was seen.
     pub holder: Option<String>,
+    /// The installation of that holder, where it is not this one
+    /// ([`LeaseElection::installation`](crate::LeaseElection::installation)).
+    pub other_installation: Option<String>,
     /// How often it changed hands, as `leaseTransitions` says.
     pub transitions: u32,
-    /// How long ago the last successful renewal was begun; `None` while this process does not hold it.
-    pub renewal_age: Option<Duration>,
-    /// How many requests failed since the last success.
-    pub failures: u32,
     /// How many requests failed in total.
     pub failed: u64,
     /// Whether a request ever succeeded: the API server answers, and the account has the rights.
     pub answered: bool,
-    /// Why the last hold of this process ended.
-    pub ended: Option<Reason>,
+    /// Why the last hold of this process ended, as in `Late`.
+    pub ended: Option<String>,
     /// The error of the last failed request.
     pub last_error: Option<String>,
 }
@@ -40,6 +41,7 @@ pub struct LeaseHealth {
 pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     namespace: String,
+    installation: Option<String>,
     state: Mutex<State>,
     hub: Hub,
 }
@@ -60,47 +62,33 @@ impl LeaseHandle {
         Self(shared)
     }
 
-    /// The hold, if this process may act now. Check it at the start of every action, which then has the margin between
+    /// The epoch of the hold, if this process may act now. Check it at the start of every action, which then has the margin between
     /// deadline and duration to finish.
-    pub fn held(&self) -> Option<Hold> {
+    pub fn held(&self) -> Option<Epoch> {
         let now = self.0.clock.now();
-        self.0.acting(now)
+        self.0.acting(now).map(|hold| hold.epoch)
     }
 
     /// Who owns this namespace, for a restricted operator with this lease as its scope: it owns the lease's namespace
     /// while it holds the lease, and never another.
-    pub fn owns(&self, namespace: &str) -> Ownership {
-        let now = self.0.clock.now();
+    pub(crate) fn owns(&self, namespace: &str) -> Ownership {
         if namespace != self.0.namespace {
-            let (holder, epoch) = (String::new(), Epoch::default());
-            return Ownership::Theirs { holder, epoch, since: Moment::default(), until: None };
+            return Ownership::Theirs;
         }
-        if let Some(Hold { epoch, since, .. }) = self.0.acting(now) {
-            return Ownership::Mine { epoch, since };
-        }
-        let state = self.0.lock();
-        let identity = state.elector.identity();
-        let observation = state.elector.observation();
-        let other = observation.present().filter(|record| record.holder.as_deref().is_some_and(|h| h != identity));
-        other.map_or(Ownership::Unknown, |Record { holder, transitions, duration, .. }| Ownership::Theirs {
-            holder: holder.clone().unwrap_or_default(),
-            epoch: Epoch::hold(*transitions),
-            since: observation.changed(),
-            until: duration.map(|duration| observation.changed() + duration),
-        })
+        self.held().map_or(Ownership::Unknown, |epoch| Ownership::Mine { epoch })
     }
 
     /// Yields the lease's namespace whenever this process becomes allowed to act, or no longer is.
-    pub fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> Changes {
         self.0.hub.listen()
     }
 
-    /// Waits until this process may act, and returns the hold; `None` if the driver ends first.
-    pub async fn acquired(&self) -> Option<Hold> {
+    /// Waits until this process may act, and returns the epoch of the hold; `None` if the driver ends first.
+    pub async fn acquired(&self) -> Option<Epoch> {
         let mut changes = self.changes();
         loop {
-            if let Some(hold) = self.held() {
-                return Some(hold);
+            if let Some(epoch) = self.held() {
+                return Some(epoch);
             }
             changes.next().await?;
         }
@@ -109,25 +97,11 @@ impl LeaseHandle {
     /// Waits until this process may no longer act in this epoch: select on it beside long work.
     pub async fn lost(&self, epoch: Epoch) {
         let mut changes = self.changes();
-        while self.held().is_some_and(|hold| hold.epoch == epoch) {
+        while self.held() == Some(epoch) {
             if changes.next().await.is_none() {
                 return;
             }
         }
-    }
-
-    /// Reports that something written in this epoch was seen. An earlier hold ends at once, and the lease is acquired
-    /// again in a later epoch if it is free. Call it when a write is refused because of its epoch.
-    pub fn fence(&self, epoch: Epoch) {
-        let now = self.0.clock.now();
-        self.0.with(|elector| elector.fence(epoch, now));
-    }
-
-    /// Our last write that was answered while we hold: how long ago it was begun, and the version that it was stored under.
-    pub(crate) fn written(&self) -> Option<(Duration, String)> {
-        let state = self.0.lock();
-        let (begun, version) = state.elector.confirmed()?;
-        Some((self.0.clock.now().since(begun), version.to_owned()))
     }
 
     /// The current state.
@@ -139,12 +113,14 @@ impl LeaseHandle {
         LeaseHealth {
             held,
             holder: record.and_then(|record| record.holder.clone()),
+            other_installation: record
+                .filter(|record| record.holder.is_some())
+                .and_then(|record| record.installation.clone())
+                .filter(|holding| self.0.installation.as_ref().is_some_and(|own| own != holding)),
             transitions: state.elector.observation().last().map_or(0, |record| record.transitions),
-            renewal_age: state.elector.hold().map(|hold| now.since(hold.confirmed)),
-            failures: state.elector.failures(),
             failed: state.failed,
             answered: state.answered,
-            ended: state.elector.ended(),
+            ended: state.elector.ended().map(|reason| format!("{reason:?}")),
             last_error: state.last_error.clone(),
         }
     }
@@ -162,10 +138,15 @@ impl fmt::Debug for LeaseHandle {
 }
 
 impl Shared {
-    pub(super) fn new(clock: Arc<dyn Clock>, namespace: String, elector: Elector) -> Self {
+    pub(super) fn new(
+        clock: Arc<dyn Clock>,
+        namespace: String,
+        installation: Option<String>,
+        elector: Elector,
+    ) -> Self {
         let state =
             State { elector, told: None, stopped: false, failed: 0, answered: false, last_error: None, logged: None };
-        Self { clock, namespace, state: Mutex::new(state), hub: Hub::default() }
+        Self { clock, namespace, installation, state: Mutex::new(state), hub: Hub::default() }
     }
 
     /// Lets the elector do something; tells who listens when that changed whether one may act.
@@ -223,12 +204,13 @@ impl fmt::Debug for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{SystemClock, Timing};
+    use crate::Timing;
+    use crate::time::SystemClock;
 
     #[test]
     fn a_failure_is_logged_with_its_cause_and_again_only_when_it_is_another_or_after_a_success() {
         let elector = Elector::new("me", Timing::LEADER, 7);
-        let shared = Shared::new(Arc::new(SystemClock::new()), "team".to_owned(), elector);
+        let shared = Shared::new(Arc::new(SystemClock::new()), "team".to_owned(), None, elector);
         let error = |said: &str| LeaseError::Api {
             action: "read",
             namespace: "team".to_owned(),

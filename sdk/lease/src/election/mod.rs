@@ -1,26 +1,26 @@
 //! Holding one lease: what to configure, and the driver that does it.
 
 mod api;
-mod followers;
 mod handle;
-mod voucher;
+mod proof;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::future::try_join_all;
 use futures::future::{Either, select};
-use kube::Client;
+use kube::{Api, Client};
 
+use crate::decide::Reason;
+use crate::elector::{Elector, End, Step, Write};
 use crate::limits::{REQUEST, until};
-use crate::{Clock, Elector, End, LeaseError, Reason, Record, Step, SystemClock, Timing, Vouchers, Write};
+use crate::time::{Clock, SystemClock};
+use crate::{LeaseError, Timing};
 
 use api::{Annotations, Answer, LeaseApi};
-use followers::Follower;
 use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
-use voucher::{Stands, Voucher};
+use proof::{Proof, Seen};
 
 /// Takes part in the election for one Lease: acquires it when it is free, renews it, and releases it.
 ///
@@ -30,18 +30,20 @@ use voucher::{Stands, Voucher};
 pub struct LeaseElection {
     namespace: String,
     name: String,
-    followers: BTreeSet<String>,
     identity: String,
     timing: Timing,
     end: End,
+    installation: Option<String>,
     labels: BTreeMap<String, String>,
     annotations: Annotations,
-    vouchers: Option<Vouchers>,
+    /// Whether the namespace has to be handed over.
+    restricted: bool,
     clock: Arc<dyn Clock>,
 }
 
 impl LeaseElection {
-    /// Leader election among the replicas of one operator: [`Timing::LEADER`], [`End::Release`].
+    /// Leader election among the replicas of one operator: [`Timing::LEADER`], and free for everybody one second after
+    /// a graceful stop.
     ///
     /// # Errors
     /// [`LeaseError::Unnamed`].
@@ -49,8 +51,13 @@ impl LeaseElection {
         Self::new(namespace, name, identity, Timing::LEADER, End::Release)
     }
 
-    /// The scope of a namespace-restricted operator: the Lease is in the namespace that it owns. [`Timing::SCOPE`],
-    /// [`End::HandOver`]. It is leader election at the same time: of several replicas, one holds.
+    /// The scope of a namespace-restricted operator: the Lease is in the namespace that it owns. [`Timing::SCOPE`]. It is
+    /// leader election at the same time: of several replicas, one holds. After a graceful stop it is free for candidates
+    /// at once, and the cluster-wide operator waits for duration and grace.
+    ///
+    /// It is held only while the namespace is [handed over](crate::handed_over): policy and binding are read by name
+    /// before each write of the Lease, and without them a hold ends at once, for a cluster-wide operator would write
+    /// beside it.
     ///
     /// # Errors
     /// [`LeaseError::Unnamed`].
@@ -67,13 +74,13 @@ impl LeaseElection {
         Ok(Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            followers: BTreeSet::new(),
             identity: format!("{identity}_{}", uuid::Uuid::new_v4()),
             timing,
             end,
+            installation: None,
             labels: BTreeMap::new(),
             annotations: Annotations::new(),
-            vouchers: None,
+            restricted: end == End::HandOver,
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -88,14 +95,21 @@ impl LeaseElection {
     }
 
     /// Sets how the hold ends on a graceful stop.
-    #[must_use]
-    pub fn end(mut self, end: End) -> Self {
+    #[cfg(test)]
+    pub(crate) fn end(mut self, end: End) -> Self {
         self.end = end;
         self
     }
 
-    /// Adds a label to the Lease, by which others find it ([`ScopesDriver::among`](crate::ScopesDriver::among)). It is
-    /// written with every renewal, so it comes back if somebody removes it.
+    /// Names the installation of this candidate, for people and for other installations that share the Lease: an
+    /// annotation that is written with every renewal. [`LeaseHealth::other_installation`] tells of another one.
+    #[must_use]
+    pub fn installation(mut self, name: &str) -> Self {
+        self.installation = Some(name.to_owned());
+        self
+    }
+
+    /// Adds a label to the Lease, which is written with every renewal.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());
@@ -118,29 +132,9 @@ impl LeaseElection {
         self
     }
 
-    /// Holds the Lease only while the policy of these [`Vouchers`] and its binding exist for the namespace. Both are
-    /// read by name before each write of the Lease; without them a hold ends at once. A cluster-wide operator gives up
-    /// no namespace without a voucher, so a holder without one would write beside it.
-    #[must_use]
-    pub fn vouched_by(mut self, vouchers: Vouchers) -> Self {
-        self.vouchers = Some(vouchers);
-        self
-    }
-
-    /// Writes Leases of these names too, each with what the first one says: for operators that look at another name. The
-    /// first one alone decides who holds. The others are written before each write of it, and released after it. While
-    /// another holder renews one of them, nothing is claimed and a hold ends. The name of the first Lease, and one that is
-    /// there already, changes nothing.
-    #[must_use]
-    pub fn followers(mut self, names: &[&str]) -> Self {
-        let others = names.iter().filter(|&&name| name != self.name);
-        self.followers = others.map(|&name| name.to_owned()).collect();
-        self
-    }
-
-    /// Sets another clock, for tests.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+    /// Sets another clock.
+    #[cfg(test)]
+    pub(crate) fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
@@ -152,12 +146,13 @@ impl LeaseElection {
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let Self { namespace, timing, end, labels, annotations, .. } = self;
         let elector = Elector::new(self.identity, timing, seed);
-        let shared = Arc::new(Shared::new(self.clock, namespace.clone(), elector));
-        let voucher = self.vouchers.map(|vouchers| Voucher::new(client.clone(), vouchers, &self.name, &namespace));
-        let api = |name: &str| LeaseApi::new(client.clone(), &namespace, name, labels.clone(), annotations.clone());
-        let followers = self.followers.iter().map(|name| Follower::new(api(name))).collect();
-        let (api, handle) = (api(&self.name), LeaseHandle::new(Arc::clone(&shared)));
-        (handle, LeaseElectionDriver { shared, api, followers, voucher, seen: Mutex::default(), timing, end })
+        let shared = Arc::new(Shared::new(self.clock, namespace.clone(), self.installation.clone(), elector));
+        let proof = self.restricted.then(|| Proof::new(client.clone(), &self.name, &namespace));
+        let api = Api::namespaced(client, &namespace);
+        let (name, installation) = (self.name, self.installation);
+        let api = LeaseApi { api, namespace, name, installation, labels, annotations };
+        let handle = LeaseHandle::new(Arc::clone(&shared));
+        (handle, LeaseElectionDriver { shared, api, proof, seen: Mutex::default(), end })
     }
 }
 
@@ -166,15 +161,13 @@ impl LeaseElection {
 pub struct LeaseElectionDriver {
     shared: Arc<Shared>,
     api: LeaseApi,
-    followers: Vec<Follower>,
-    voucher: Option<Voucher>,
-    /// What vouched at our last write.
-    seen: Mutex<Option<Stands>>,
-    timing: Timing,
+    proof: Option<Proof>,
+    /// The proof at the last write.
+    seen: Mutex<Option<Seen>>,
     end: End,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 enum Attempt {
     Answered(Answer),
     /// It was not sent.
@@ -219,7 +212,7 @@ impl LeaseElectionDriver {
             let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
             let Some(write) = write else { break };
             match until(clock, clock.now() + REQUEST, self.api.write(&write)).await {
-                Some(Ok(Answer::Stored(_))) => return self.release_followers(&write).await,
+                Some(Ok(Answer::Stored(_))) => return Ok(()),
                 Some(Ok(Answer::Conflict)) => self.look().await?,
                 Some(Err(error)) => return Err(self.api.error("release", error)),
                 None => return Err(self.api.late("release", REQUEST)),
@@ -228,24 +221,12 @@ impl LeaseElectionDriver {
         Ok(())
     }
 
-    /// Those that somebody else has written meanwhile are theirs.
-    async fn release_followers(&self, write: &Write) -> Result<(), LeaseError> {
-        let clock = &*self.shared.clock;
-        let identity = self.identity();
-        let ours = self.followers.iter().filter(|follower| follower.is_of(&identity));
-        let released = try_join_all(ours.map(|follower| follower.write(write, clock)));
-        match until(clock, clock.now() + REQUEST, released).await {
-            Some(result) => result.map(drop),
-            None => Err(self.api.late("release", REQUEST)),
-        }
-    }
-
-    /// Reads the Leases to give them back.
+    /// Reads the Lease to give it back.
     async fn look(&self) -> Result<(), LeaseError> {
         let clock = &*self.shared.clock;
-        match until(clock, clock.now() + REQUEST, self.read(clock)).await {
+        match until(clock, clock.now() + REQUEST, self.api.read()).await {
             Some(found) => {
-                let found = found?;
+                let found = found.map_err(|error| self.api.error("read", error))?;
                 self.shared.with(|elector| elector.read(found, clock.now()));
                 Ok(())
             }
@@ -263,14 +244,14 @@ impl LeaseElectionDriver {
             }
             Step::Read => {
                 let limit = self.shared.with(|elector| elector.limit(clock.now()));
-                let answer = until(clock, clock.now() + limit, self.read(clock)).await;
+                let answer = until(clock, clock.now() + limit, self.api.read()).await;
                 let now = clock.now();
                 match answer {
                     Some(Ok(found)) => {
                         self.shared.answered();
                         self.shared.with(|elector| elector.read(found, now));
                     }
-                    Some(Err(error)) => self.failed(error),
+                    Some(Err(error)) => self.failed(self.api.error("read", error)),
                     None => self.failed(self.api.late("read", limit)),
                 }
             }
@@ -278,17 +259,10 @@ impl LeaseElectionDriver {
         }
     }
 
-    /// Reads all of the Leases, and returns the first.
-    async fn read(&self, clock: &dyn Clock) -> Result<Option<Record>, LeaseError> {
-        let first = async { self.api.read().await.map_err(|error| self.api.error("read", error)) };
-        let others = try_join_all(self.followers.iter().map(|follower| follower.read(clock)));
-        Ok(futures::try_join!(first, others)?.0)
-    }
-
     async fn write(&self, write: &Write, clock: &dyn Clock) {
         let limit = self.shared.with(|elector| elector.limit(clock.now()));
-        // The hold counts from before the voucher was seen and the followers were written, and all end within one limit.
-        let answer = until(clock, clock.now() + limit, self.attempt(write, clock)).await;
+        // The hold counts from before the proof was read, and both requests end within one limit.
+        let answer = until(clock, clock.now() + limit, self.attempt(write)).await;
         let now = clock.now();
         match answer {
             Some(Ok(Attempt::Withheld(reason, error))) => {
@@ -307,33 +281,19 @@ impl LeaseElectionDriver {
         }
     }
 
-    async fn attempt(&self, write: &Write, clock: &dyn Clock) -> Result<Attempt, LeaseError> {
-        if let Some(voucher) = &self.voucher {
-            let stands = voucher.stands().await.map_err(|error| voucher.error(error))?;
+    async fn attempt(&self, write: &Write) -> Result<Attempt, LeaseError> {
+        if let Some(proof) = &self.proof {
+            let found = proof.read().await.map_err(|error| proof.error(error))?;
             let holds = self.shared.with(|elector| elector.hold().is_some());
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            // A hold ends with the voucher that it began under.
-            if stands.is_none() || (holds && *seen != stands) {
-                return Ok(Attempt::Withheld(Reason::Unvouched, voucher.missing()));
+            // A hold ends with the proof that it began under.
+            if found.is_none() || (holds && *seen != found) {
+                return Ok(Attempt::Withheld(Reason::NotHandedOver, proof.missing()));
             }
-            *seen = stands;
-        }
-        let identity = self.identity();
-        let mut others = self.followers.iter();
-        if let Some(taken) = others.find_map(|other| other.taken(&identity, self.timing, clock.now())) {
-            return Ok(Attempt::Withheld(Reason::Taken, taken));
-        }
-        for follower in &self.followers {
-            if matches!(follower.write(write, clock).await?, Answer::Conflict) {
-                return Ok(Attempt::Answered(Answer::Conflict));
-            }
+            *seen = found;
         }
         let answer = self.api.write(write).await.map_err(|error| self.api.error("write", error))?;
         Ok(Attempt::Answered(answer))
-    }
-
-    fn identity(&self) -> String {
-        self.shared.with(|elector| elector.identity().to_owned())
     }
 
     fn failed(&self, error: LeaseError) {

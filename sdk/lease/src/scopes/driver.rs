@@ -1,364 +1,282 @@
-//! Watches what vouches for restricted operators, the Leases of those, and those of the leaders of cluster-wide ones.
+//! Watches what hands namespaces over to restricted operators, and the Leases of those.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::{join, join_all, select};
+use futures::future::{Either, select};
 use futures::stream::{BoxStream, StreamExt as _};
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
-};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use portcullis_client::in_one_line;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
-use super::{Claim, Earlier, ScopeTiming, ScopeView};
+use super::{ScopeTiming, ScopeView};
 use crate::changes::Hub;
-use crate::limits::{LEADERS, REQUEST, until};
-use crate::vouchers::{Kind, Vouchers, Vouching};
-use crate::{Changes, Clock, Epoch, LeaseError, LeaseHandle, Moment, Ownership, Record, SystemClock};
+use crate::handovers::{Handovers, Kind, of_binding, of_policy};
+use crate::limits::{REQUEST, until};
+use crate::record::Record;
+use crate::time::{Clock, Moment, SystemClock};
+use crate::{Change, LeaseError, Ownership};
 
-/// A watch ends sooner than this by itself: the API server is asked to end it after 290 s.
+/// The label that says which operator an object belongs to.
+const OPERATOR: &str = "app.kubernetes.io/name";
+/// The longest that one watch is read. The API server is asked to end each after 290 s.
 const WATCH: Duration = Duration::from_mins(5);
 
 /// A cluster-wide operator's view of all namespaces: which it owns, and which others do. Cheap to clone; every answer
 /// is as of now.
 ///
-/// A Lease counts only in a namespace that has a voucher ([`Vouchers`]). While there is none at all, no Lease of a
-/// scope is read.
+/// A Lease counts only in a namespace that an administrator has handed over ([`handed_over`](crate::handed_over)).
+/// While there is none, no Lease of a scope is watched. While nobody asks, nothing is requested but the watches.
 #[derive(Clone)]
 pub struct Scopes(Arc<Shared>);
 
-/// Watches the Leases and vouchers behind [`Scopes`].
+/// Watches the Leases and policies behind [`Scopes`].
 pub struct ScopesDriver {
     shared: Arc<Shared>,
     client: Client,
-    vouchers: Vouchers,
-    names: BTreeSet<String>,
-    leaders: Option<Leaders>,
-}
-
-/// The Leases of the leaders of cluster-wide installations: by a label, and how their names end.
-#[derive(Debug)]
-struct Leaders {
-    label: String,
-    ending: String,
+    operator: String,
+    lease: String,
 }
 
 /// The state of [`Scopes`], for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ScopesHealth {
+pub(crate) struct ScopesHealth {
     /// Whether the view is complete and recent enough to count.
-    pub fresh: bool,
+    pub(crate) fresh: bool,
     /// How long ago the view was last complete; `None` before the first time.
-    pub age: Option<Duration>,
+    pub(crate) age: Option<Duration>,
     /// How many namespaces other operators own.
-    pub theirs: usize,
-    /// The earlier installation that leads instead of this one.
-    pub ahead: Option<Earlier>,
+    pub(crate) theirs: usize,
     /// The error of the first watch that fails; `None` if all work.
-    pub last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
 }
 
 struct Shared {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     hub: Hub,
-    /// Whether to look at the Leases of scopes.
-    looks: tokio::sync::watch::Sender<bool>,
-    /// The Lease by which this installation leads, beside others.
-    own: std::sync::OnceLock<LeaseHandle>,
+    needs: watch::Sender<Needs>,
+}
+
+/// What the view needs from its driver, and whether it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Needs {
+    list: bool,
+    leases: bool,
+    fresh: bool,
 }
 
 struct State {
     view: ScopeView,
-    vouching: Vouching,
+    handovers: Handovers,
     stopped: bool,
-    /// By what is watched: what its last attempt failed of.
+    /// The error of the last attempt, by the objects that were to be read.
     errors: BTreeMap<String, String>,
 }
 
 impl Scopes {
-    /// Follows the Leases of these names, in namespaces with one of the `vouchers`. Give several names to leave
-    /// namespaces to other implementations or versions of the operator. Use a client that does not retry by itself
+    /// Follows the Leases named `lease` of the operator of this name. Use a client that does not retry by itself
     /// (`kube::Config::default_retry`).
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`] when there is no name.
+    /// [`LeaseError::Unnamed`] when a name is empty.
     pub fn new(
         client: Client,
-        names: &[&str],
-        vouchers: Vouchers,
+        operator: &str,
+        lease: &str,
         timing: ScopeTiming,
     ) -> Result<(Self, ScopesDriver), LeaseError> {
-        Self::with_clock(client, names, vouchers, timing, Arc::new(SystemClock::new()))
+        Self::with_clock(client, operator, lease, timing, Arc::new(SystemClock::new()))
     }
 
-    /// Like [`new`](Self::new), with another clock, for tests.
-    ///
-    /// # Errors
-    /// [`LeaseError::Unnamed`] when there is no name.
-    pub fn with_clock(
+    /// Like [`new`](Self::new), with another clock.
+    pub(crate) fn with_clock(
         client: Client,
-        names: &[&str],
-        vouchers: Vouchers,
+        operator: &str,
+        lease: &str,
         timing: ScopeTiming,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, ScopesDriver), LeaseError> {
-        let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        if names.is_empty() || names.contains("") {
-            return Err(LeaseError::Unnamed { field: "names" });
+        for (field, name) in [("operator", operator), ("lease", lease)] {
+            if name.is_empty() {
+                return Err(LeaseError::Unnamed { field });
+            }
         }
-        let view = ScopeView::new(timing, names.clone());
-        let (vouching, errors) = (Vouching::default(), BTreeMap::new());
+        let view = ScopeView::new(timing);
+        let (handovers, errors) = (Handovers::default(), BTreeMap::new());
         let shared = Arc::new(Shared {
             clock,
-            state: Mutex::new(State { view, vouching, stopped: false, errors }),
+            state: Mutex::new(State { view, handovers, stopped: false, errors }),
             hub: Hub::default(),
-            looks: tokio::sync::watch::Sender::new(false),
-            own: std::sync::OnceLock::new(),
+            needs: watch::Sender::default(),
         });
-        let driver = ScopesDriver { shared: Arc::clone(&shared), client, vouchers, names, leaders: None };
+        let (operator, lease) = (operator.to_owned(), lease.to_owned());
+        let driver = ScopesDriver { shared: Arc::clone(&shared), client, operator, lease };
         Ok((Self(shared), driver))
     }
 
-    /// Who owns this namespace now. Check it at the start of a webhook and of a reconcile.
-    pub fn owns(&self, namespace: &str) -> Ownership {
+    /// Who owns this namespace, as far as that is known now.
+    pub(crate) fn owns(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
 
-    /// Whether the leader of this installation may write in the hold of this epoch: always, unless its driver runs
-    /// [`among`](ScopesDriver::among) others.
-    pub fn leads(&self, epoch: Epoch) -> bool {
-        self.0.with(|state, now| !state.stopped && state.view.leads(epoch, now))
+    /// As [`owns`](Self::owns), without any request that follows.
+    pub(crate) fn peek(&self, namespace: &str) -> Ownership {
+        self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
     }
 
-    /// The earlier installation that leads instead of this one, which then only validates.
-    pub fn ahead(&self) -> Option<Earlier> {
-        self.0.with(|state, now| state.view.ahead(now))
+    /// Who owns this namespace now. Where the view is old, this waits for a list, at most five seconds.
+    pub(crate) async fn confirmed(&self, namespace: &str) -> Ownership {
+        let clock = &*self.0.clock;
+        let mut needs = self.0.needs.subscribe();
+        self.0.with(|state, now| state.view.ask(now));
+        until(clock, clock.now() + REQUEST, needs.wait_for(|needs| needs.fresh)).await;
+        self.owns(namespace)
     }
 
     /// Yields every namespace whose owner changed, and when it is known again who owns which.
-    pub fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> crate::changes::Changes {
         self.0.hub.listen()
     }
 
-    /// Waits until it is known who owns which namespace, at most for `limit`.
-    ///
-    /// # Errors
-    /// [`LeaseError::NotSynced`], with what is missing.
-    pub async fn synced(&self, limit: Duration) -> Result<(), LeaseError> {
-        let clock = &*self.0.clock;
-        let mut changes = self.changes();
-        let known = async {
-            while !self.health().fresh {
-                changes.next().await?;
-            }
-            Some(())
-        };
-        if let Some(Some(())) = until(clock, clock.now() + limit, known).await {
-            return Ok(());
-        }
-        let reason = self.health().last_error.unwrap_or_else(|| "its driver does not run".to_owned());
-        Err(LeaseError::NotSynced { waited: limit, reason })
+    /// Why it is not known who owns which namespace; `None` if it is.
+    pub fn unknown(&self) -> Option<String> {
+        self.0.with(|state, now| state.view.ask(now));
+        let health = self.health();
+        (!health.fresh).then(|| health.last_error.unwrap_or_else(|| "there was no answer yet".to_owned()))
     }
 
     /// The current state.
-    pub fn health(&self) -> ScopesHealth {
+    pub(crate) fn health(&self) -> ScopesHealth {
         self.0.with(|state, now| ScopesHealth {
             fresh: !state.stopped && state.view.is_fresh(now),
             age: state.view.confirmed().map(|at| now.since(at)),
             theirs: state.view.theirs_count(),
-            ahead: state.view.ahead(now),
             last_error: state.errors.values().next().cloned(),
         })
-    }
-
-    /// Every lease that is known, for metrics and diagnosis.
-    pub fn claims(&self) -> Vec<Claim> {
-        self.0.with(|state, now| state.view.claims(now))
     }
 }
 
 impl ScopesDriver {
-    /// Runs beside other cluster-wide installations of the same operator. Each labels the Lease of its leader with
-    /// `label`, as in `example.dev/operator=shop` ([`LeaseElection::label`](crate::LeaseElection::label)), and the
-    /// Lease's name ends in `ending`. This installation's is `lease` in `namespace`, with the handle `own`. Of the
-    /// installations that are alive, the one whose Lease was created first leads; the others only validate.
-    ///
-    /// The Leases are listed once and then watched. This installation's own renewals show that the watch works:
-    /// [`ScopeTiming::hearing`] after the last one that came back, it stops leading.
-    ///
-    /// Whoever may create Leases decides how many there are: a list reads 500, [`Scopes::health`] tells if there are
-    /// more, and the rest are read when they are renewed.
-    #[must_use]
-    pub fn among(mut self, label: &str, ending: &str, namespace: &str, lease: &str, own: LeaseHandle) -> Self {
-        self.shared.with(|state, _| state.view.among(namespace, lease));
-        // It is set once: a driver has one.
-        let _ = self.shared.own.set(own);
-        self.leaders = Some(Leaders { label: label.to_owned(), ending: ending.to_owned() });
-        self
-    }
-
-    /// Watches until `shutdown` completes. Failed requests are retried and show in [`Scopes::health`]. While this does
+    /// Watches until `shutdown` completes. Failed requests are retried and show in [`Scopes::unknown`]. While this does
     /// not run, every namespace is [`Ownership::Unknown`].
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let stopped = Stopped(Arc::clone(&self.shared));
-        let vouchers = &self.vouchers;
+        let lease = &self.lease;
         let follow = async {
             futures::join!(
-                self.vouching(Kind::Configuration, |it: &ValidatingWebhookConfiguration| vouchers.configuration(it)),
-                self.vouching(Kind::Policy, |it: &ValidatingAdmissionPolicy| vouchers.admission_policy(it)),
-                self.vouching(Kind::Binding, |it: &ValidatingAdmissionPolicyBinding| vouchers.binding(it)),
-                join_all(self.names.iter().map(|name| self.claims(name))),
-                self.leaders(),
+                self.handovers(Kind::Policy, |it: &ValidatingAdmissionPolicy| of_policy(lease, it)),
+                self.handovers(Kind::Binding, |it: &ValidatingAdmissionPolicyBinding| of_binding(lease, it)),
+                self.leases(),
+                self.turn(),
             );
         };
-        let work = std::pin::pin!(join(follow, self.turn()));
-        select(std::pin::pin!(shutdown), work).await;
+        select(pin!(shutdown), pin!(follow)).await;
         drop(stopped);
     }
 
-    /// Lets what ends by itself end, and tells it.
+    /// Lets time pass for the view.
     async fn turn(&self) {
         let clock = &*self.shared.clock;
         loop {
             let next = self.shared.with(|state, now| {
                 state.view.advance(now);
-                // What is seen later ends no sooner than a confirmation from now.
-                let latest = now + state.view.timing().hearing();
+                // A change that is seen later ends no sooner than a pause from now.
+                let latest = now + state.view.timing().pause();
                 state.view.turns_at(now).map_or(latest, |at| at.min(latest))
             });
             clock.sleep_until(next).await;
         }
     }
 
-    /// What vouches, of one kind. A watch for speed, and a list every now and then because a watch that says nothing may
-    /// also be dead.
-    async fn vouching<K>(&self, kind: Kind, namespace: impl Fn(&K) -> Option<String>)
+    /// Follows the objects of one kind that hand namespaces over.
+    async fn handovers<K>(&self, kind: Kind, namespace: impl Fn(&K) -> Option<String>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
     {
-        let which = format!("{} of {}", kind.plural(), self.vouchers.selector());
-        let selector = self.vouchers.selector();
+        let selector = format!("{OPERATOR}={}", self.operator);
         let of = Followed {
             shared: &self.shared,
             api: Api::<K>::all(self.client.clone()),
             list: ListParams::default().labels(&selector),
             watch: WatchParams::default().labels(&selector),
-            which,
+            which: format!("{} of {selector}", K::plural(&())),
         };
         let take = |seen: Seen<'_, K>, begun| match seen {
             Seen::All(list, version) => {
                 let found = list.iter().filter_map(|object| Some((object.name_any(), namespace(object)?))).collect();
-                self.shared.vouching(|vouching| vouching.listed(kind, found, version, begun));
+                self.shared.handovers(|handovers| handovers.listed(kind, found, version, begun));
             }
             Seen::One(object, deleted) => {
-                let stands = namespace(&object).filter(|_| !deleted);
+                let namespace = namespace(&object).filter(|_| !deleted);
                 let version = object.resource_version().unwrap_or_default();
-                self.shared.vouching(|vouching| vouching.see(kind, object.name_any(), stands, &version));
+                self.shared.handovers(|handovers| handovers.see(kind, object.name_any(), namespace, &version));
             }
         };
-        of.follow(take, None).await;
+        of.follow(take).await;
     }
 
-    /// The Leases of scopes of this name, while any namespace is vouched for; and once when it becomes known what vouches.
-    async fn claims(&self, name: &str) {
-        let mut looks = self.shared.looks.subscribe();
-        let field = format!("metadata.name={name}");
+    /// Follows the Leases of scopes while the view needs them.
+    async fn leases(&self) {
+        let mut needs = self.shared.needs.subscribe();
+        let field = format!("metadata.name={}", self.lease);
         let of = Followed {
             shared: &self.shared,
             api: Api::<Lease>::all(self.client.clone()),
             list: ListParams::default().fields(&field),
             watch: WatchParams::default().fields(&field),
-            which: format!("leases named {name}"),
+            which: format!("leases named {}", self.lease),
         };
         let take = |seen: Seen<'_, Lease>, begun| match seen {
             Seen::All(list, version) => {
                 let found = list.iter().filter_map(|lease| Some((lease.namespace()?, Record::from(lease)))).collect();
-                self.shared.with(|state, now| state.view.listed(name, found, version, begun, now));
-                self.shared.look();
+                self.shared.with(|state, now| state.view.listed(found, version, begun, now));
             }
             Seen::One(lease, deleted) => {
                 let Some(namespace) = lease.namespace() else { return };
                 let record = Record::from(&lease);
                 self.shared.with(|state, now| {
                     if deleted {
-                        state.view.gone(&namespace, name, &record.version, now);
+                        state.view.gone(&namespace, &record.version, now);
                     } else {
-                        state.view.see(&namespace, name, record, now);
+                        state.view.see(&namespace, record, now);
                     }
                 });
             }
         };
         loop {
-            // The sender is in what is shared: it outlives this.
-            if looks.wait_for(|looks| *looks).await.is_err() {
+            // The sender is in the shared state, which outlives this.
+            if needs.wait_for(|needs| needs.leases).await.is_err() {
                 return;
             }
-            let done = std::pin::pin!(looks.wait_for(|looks| !*looks));
-            select(done, std::pin::pin!(of.follow(take, None))).await;
+            let done = pin!(needs.wait_for(|needs| !needs.leases));
+            select(done, pin!(of.follow(&take))).await;
             self.shared.ended(&of.which, Ok(()));
         }
     }
-
-    /// The Leases of leaders: listed when a watch begins, and watched from there.
-    async fn leaders(&self) {
-        let Some(Leaders { label, ending }) = &self.leaders else { return };
-        let of = Followed {
-            shared: &self.shared,
-            api: Api::<Lease>::all(self.client.clone()),
-            list: ListParams::default().labels(label).limit(LEADERS),
-            watch: WatchParams::default().labels(label),
-            which: format!("leases labelled {label}"),
-        };
-        let take = |seen: Seen<'_, Lease>, begun| match seen {
-            Seen::All(list, version) => {
-                let all = list.metadata.continue_.as_ref().is_none_or(String::is_empty);
-                let found = list.iter().filter(|lease| lease.name_any().ends_with(ending));
-                let found = found.filter_map(|lease| Some((lease.namespace()?, lease.name_any(), Record::from(lease))));
-                let found = found.collect();
-                self.shared.with(|state, now| state.view.leaders_listed(found, all, version, begun, now));
-            }
-            Seen::One(lease, deleted) => {
-                let (Some(namespace), name) = (lease.namespace(), lease.name_any()) else { return };
-                if name.ends_with(ending) {
-                    let record = Record::from(&lease);
-                    let crowded = self.shared.with(|state, now| {
-                        if deleted {
-                            state.view.leader_gone(&namespace, &name, &record.version, now);
-                        } else {
-                            state.view.see_leader(&namespace, &name, record, now);
-                        }
-                        state.view.is_crowded()
-                    });
-                    if crowded {
-                        let which = format!("leases labelled {label}");
-                        self.shared.ended(&which, Err(LeaseError::Many { which: which.clone(), limit: LEADERS }));
-                    }
-                }
-            }
-        };
-        of.follow(take, Some(&|| self.shared.is_deaf())).await;
-    }
 }
 
-/// What a list or a watch brought.
+/// An answer of a list or a watch.
 enum Seen<'a, K: Clone> {
-    /// All of them, as of this version.
+    /// All objects, as of this version.
     All(&'a ObjectList<K>, &'a str),
-    /// One that came or changed, or that was deleted.
+    /// An object that came or changed, or that was deleted.
     One(K, bool),
 }
 
-/// A watch, and when it was begun.
-type Watch<'a, K> = (Moment, BoxStream<'a, Result<WatchEvent<K>, kube::Error>>);
+/// A watch, and when it ends at the latest.
+struct Watch<'a, K> {
+    stream: BoxStream<'a, Result<WatchEvent<K>, kube::Error>>,
+    ends: Moment,
+}
 
 /// Objects of a kind that are listed and watched.
 struct Followed<'a, K> {
@@ -373,42 +291,46 @@ impl<K> Followed<'_, K>
 where
     K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    /// Lists, and watches from there. That the watch lives is confirmed by a list every now and then; or, where something
-    /// else shows it, the list is left out until `dead` says that it does not.
-    async fn follow(&self, take: impl Fn(Seen<'_, K>, Moment), dead: Option<&(dyn Fn() -> bool + Sync)>) {
+    /// Lists, and watches from there. A silent watch may be dead, so the view counts for a short time only; when
+    /// somebody needs it after that, a list confirms it.
+    async fn follow(&self, take: impl Fn(Seen<'_, K>, Moment)) {
         let clock = &*self.shared.clock;
-        let timing = self.shared.with(|state, _| *state.view.timing());
-        let limit = REQUEST.min(timing.hearing());
+        let timing = self.shared.with(|state, _| state.view.timing());
+        let limit = REQUEST.min(timing.pause());
         let mut watch: Option<Watch<'_, K>> = None;
         loop {
             let begun = clock.now();
             let outcome = self.list(&mut watch, limit, &take).await;
-            let pause = if outcome.is_ok() { timing.confirm() } else { timing.hearing() / 3 };
+            let failed = outcome.is_err();
             self.shared.ended(&self.which, outcome);
-            // However often a watch ends, and whatever fails: never more than one list in that time.
-            let soonest = begun + timing.hearing() / 3;
             loop {
-                let now = clock.now();
-                let Some((since, stream)) = &mut watch else { break clock.sleep_until(soonest.max(now)).await };
-                let next = if let Some(dead) = dead {
-                    if (dead() && now >= soonest) || now >= *since + WATCH {
-                        watch = None;
-                        continue;
+                // However often a watch ends, and whatever fails: never more than one list in that time.
+                let soonest = begun + timing.pause();
+                let Some(Watch { stream, ends }) = &mut watch else { break clock.sleep_until(soonest).await };
+                let ends = *ends;
+                let due = pin!(async {
+                    if failed {
+                        return clock.sleep_until(soonest).await;
                     }
-                    now + timing.hearing() / 8
-                } else {
-                    begun + pause
+                    until(clock, ends, self.shared.list_needed()).await;
+                    clock.sleep_until(begun + timing.confirm()).await;
+                });
+                let event = match select(due, stream.next()).await {
+                    Either::Left(_) => None,
+                    Either::Right((event, _)) => Some(event),
                 };
-                match until(clock, next, stream.next()).await {
-                    Some(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
-                        take(Seen::One(object, false), now);
+                let Some(event) = event else {
+                    watch = watch.filter(|_| clock.now() < ends);
+                    break;
+                };
+                match event {
+                    Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                        take(Seen::One(object, false), clock.now());
                     }
-                    Some(Some(Ok(WatchEvent::Deleted(object)))) => take(Seen::One(object, true), now),
-                    Some(Some(Ok(WatchEvent::Bookmark(_)))) => {}
+                    Some(Ok(WatchEvent::Deleted(object))) => take(Seen::One(object, true), clock.now()),
+                    Some(Ok(WatchEvent::Bookmark(_))) => {}
                     // Ended, as each does after some minutes, or broken: the next list begins another.
-                    Some(_) => watch = None,
-                    None if dead.is_none() => break,
-                    None => {}
+                    Some(Err(_) | Ok(WatchEvent::Error(_))) | None => watch = None,
                 }
             }
         }
@@ -429,13 +351,10 @@ where
         let version = list.metadata.resource_version.as_deref().unwrap_or_default();
         take(Seen::All(&list, version), begun);
         if watch.is_none() {
-            let since = clock.now();
-            let watched = until(clock, since + limit, self.api.watch(&self.watch, version)).await;
+            let now = clock.now();
+            let watched = until(clock, now + limit, self.api.watch(&self.watch, version)).await;
             let stream = watched.ok_or_else(|| late("watch"))?.map_err(|source| error("watch", source))?;
-            *watch = Some((since, stream.boxed()));
-        }
-        if list.metadata.continue_.as_ref().is_some_and(|token| !token.is_empty()) {
-            return Err(LeaseError::Many { which: self.which.clone(), limit: LEADERS });
+            *watch = Some(Watch { stream: stream.boxed(), ends: now + WATCH });
         }
         Ok(())
     }
@@ -443,51 +362,39 @@ where
 
 impl Shared {
     fn with<T>(&self, act: impl FnOnce(&mut State, Moment) -> T) -> T {
-        let written = self.written();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Inside the lock: moments that reach the view do not go backwards.
         let now = self.clock.now();
-        if let Some((begun, version)) = written {
-            state.view.heard(begun, &version, now);
-        }
         let result = act(&mut state, now);
-        let changes = state.view.take_changes();
+        let changes: Vec<Change> = state.view.take_changes();
+        let needs = Needs {
+            list: state.view.needs_list(),
+            leases: state.view.needs_leases(),
+            fresh: !state.stopped && state.view.is_fresh(now),
+        };
+        self.needs.send_if_modified(|before| std::mem::replace(before, needs) != needs);
         drop(state);
         self.hub.tell(changes);
         result
     }
 
-    /// The last write of our leader's that was answered: when it was begun, by our clock and no later, and its version.
-    fn written(&self) -> Option<(Moment, String)> {
-        let now = self.clock.now();
-        let (age, version) = self.own.get()?.written()?;
-        Some((Moment::since_origin(now.since(Moment::default()).saturating_sub(age)), version))
+    /// Waits until somebody needs a list.
+    async fn list_needed(&self) {
+        // The sender is in this.
+        _ = self.needs.subscribe().wait_for(|needs| needs.list).await;
     }
 
-    /// Whether a write of our leader's did not come back on the watch.
-    fn is_deaf(&self) -> bool {
-        let Some((begun, version)) = self.written() else { return false };
-        self.with(|state, now| state.view.is_deaf(begun, &version, now))
-    }
-
-    /// Takes in what is seen of vouchers.
-    fn vouching(&self, act: impl FnOnce(&mut Vouching)) {
+    /// Takes a change of the objects that hand namespaces over.
+    fn handovers(&self, act: impl FnOnce(&mut Handovers)) {
         self.with(|state, now| {
-            act(&mut state.vouching);
-            if let Some(listed) = state.vouching.listed_at() {
-                state.view.vouched(state.vouching.namespaces(), Some(listed), now);
+            act(&mut state.handovers);
+            if let Some(listed) = state.handovers.listed_at() {
+                state.view.handed_over(state.handovers.namespaces(), Some(listed), now);
             }
         });
-        self.look();
     }
 
-    /// Begins or ends to look at the Leases of scopes.
-    fn look(&self) {
-        let looks = self.with(|state, _| state.view.looks());
-        self.looks.send_if_modified(|before| std::mem::replace(before, looks) != looks);
-    }
-
-    /// Remembers how an attempt to know these ended.
+    /// Remembers the outcome of an attempt to read these.
     fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
         let error = in_one_line(&error);
@@ -519,7 +426,7 @@ impl fmt::Debug for Scopes {
 
 impl fmt::Debug for ScopesDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScopesDriver").field("names", &self.names).finish_non_exhaustive()
+        f.debug_struct("ScopesDriver").field("lease", &self.lease).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! How long what a cluster-wide operator knows of others counts.
+//! How long a cluster-wide operator's knowledge of others counts.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::LeaseError;
 /// The durations of a cluster-wide operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScopeTiming {
-    pub(super) duration: Duration,
-    pub(super) grace: Duration,
-    pub(super) freshness: Duration,
+    pub(crate) duration: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) freshness: Duration,
 }
 
 impl ScopeTiming {
@@ -20,8 +20,8 @@ impl ScopeTiming {
 
     /// - `duration`: of a lease that states none.
     /// - `grace`: how long past a lease's duration the namespace stays with its holder; a successor needs some of it.
-    /// - `freshness`: how long what is known counts. Shorter than [`Timing::settle`](crate::Timing::settle) of the
-    ///   restricted operators.
+    /// - `freshness`: how long a list counts. Shorter than [`Timing::settle`](crate::Timing::settle) of the restricted
+    ///   operators.
     ///
     /// # Errors
     /// [`LeaseError::Zero`].
@@ -34,34 +34,13 @@ impl ScopeTiming {
         Ok(Self { duration, grace, freshness })
     }
 
-    /// The duration of a lease that states none.
-    pub fn duration(&self) -> Duration {
-        self.duration
-    }
-
-    /// How long past a lease's duration the namespace stays with its holder.
-    pub fn grace(&self) -> Duration {
-        self.grace
-    }
-
-    /// How long a leader waits for later installations to notice it: longer than [`hearing`](Self::hearing).
-    pub fn settle(&self) -> Duration {
-        self.hearing() + self.hearing() / 4
-    }
-
-    /// How often to list, so that one list may fail and what is known stays fresh.
-    pub fn confirm(&self) -> Duration {
+    /// The shortest time between two lists while somebody asks, so that one may fail and the view stays fresh.
+    pub(crate) fn confirm(&self) -> Duration {
         self.freshness / 2
     }
 
-    /// How long a leader's view of other leaders counts, from the beginning of its last write that came back on the
-    /// watch of their Leases. Nobody leads on a dead watch for longer.
-    pub fn hearing(&self) -> Duration {
+    /// The shortest time between two attempts, and how long one may take.
+    pub(crate) fn pause(&self) -> Duration {
         self.freshness / 3
-    }
-
-    /// How long the view of vouchers, and of the Leases that they vouch for, counts.
-    pub fn freshness(&self) -> Duration {
-        self.freshness
     }
 }

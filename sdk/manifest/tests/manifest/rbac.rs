@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 
 fn account(restricted_to: Option<&str>) -> Account {
     let cluster_role = restricted_to.map_or_else(|| "op".to_owned(), |namespace| format!("op-{namespace}"));
-    Account { name: "op".into(), namespace: "demo".into(), cluster_role, restricted_to: restricted_to.map(Into::into) }
+    Account {
+        name: "op".into(),
+        namespace: "demo".into(),
+        leader_election_namespace: "demo".into(),
+        cluster_role,
+        restricted_to: restricted_to.map(Into::into),
+    }
 }
 
 fn access() -> Access {
@@ -16,6 +22,7 @@ fn access() -> Access {
         ],
         cluster: vec![Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], &["patch"]).named(["a"])],
         own_namespace: vec![Grant::new("", &["secrets"], &["get", "patch"]).named(["pair"])],
+        leader_election: Vec::new(),
     }
 }
 

@@ -139,7 +139,7 @@ pub(super) async fn perform<A: clap::Args>(
     flags: CertsFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
-    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
     let patience = Patience { time: flags.timeout, end: Instant::now() + flags.timeout };
     let client = patience.answer(answering(flags.kubeconfig.as_deref())).await??;
     let configurations = configurations(&installation, &components.webhooks)?;

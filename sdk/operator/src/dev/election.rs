@@ -12,12 +12,12 @@ use portcullis_lease::Record;
 
 use super::cluster::call;
 use super::rights;
-use super::session_lease::{SESSION, SessionLease, Swept, is_session};
+use super::session_lease::{SESSION, SessionLease, is_session};
 use super::session_mark::SessionMark;
 use super::text::say;
 use crate::Installation;
 use crate::leases::{LeaseFlags, LeaseTiming, Leases};
-use portcullis_manifest::names::{LEADER, leaders, release_of};
+use portcullis_manifest::names::leaders;
 
 /// What a session has to do with leases.
 pub(super) struct Candidate {
@@ -36,11 +36,7 @@ impl Candidate {
 
     /// Of a session without controllers: its webhooks stand back for restricted operators, as those of the installed
     /// one do. A restricted session is called for its own namespace alone.
-    pub(super) async fn of_webhooks(
-        client: &Client,
-        installation: &Installation,
-        other_names: &[&'static str],
-    ) -> anyhow::Result<Self> {
+    pub(super) async fn of_webhooks(client: &Client, installation: &Installation) -> anyhow::Result<Self> {
         let mut candidate = Self::none();
         if installation.restricted_to.is_none() {
             if let Some(lack) = rights::lacks(client, &rights::TO_STAND_BACK).await? {
@@ -48,7 +44,7 @@ impl Candidate {
             } else {
                 // It holds none: it is no candidate, and marks nothing.
                 let flags = LeaseFlags::of_session(SESSION.to_owned(), BTreeMap::new(), None);
-                candidate.leases = Leases::new(client, installation, other_names, false, &flags)?;
+                candidate.leases = Leases::new(client, installation, false, &flags)?;
             }
         }
         Ok(candidate)
@@ -60,7 +56,6 @@ impl Candidate {
     pub(super) async fn of_controllers(
         client: &Client,
         installation: &Installation,
-        other_names: &[&'static str],
         me: &SessionMark,
         timing: Option<LeaseTiming>,
     ) -> anyhow::Result<Self> {
@@ -69,7 +64,7 @@ impl Candidate {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let elects = call(&format!("read Namespace {namespace}"), namespaces.get_opt(namespace)).await?.is_some();
         let flags = LeaseFlags::of_session(format!("{SESSION}{}", me.owner), me.whole(), timing);
-        let leases = Leases::new(client, installation, other_names, elects, &flags)?;
+        let leases = Leases::new(client, installation, elects, &flags)?;
         if !elects {
             ensure!(
                 installation.restricted_to.is_none(),
@@ -79,7 +74,6 @@ impl Candidate {
             let told = format!("run here too, with your rights; beside no others: there is no namespace {namespace}");
             return Ok(Self { leases, session_lease: None, told: Some(told) });
         }
-        makes_room(client, installation, &session_lease).await?;
         let told = format!("run here while this session holds the {session_lease}, with your rights");
         Ok(Self { leases, session_lease: Some(session_lease), told: Some(told) })
     }
@@ -89,35 +83,10 @@ impl Candidate {
 async fn alone(client: &Client, installation: &Installation) -> anyhow::Result<()> {
     let Some(lease) = leading(client, installation).await?.into_iter().next() else { return Ok(()) };
     let whose = if is_session(&Record::from(&lease)) { "another session of" } else { "the installed operator" };
-    let (namespace, lease) = (lease.namespace().unwrap_or_default(), lease.name_any());
-    let release = release_of(&lease);
+    let namespace = lease.namespace().unwrap_or_default();
     bail!(
-        "controllers would run beside those of {whose} {namespace}/{release}; to take turns with them, say \
-         --namespace {namespace} --release {release}"
-    )
-}
-
-/// That no installed operator would stand back for the Lease of a session, because it is the older one: that of a
-/// session that was killed is taken away then.
-async fn makes_room(client: &Client, installation: &Installation, session_lease: &SessionLease) -> anyhow::Result<()> {
-    if installation.restricted_to.is_some() {
-        return Ok(());
-    }
-    let Some(left) = session_lease.of_sessions().await? else { return Ok(()) };
-    let created = |lease: &Lease| lease.creation_timestamp();
-    let later = |lease: &Lease| lease.uid() != left.uid() && created(lease) >= created(&left);
-    let installed = |lease: &Lease| !is_session(&Record::from(lease));
-    let found = leading(client, installation).await?;
-    let Some(lease) = found.iter().find(|lease| later(lease) && installed(lease)) else { return Ok(()) };
-    if session_lease.sweep().await? != Swept::Taken {
-        return Ok(());
-    }
-    let (name, there) = (lease.name_any(), lease.namespace().unwrap_or_default());
-    let release = release_of(&name);
-    bail!(
-        "the installed operator {there}/{release} could not lead beside this session: the session that holds the \
-         {session_lease} began before it. Take turns with the operator: --namespace {there} --release {release}; \
-         or end that session first"
+        "controllers would run beside those of {whose} in namespace {namespace}; to take turns with them, say \
+         --leader-election-namespace {namespace}"
     )
 }
 
@@ -126,6 +95,6 @@ async fn leading(client: &Client, installation: &Installation) -> anyhow::Result
     let labelled = ListParams::default().labels(&leaders(installation.operator));
     let leases = Api::<Lease>::all(client.clone());
     let mut found = call("list the Leases of other installations", leases.list(&labelled)).await?.items;
-    found.retain(|lease| lease.name_any().ends_with(LEADER) && Record::from(lease).holder.is_some());
+    found.retain(|lease| Record::from(lease).holder.is_some());
     Ok(found)
 }

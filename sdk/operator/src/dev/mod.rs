@@ -281,7 +281,7 @@ async fn prepare<A: clap::Args>(
     flags: &DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<Prepared> {
-    let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+    let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
     ensure!(
         !components.webhooks.is_empty() && installation.webhooks.is_on(),
         "{} has no webhooks to serve; its controllers alone run with: run",
@@ -309,13 +309,13 @@ async fn prepare<A: clap::Args>(
         session: session::id()?,
         expires: Some(Timestamp::now() + flags.ttl),
     };
-    let (client, others) = (&connection.clients.prompt, &operator.scope_leases);
+    let client = &connection.clients.prompt;
     let candidate = if controllers {
-        Candidate::of_controllers(client, &installation, others, &me, flags.lease_timing).await?
+        Candidate::of_controllers(client, &installation, &me, flags.lease_timing).await?
     } else if flags.sweep {
         Candidate::none()
     } else {
-        Candidate::of_webhooks(client, &installation, others).await?
+        Candidate::of_webhooks(client, &installation).await?
     };
     let left = if controllers { None } else { left(client, &installation).await? };
     let cluster = Cluster { client: connection.clients.client.clone(), me, crds, policies };

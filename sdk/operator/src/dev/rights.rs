@@ -17,14 +17,13 @@ const ON_LEASES: &[&str] = &["list", "watch"];
 const ON_LEFT_LEASE: &[&str] = &["get", "delete"];
 
 /// To see where restricted operators are.
-pub(super) const TO_STAND_BACK: [Need<'static>; 4] = [
+pub(super) const TO_STAND_BACK: [Need<'static>; 3] = [
     Need { group: COORDINATION, resource: "leases", verbs: ON_LEASES, namespace: None },
-    Need { group: ADMISSION, resource: "validatingwebhookconfigurations", verbs: ON_LEASES, namespace: None },
     Need { group: ADMISSION, resource: POLICIES[0], verbs: ON_LEASES, namespace: None },
     Need { group: ADMISSION, resource: POLICIES[1], verbs: ON_LEASES, namespace: None },
 ];
 
-/// What hands a namespace over.
+/// The kinds that hand a namespace over.
 const POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 
 /// To take away the Lease that a session left in this namespace.
@@ -63,8 +62,8 @@ fn needs(does: Does<'_>) -> Vec<Need<'_>> {
     if does.conversions {
         needs.push(need("apiextensions.k8s.io", "customresourcedefinitions", ON_CRDS));
     }
-    if let Some(Installation { namespace, restricted_to, .. }) = does.controllers {
-        let namespace = Some(restricted_to.as_ref().unwrap_or(namespace).as_str());
+    if let Some(Installation { leader_election_namespace, restricted_to, .. }) = does.controllers {
+        let namespace = Some(restricted_to.as_ref().unwrap_or(leader_election_namespace).as_str());
         needs.push(Need { namespace, ..need("", "namespaces", &["get"]) });
         needs.push(Need { namespace, ..need(COORDINATION, "leases", ON_LEASE) });
         if restricted_to.is_none() {

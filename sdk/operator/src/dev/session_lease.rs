@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
-use portcullis_lease::{Earlier, Record, Scopes, Timing};
+use portcullis_lease::{Record, Timing};
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::cluster::{call, is_code};
@@ -17,7 +17,6 @@ use super::session_mark::SessionMark;
 use super::text::say;
 use crate::Installation;
 use crate::leases::Election;
-use portcullis_manifest::names::release_of;
 
 /// How often it is looked at who leads.
 const LOOK: Duration = Duration::from_millis(200);
@@ -74,8 +73,8 @@ impl SessionLease {
     pub(super) fn new(client: &Client, installation: &Installation) -> Self {
         let home = &installation.namespace;
         let (namespace, name) = match &installation.restricted_to {
-            Some(namespace) => (namespace, installation.scope_lease()),
-            None => (home, installation.leader_lease()),
+            Some(namespace) => (namespace, installation.scope_lease.clone()),
+            None => (&installation.leader_election_namespace, installation.leader_lease()),
         };
         Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -157,18 +156,9 @@ impl SessionLease {
     }
 
     /// One line; nothing while it is not known, or about to change.
-    fn state(&self, Election { lease, among, .. }: &Election) -> Option<String> {
-        if let Some(hold) = lease.held() {
-            if let Some(Earlier { namespace, lease, .. }) = among.as_ref().and_then(Scopes::ahead) {
-                let release = release_of(&lease);
-                return Some(format!(
-                    "Controllers wait: the cluster-wide operator {namespace}/{release} was installed first; to make room: \
-                     kubectl -n {namespace} scale deployment {release} --replicas=0"
-                ));
-            }
-            // They begin when nobody else can be at work any more.
-            let begun = among.as_ref().is_none_or(|among| among.leads(hold.epoch));
-            return begun.then(|| format!("Controllers run here: this session holds the {self}."));
+    fn state(&self, Election { lease, .. }: &Election) -> Option<String> {
+        if lease.held().is_some() {
+            return Some(format!("Controllers run here: this session holds the {self}."));
         }
         let health = lease.health();
         let Some(holder) = health.holder else {

@@ -8,14 +8,17 @@ use crate::{Installation, overrides};
 use portcullis_manifest::{CertificateMode, ServiceRef};
 
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
-/// defaults. Its namespace it learns from its Pod.
+/// defaults. It learns its namespace from its Pod.
 pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String> {
     // Every field is looked at: one that is added and forgotten does not compile.
     let Installation {
         operator,
         release,
-        namespace: _,
+        namespace,
+        leader_election_namespace,
         restricted_to,
+        // It follows from the registration.
+        scope_lease: _,
         service,
         cluster_domain,
         certificates,
@@ -25,6 +28,10 @@ pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String>
     } = installation;
     let flags = [
         ("release", (release != operator).then(|| release.clone())),
+        (
+            "leader-election-namespace",
+            (leader_election_namespace != namespace).then(|| leader_election_namespace.clone()),
+        ),
         ("restrict-to-namespace", restricted_to.clone()),
         ("service-name", (service.name != service_of(release)).then(|| service.name.clone())),
         ("service-port", (service.port != ServiceRef::PORT).then(|| service.port.to_string())),

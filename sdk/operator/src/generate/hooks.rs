@@ -104,6 +104,7 @@ impl Hooks<'_> {
         let account = Account {
             name: name.clone(),
             namespace: namespace.clone(),
+            leader_election_namespace: namespace.clone(),
             cluster_role: format!("{}:{component}", self.installation.role()),
             restricted_to: self.installation.restricted_to.clone(),
         };

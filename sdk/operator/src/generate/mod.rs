@@ -280,6 +280,7 @@ impl GenerateFlags {
         let Self { namespace, installation, image, replicas, issuer, ca_bundle, format: _, out: _, check: _ } = self;
         let InstallationFlags {
             release,
+            leader_election_namespace,
             restrict_to_namespace,
             service_name,
             service_port,
@@ -297,6 +298,7 @@ impl GenerateFlags {
             ("--issuer", issuer.is_some()),
             ("--ca-bundle", ca_bundle.is_some()),
             ("--release", release.is_some()),
+            ("--leader-election-namespace", leader_election_namespace.is_some()),
             ("--restrict-to-namespace", restrict_to_namespace.is_some()),
             ("--service-name", service_name.is_some()),
             ("--service-port", *service_port != ServiceRef::PORT),

@@ -50,7 +50,7 @@ impl<'a> Objects<'a> {
         own: Vec<String>,
     ) -> Result<Self, GenerateError> {
         let webhooks = &components.webhooks;
-        let installation = flags.installation.resolve(operator.name, flags.namespace.as_deref())?;
+        let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
         let registered = webhooks.manifests().map_err(ComponentsError::from)?;
         let entries = entries(&installation, webhooks)?;
         let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
@@ -79,7 +79,7 @@ impl<'a> Objects<'a> {
             left_out: names(&|webhook| !kept(webhook)),
             webhooks: guarded,
             configurations: configurations(&installation, webhooks)?,
-            scope_policy: operator.scope_policy(&installation),
+            scope_policy: Operator::<A>::scope_policy(&installation),
             rbac,
             own,
             installation,

@@ -99,7 +99,7 @@ impl Installation {
     }
 
     async fn lease(&self) -> Lease {
-        self.leases.get(&format!("{RELEASE}-leader")).await.unwrap()
+        self.leases.get("mcp-operator-leader").await.unwrap()
     }
 
     /// The pod that leads, when another than `before` does.

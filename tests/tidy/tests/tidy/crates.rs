@@ -17,8 +17,8 @@ const CRATES: [(&str, &str); 17] = [
     ("client", "futures kube serde tokio"),
     (
         "lease",
-        "futures jiff k8s-openapi kube portcullis-client portcullis-manifest portcullis-metrics prometheus-client \
-         serde serde_json thiserror tokio tracing uuid",
+        "futures jiff k8s-openapi kube portcullis-client portcullis-metrics prometheus-client serde \
+         serde_json thiserror tokio tracing uuid",
     ),
     (
         "listener",

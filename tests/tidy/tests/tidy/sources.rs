@@ -81,7 +81,7 @@ fn leases_have_their_time_from_the_clock_that_they_were_given() {
 /// What decides is a function of what was seen; what looks and writes is elsewhere.
 #[test]
 fn decisions_about_leases_and_what_doctor_makes_of_what_it_saw_do_no_io() {
-    let pure = ["decide", "elector", "law", "ownership", "record", "timing", "scopes/view"];
+    let pure = ["decide", "elector", "handovers", "law", "ownership", "record", "timing", "scopes/view"];
     let wanted = |path: &str| {
         let lease = path.strip_prefix("sdk/lease/src/").and_then(|path| path.strip_suffix(".rs"));
         lease.is_some_and(|module| pure.contains(&module)) || path.starts_with("sdk/doctor/src/checks/")

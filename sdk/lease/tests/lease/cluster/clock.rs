@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use portcullis_lease::{Clock, Moment};
 use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::time::{Clock, Moment};
 
 /// A machine's clock: it runs with the real one, its wall is off by some seconds, and it can be stopped.
 #[derive(Clone, Debug)]

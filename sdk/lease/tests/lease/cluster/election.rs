@@ -8,11 +8,14 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::client::Body;
-use portcullis_lease::{Change, End, Epoch, LeaseElection, Reason, Record, Timing};
 use portcullis_testing::{ControlPlane, Stopwatch, wait_for_object, wait_until};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
+
+use crate::elector::End;
+use crate::record::Record;
+use crate::{Change, Epoch, LeaseElection, LeaseHandle, Timing};
 
 use super::{Candidate, DEADLINE, LEASE, Observer, patient, timing};
 
@@ -22,7 +25,7 @@ fn election(namespace: &str, identity: &str) -> LeaseElection {
 
 fn watch(candidates: &[&Candidate]) -> Observer {
     let handles: Vec<_> = candidates.iter().map(|candidate| candidate.handle.clone()).collect();
-    Observer::watch(move || handles.iter().map(|handle| handle.held().map(|hold| hold.epoch)).collect())
+    Observer::watch(move || handles.iter().map(LeaseHandle::held).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +35,7 @@ async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_sa
         let namespace = cluster.namespace("crash").await;
         let begun = Stopwatch::start();
         let first = Candidate::start(cluster.admin(), election(&namespace, "first"), skew);
-        assert_eq!(first.holds().await.epoch, Epoch::hold(1));
+        assert_eq!(first.holds().await, Epoch::hold(1));
         let others = [-skew, 0].map(|skew| Candidate::start(cluster.admin(), election(&namespace, "other"), skew));
         let observer = watch(&[&first, &others[0], &others[1]]);
         let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
@@ -50,8 +53,8 @@ async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_sa
         let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
         eprintln!("wall {skew:+} s, crash of the leader: nobody for {gap:?}");
         // Where the machine stalls, the Lease may have lapsed before the crash, and have been taken once more.
-        let once_more = hold.epoch > Epoch::hold(2) && begun.lost() > timing().renew();
-        assert!(hold.epoch == Epoch::hold(2) || once_more, "{:?}", hold.epoch);
+        let once_more = hold > Epoch::hold(2) && begun.lost() > timing().renew();
+        assert!(hold == Epoch::hold(2) || once_more, "{hold:?}");
         // It counts from the last renewal; a look and two requests come on top, and a machine with other things to do.
         let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
         assert!(gap >= timing().duration().saturating_sub(earlier), "{gap:?}, stalls {:?}", begun.lost());
@@ -77,7 +80,7 @@ async fn a_graceful_end_hands_over_at_once_in_the_next_epoch() {
         let observer = watch(&[&first, &second]);
         first.end().await.unwrap();
         // The duration is longer than anything is waited for here.
-        assert_eq!(second.holds().await.epoch, Epoch::hold(2));
+        assert_eq!(second.holds().await, Epoch::hold(2));
         assert!(observer.most() <= 1);
 
         let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
@@ -132,16 +135,16 @@ async fn a_holder_whose_machine_stood_still_finds_out_with_its_next_renewal() {
 
     first.clock.stop();
     let later = second.holds().await;
-    assert!(later.epoch > hold.epoch);
+    assert!(later > hold);
     first.clock.go_on();
     let resumed = Stopwatch::start();
-    tokio::time::timeout(DEADLINE, first.handle.lost(hold.epoch)).await.unwrap();
+    tokio::time::timeout(DEADLINE, first.handle.lost(hold)).await.unwrap();
     let window = resumed.elapsed();
     eprintln!("machine stopped: two for {window:?}");
     assert!(window <= timing().deadline(), "{window:?}");
-    wait_until("it to say why", DEADLINE, || async { first.handle.health().ended }).await;
-    assert!(matches!(first.handle.health().ended, Some(Reason::Taken | Reason::Late)));
-    assert_eq!(second.holds().await.epoch, later.epoch, "the later one goes on");
+    let why = wait_until("it to say why", DEADLINE, || async { first.handle.health().ended }).await;
+    assert!(["Taken", "Late"].contains(&&*why), "{why}");
+    assert_eq!(second.holds().await, later, "the later one goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +162,7 @@ async fn what_others_write_on_the_lease_stays_and_disturbs_nobody() {
         let now = wait_for_object(&lease, LEASE, "a renewal after it", DEADLINE, renewed).await;
         assert_eq!(now.metadata.labels.unwrap()["team"], "a");
     }
-    assert_eq!(holder.holds().await.epoch, hold.epoch);
+    assert_eq!(holder.holds().await, hold);
     assert_eq!(holder.handle.health().last_error, None);
 }
 
@@ -172,22 +175,9 @@ async fn a_deleted_lease_is_made_again_in_a_later_epoch() {
     let mut changes = holder.handle.changes();
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
     lease.delete(LEASE, &DeleteParams::default()).await.unwrap();
-    tokio::time::timeout(DEADLINE, holder.handle.lost(hold.epoch)).await.unwrap();
+    tokio::time::timeout(DEADLINE, holder.handle.lost(hold)).await.unwrap();
     assert_eq!(changes.next().await, Some(Change::Namespace(namespace.clone())));
-    assert_eq!(holder.holds().await.epoch, hold.epoch.next());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_met_epoch_that_is_later_ends_the_hold_and_the_next_is_later_than_that() {
-    let cluster = ControlPlane::shared().await;
-    let namespace = cluster.namespace("fenced").await;
-    let holder = Candidate::start(cluster.admin(), election(&namespace, "holder"), 0);
-    let hold = holder.holds().await;
-    holder.handle.fence(hold.epoch);
-    assert_eq!(holder.handle.held().map(|hold| hold.epoch), Some(hold.epoch), "its own epoch is no other's");
-    holder.handle.fence(Epoch::hold(6).resumed());
-    assert_eq!(holder.handle.held(), None);
-    assert_eq!(holder.holds().await.epoch, Epoch::hold(7));
+    assert_eq!(holder.holds().await, hold.next());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -256,4 +246,25 @@ async fn a_mark_says_who_created_the_lease_until_somebody_takes_it_away() {
         let others = json!({ "metadata": { "annotations": { "example.dev/others": "yes" } } });
         leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(&others)).await.unwrap();
     }
+}
+
+/// MISSION D7: installations that share the Lease exclude each other, and the one that waits knows which one leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_of_another_installation_is_told_which_one_holds() {
+    let cluster = ControlPlane::shared().await;
+    let namespace = cluster.namespace("shared").await;
+    let of = |installation: &str| election(&namespace, "pod").timing(patient()).installation(installation);
+    let first = Candidate::start(cluster.admin(), of("a/blue"), 0);
+    first.holds().await;
+    let twin = Candidate::start(cluster.admin(), of("a/blue"), 0);
+    let other = Candidate::start(cluster.admin(), of("b/green"), 0);
+    let told =
+        wait_until("the other to be told", DEADLINE, || async { other.handle.health().other_installation }).await;
+    assert_eq!(told, "a/blue");
+    wait_until("the twin to see it", DEADLINE, || async { twin.handle.health().holder }).await;
+    assert_eq!(twin.handle.health().other_installation, None);
+    twin.end().await.unwrap();
+    first.end().await.unwrap();
+    other.holds().await;
+    assert_eq!(other.handle.health().other_installation, None);
 }

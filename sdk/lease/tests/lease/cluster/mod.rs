@@ -3,8 +3,6 @@
 mod clock;
 mod dead;
 mod election;
-mod followers;
-mod many;
 mod rights;
 mod scopes;
 
@@ -15,12 +13,13 @@ use std::time::Duration;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::Api;
 use kube::api::DeleteParams;
-use portcullis_lease::{Epoch, LeaseElection, LeaseError, LeaseHandle, ScopeTiming, Timing, Vouchers};
 use portcullis_testing::ControlPlane;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::handovers::policy_name;
+use crate::{Epoch, LeaseElection, LeaseError, LeaseHandle, ScopeTiming, Timing};
 use clock::TestClock;
 
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -47,13 +46,9 @@ fn quick_scope_timing() -> ScopeTiming {
 
 const OPERATOR: &str = "lease-tests";
 
-fn vouchers() -> Vouchers {
-    Vouchers::new(OPERATOR, LEASE)
-}
-
 /// What an administrator does: a policy with its binding. Who may write the Lease under it is not what is tested here.
 async fn hand_over(cluster: &ControlPlane, namespace: &str) {
-    let (api, name) = ("admissionregistration.k8s.io/v1", Vouchers::policy(LEASE, namespace));
+    let (api, name) = ("admissionregistration.k8s.io/v1", policy_name(LEASE, namespace));
     let metadata = json!({ "name": name, "labels": { "app.kubernetes.io/name": OPERATOR } });
     let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["bindings"] });
     let spec = json!({
@@ -71,7 +66,7 @@ async fn hand_over(cluster: &ControlPlane, namespace: &str) {
 /// Takes the binding away.
 async fn take_back(cluster: &ControlPlane, namespace: &str) {
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.admin());
-    bindings.delete(&Vouchers::policy(LEASE, namespace), &DeleteParams::default()).await.unwrap();
+    bindings.delete(&policy_name(LEASE, namespace), &DeleteParams::default()).await.unwrap();
 }
 
 /// An election in a task of its own.
@@ -103,7 +98,7 @@ impl Candidate {
         self.task.await.unwrap_err();
     }
 
-    async fn holds(&self) -> portcullis_lease::Hold {
+    async fn holds(&self) -> Epoch {
         let held = tokio::time::timeout(DEADLINE, self.handle.acquired()).await;
         held.unwrap_or_else(|_| panic!("it holds nothing: {:?}", self.handle.health())).unwrap()
     }

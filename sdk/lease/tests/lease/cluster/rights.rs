@@ -4,10 +4,12 @@ use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use portcullis_lease::{LeaseElection, Scopes, Vouchers};
 use portcullis_testing::{ControlPlane, Grant, wait_until};
 
-use super::{Candidate, DEADLINE, LEASE, hand_over, quick_scope_timing, scope_timing, timing, vouchers};
+use crate::handovers::policy_name;
+use crate::{LeaseElection, Scopes};
+
+use super::{Candidate, DEADLINE, LEASE, OPERATOR, hand_over, scope_timing, timing};
 
 fn rule(verbs: &[&str], name: Option<&str>) -> PolicyRule {
     on("coordination.k8s.io", &["leases"], verbs, name)
@@ -32,18 +34,17 @@ pub(crate) fn holder(namespace: &str) -> Grant<'_> {
     Grant::Rules { namespace, rules: &*RULES }
 }
 
-/// And to see what vouches for it.
-pub(crate) fn vouched(namespace: &str) -> [PolicyRule; 1] {
-    [on("admissionregistration.k8s.io", &POLICIES, &["get"], Some(&Vouchers::policy(LEASE, namespace)))]
+/// The rights to read the policy that hands the namespace over.
+pub(crate) fn handed_over(namespace: &str) -> [PolicyRule; 1] {
+    [on("admissionregistration.k8s.io", &POLICIES, &["get"], Some(&policy_name(LEASE, namespace)))]
 }
 
-/// What a cluster-wide operator needs: what vouches, and leases of one name, in all namespaces, to read.
+/// The rights of a cluster-wide operator: it reads policies with their bindings, and Leases of one name.
 pub(crate) fn cluster_wide() -> Grant<'static> {
     static RULES: OnceLock<[PolicyRule; 2]> = OnceLock::new();
-    let kinds = ["validatingwebhookconfigurations", POLICIES[0], POLICIES[1]];
     let look = ["list", "watch"];
-    let vouchers = || on("admissionregistration.k8s.io", &kinds, &look, None);
-    Grant::ClusterRules(RULES.get_or_init(|| [vouchers(), rule(&look, Some(LEASE))]))
+    let policies = || on("admissionregistration.k8s.io", &POLICIES, &look, None);
+    Grant::ClusterRules(RULES.get_or_init(|| [policies(), rule(&look, Some(LEASE))]))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,14 +52,14 @@ async fn rights_narrowed_to_the_lease_by_name_are_enough_for_both() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("narrow").await;
     hand_over(cluster, &namespace).await;
-    let vouched = vouched(&namespace);
-    let restricted = cluster.user_with("restricted", &[holder(&namespace), Grant::ClusterRules(&vouched)]).await;
+    let handed_over = handed_over(&namespace);
+    let restricted = cluster.user_with("restricted", &[holder(&namespace), Grant::ClusterRules(&handed_over)]).await;
     let wide = cluster.user_with("wide", &[cluster_wide()]).await;
-    let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
+    let (scopes, driver) = Scopes::new(wide.client.clone(), OPERATOR, LEASE, scope_timing()).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
-    scopes.synced(DEADLINE).await.unwrap();
+    wait_until("the view", DEADLINE, || async { scopes.unknown().is_none().then_some(()) }).await;
     let timing = timing().settle(Duration::from_millis(100));
-    let election = LeaseElection::scope(&namespace, LEASE, "restricted").unwrap().timing(timing).vouched_by(vouchers());
+    let election = LeaseElection::scope(&namespace, LEASE, "restricted").unwrap().timing(timing);
     let holder = Candidate::start(restricted.client.clone(), election, 0);
     holder.holds().await;
     wait_until("the cluster-wide operator to see it", DEADLINE, || async {
@@ -69,47 +70,17 @@ async fn rights_narrowed_to_the_lease_by_name_are_enough_for_both() {
     task.abort();
 }
 
-/// The role of a former release allows to read the Leases of tenants, and not those of leaders.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_one_watch_is_refused_is_said_until_it_is_granted_however_well_the_other_goes() {
-    let cluster = ControlPlane::shared().await;
-    let namespace = cluster.namespace("former").await;
-    let wide = cluster.user_with("former", &[cluster_wide()]).await;
-    let (scopes, driver) = Scopes::new(wide.client.clone(), &[LEASE], vouchers(), quick_scope_timing()).unwrap();
-    let election = LeaseElection::leader_election(&namespace, "former-leader", "me").unwrap();
-    let (own, _) = election.with(wide.client.clone());
-    let driver = driver.among("example.dev/operator=former", "-leader", &namespace, "former-leader", own);
-    let task = tokio::spawn(driver.run(std::future::pending()));
-    let attempt = "list leases labelled example.dev/operator=former";
-    let refusal = &*format!("cannot {attempt}");
-    wait_until("the refusal", DEADLINE, || async { scopes.health().last_error }).await;
-    let refused = scopes.synced(3 * quick_scope_timing().freshness());
-    let always = async {
-        loop {
-            let said = scopes.health().last_error;
-            // An API server that is slow may not have answered yet.
-            assert!(said.as_ref().is_some_and(|said| said.contains(attempt)), "{said:?}");
-            tokio::task::yield_now().await;
-        }
-    };
-    let refused =
-        tokio::select! { refused = refused => refused.unwrap_err().to_string(), () = always => unreachable!() };
-    assert!(refused.contains(refusal), "{refused}");
-    task.abort();
-}
-
 /// Race 13.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_is_named_in_time_and_nothing_is_written_meanwhile() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("none").await;
     let nobody = cluster.client_as("nobody-at-all", &[]);
-    let (scopes, driver) = Scopes::new(nobody.clone(), &[LEASE], vouchers(), scope_timing()).unwrap();
+    let (scopes, driver) = Scopes::new(nobody.clone(), OPERATOR, LEASE, scope_timing()).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
-    let refused = scopes.synced(Duration::from_secs(2)).await.unwrap_err().to_string();
-    for part in
-        ["2s", "cannot list validatingadmissionpolic", "grant", "list and watch in all namespaces", "nobody-at-all"]
-    {
+    let said = || async { scopes.unknown().filter(|said| said.contains("nobody-at-all")) };
+    let refused = wait_until("the refusal", DEADLINE, said).await;
+    for part in ["cannot list validatingadmissionpolic", "grant", "list and watch in all namespaces", "nobody-at-all"] {
         assert!(refused.contains(part), "'{part}' is not in: {refused}");
     }
     let ownership = scopes.owns(&namespace);

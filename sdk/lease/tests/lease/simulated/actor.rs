@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use portcullis_lease::{Elector, End, Hold, Moment, Ownership, Reason, Record, ScopeTiming, ScopeView, Step, Timing};
+use crate::decide::{Hold, Reason};
+use crate::elector::{Elector, End, Step};
+use crate::record::Record;
+use crate::scopes::ScopeView;
+use crate::time::Moment;
+use crate::{Ownership, ScopeTiming, Timing};
 
-use super::world::{Answer, Ask, Chance, Fault, LEASE, LocalClock, NAMESPACE, Network, Server, wall};
+use super::world::{Answer, Ask, Chance, Fault, LocalClock, NAMESPACE, Network, Server, wall};
 
 /// A request under way: when it reaches the server, then when its answer is back.
 #[derive(Clone, Debug)]
@@ -18,10 +23,10 @@ pub(crate) struct Holder {
     name: String,
     timing: Timing,
     end: End,
-    /// Whether it looks for its voucher before it writes.
-    vouched_by: bool,
-    /// What vouched at its last write.
-    voucher: Option<u64>,
+    /// Whether it reads its proof before it writes.
+    restricted: bool,
+    /// The proof at its last write.
+    proof: Option<u64>,
     pub(crate) clock: LocalClock,
     pub(crate) elector: Option<Elector>,
     runs: u64,
@@ -40,8 +45,8 @@ impl Holder {
             name: name.to_owned(),
             timing,
             end,
-            vouched_by: false,
-            voucher: None,
+            restricted: false,
+            proof: None,
             clock,
             elector: None,
             runs: 0,
@@ -54,8 +59,8 @@ impl Holder {
         }
     }
 
-    pub(crate) fn vouched_by(self) -> Self {
-        Self { vouched_by: true, ..self }
+    pub(crate) fn restricted(self) -> Self {
+        Self { restricted: true, ..self }
     }
 
     pub(crate) fn meet(&mut self, fault: Fault, time: Duration, server: &mut Server) {
@@ -68,7 +73,7 @@ impl Holder {
                 let (now, wall) = (self.clock.now(), wall(time, self.clock.skew));
                 let write = self.elector.as_mut().and_then(|elector| elector.release(self.end, now, wall));
                 if let Some(write) = write.filter(|_| self.frozen_until <= time && self.partitioned_until <= time) {
-                    server.serve(time, &Ask::Write(write));
+                    server.serve(&Ask::Write(write));
                 }
                 self.dies(time + pause);
             }
@@ -102,7 +107,7 @@ impl Holder {
         self.abandoned.retain(|(at, ask)| {
             let late = *at > time;
             if !late {
-                server.serve(time, ask);
+                server.serve(ask);
             }
             late
         });
@@ -111,7 +116,7 @@ impl Holder {
             && let Request::There { at: Some(at), ask } = request
             && *at <= time
         {
-            let answer = server.serve(time, ask);
+            let answer = server.serve(ask);
             let back = network.pass(time, chance).filter(|_| time >= self.partitioned_until);
             *request = Request::Back { at: back, answer };
         }
@@ -131,13 +136,13 @@ impl Holder {
                 Request::Back { at: Some(at), answer } if *at <= time && now < *limit => {
                     match answer.clone() {
                         Answer::Found(found) => elector.read(found, now),
-                        Answer::Vouched(voucher, _)
-                            if voucher.is_none() || (elector.hold().is_some() && voucher != self.voucher) =>
+                        Answer::Proven(proof, _)
+                            if proof.is_none() || (elector.hold().is_some() && proof != self.proof) =>
                         {
-                            elector.withheld(Reason::Unvouched, now);
+                            elector.withheld(Reason::NotHandedOver, now);
                         }
-                        Answer::Vouched(voucher, write) => {
-                            self.voucher = voucher;
+                        Answer::Proven(proof, write) => {
+                            self.proof = proof;
                             let at = network.pass(time, chance).filter(|_| time >= self.partitioned_until);
                             self.request = Some((*limit, Request::There { at, ask: Ask::Write(write) }));
                             return;
@@ -162,7 +167,7 @@ impl Holder {
                 return;
             }
             Step::Read => Ask::Read,
-            Step::Write(write) if self.vouched_by => Ask::Voucher(write),
+            Step::Write(write) if self.restricted => Ask::Proof(write),
             Step::Write(write) => Ask::Write(write),
         };
         let at = network.pass(time, chance).filter(|_| time >= self.partitioned_until);
@@ -181,14 +186,14 @@ pub(crate) struct ClusterWide {
     events: Vec<(Duration, Option<Record>, u64)>,
     list: Option<(Moment, Duration, Option<Record>, u64)>,
     next_list: Moment,
-    vouchers: Vouchers,
+    handovers: Handovers,
     frozen_until: Duration,
     partitioned_until: Duration,
 }
 
-/// What it knows of the voucher: the state of this version; what is on its way to it.
+/// Its knowledge of the hand-over: the state of this version, and events and lists that are under way.
 #[derive(Debug, Default)]
-struct Vouchers {
+struct Handovers {
     known: (bool, u64),
     watched: usize,
     events: Vec<(Duration, bool, u64)>,
@@ -202,56 +207,56 @@ impl ClusterWide {
         Self {
             timing,
             clock,
-            view: ScopeView::new(timing, [LEASE]),
+            view: ScopeView::new(timing),
             watch: true,
             watched: 0,
             events: Vec::new(),
             list: None,
             next_list,
-            vouchers: Vouchers { next_list, ..Vouchers::default() },
+            handovers: Handovers { next_list, ..Handovers::default() },
             frozen_until: Duration::ZERO,
             partitioned_until: Duration::ZERO,
         }
     }
 
-    /// Watches what vouches, and lists it every now and then.
-    fn look_for_vouchers(&mut self, time: Duration, server: &Server, network: Network, chance: &mut Chance) {
+    /// Watches hand-overs, and lists them every now and then.
+    fn look_for_handovers(&mut self, time: Duration, server: &Server, network: Network, chance: &mut Chance) {
         let connected = time >= self.partitioned_until;
         let awake = time >= self.frozen_until && self.clock.clone().tick(time);
-        let (now, vouchers) = (self.clock.now(), &mut self.vouchers);
-        while vouchers.watched < server.vouched_log.len() {
-            let (vouched, version) = server.vouched_log[vouchers.watched];
-            vouchers.watched += 1;
+        let (now, handovers) = (self.clock.now(), &mut self.handovers);
+        while handovers.watched < server.handover_log.len() {
+            let (handed_over, version) = server.handover_log[handovers.watched];
+            handovers.watched += 1;
             if let Some(at) = network.pass(time, chance).filter(|_| self.watch && connected) {
-                vouchers.events.push((at, vouched, version));
+                handovers.events.push((at, handed_over, version));
             }
         }
         if !awake {
             return;
         }
-        let (due, later) = std::mem::take(&mut vouchers.events).into_iter().partition(|(at, ..)| *at <= time);
-        vouchers.events = later;
+        let (due, later) = std::mem::take(&mut handovers.events).into_iter().partition(|(at, ..)| *at <= time);
+        handovers.events = later;
         let mut seen: Vec<(bool, u64, Option<Moment>)> =
-            due.into_iter().map(|(_, vouched, version)| (vouched, version, None)).collect();
-        if let Some((begun, at, vouched, version)) = vouchers.list.take() {
+            due.into_iter().map(|(_, handed_over, version)| (handed_over, version, None)).collect();
+        if let Some((begun, at, handed_over, version)) = handovers.list.take() {
             if at <= time {
-                seen.push((vouched, version, Some(begun)));
-            } else if now < begun + self.timing.freshness() {
-                vouchers.list = Some((begun, at, vouched, version));
+                seen.push((handed_over, version, Some(begun)));
+            } else if now < begun + self.timing.freshness {
+                handovers.list = Some((begun, at, handed_over, version));
             }
         }
-        for (vouched, version, begun) in seen {
-            if version >= vouchers.known.1 {
-                vouchers.known = (vouched, version);
+        for (handed_over, version, begun) in seen {
+            if version >= handovers.known.1 {
+                handovers.known = (handed_over, version);
             }
-            let namespaces = vouchers.known.0.then(|| NAMESPACE.to_owned()).into_iter().collect();
-            self.view.vouched(namespaces, begun, now);
+            let namespaces = handovers.known.0.then(|| NAMESPACE.to_owned()).into_iter().collect();
+            self.view.handed_over(namespaces, begun, now);
         }
-        if vouchers.list.is_none() && now >= vouchers.next_list {
-            vouchers.next_list = now + self.timing.confirm();
+        if handovers.list.is_none() && now >= handovers.next_list {
+            handovers.next_list = now + self.timing.confirm();
             if let Some(at) = network.pass(time, chance).filter(|_| connected) {
-                let version = server.vouched_log.last().map_or(0, |(_, version)| *version);
-                vouchers.list = Some((now, at, server.voucher.is_some(), version));
+                let version = server.handover_log.last().map_or(0, |(_, version)| *version);
+                handovers.list = Some((now, at, server.proof.is_some(), version));
             }
         }
     }
@@ -284,7 +289,7 @@ impl ClusterWide {
     pub(crate) fn tick(&mut self, time: Duration, server: &Server, network: Network, chance: &mut Chance) {
         let runs = self.clock.tick(time);
         let connected = time >= self.partitioned_until;
-        self.look_for_vouchers(time, server, network, chance);
+        self.look_for_handovers(time, server, network, chance);
         while self.watched < server.log.len() {
             let (state, version) = &server.log[self.watched];
             self.watched += 1;
@@ -300,19 +305,19 @@ impl ClusterWide {
         self.events = later;
         for (_, state, version) in due {
             match state {
-                Some(record) => self.view.see(NAMESPACE, LEASE, record, now),
-                None => self.view.gone(NAMESPACE, LEASE, &version.to_string(), now),
+                Some(record) => self.view.see(NAMESPACE, record, now),
+                None => self.view.gone(NAMESPACE, &version.to_string(), now),
             }
         }
         if let Some((begun, at, found, version)) = self.list.take() {
             if at <= time {
                 let found = found.map(|record| (NAMESPACE.to_owned(), record)).into_iter().collect();
-                self.view.listed(LEASE, found, &version.to_string(), begun, now);
-            } else if now < begun + self.timing.freshness() {
+                self.view.listed(found, &version.to_string(), begun, now);
+            } else if now < begun + self.timing.freshness {
                 self.list = Some((begun, at, found, version));
             }
         }
-        if self.view.looks() && self.list.is_none() && now >= self.next_list {
+        if self.view.needs_leases() && self.list.is_none() && now >= self.next_list {
             self.next_list = now + self.timing.confirm();
             // The server answers as it is now; the answer takes its time.
             if let Some(at) = network.pass(time, chance).filter(|_| connected) {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use portcullis_lease::{End, Timing};
 use proptest::prelude::*;
+
+use crate::Timing;
+use crate::elector::End;
 
 use super::actor::Holder;
 use super::world::{Fault, LocalClock, Network, World};

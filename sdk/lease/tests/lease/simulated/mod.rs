@@ -2,7 +2,6 @@
 
 mod actor;
 mod election;
-mod installations;
 mod races;
 mod scopes;
 mod world;

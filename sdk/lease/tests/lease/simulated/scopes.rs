@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use portcullis_lease::{End, ScopeTiming, Timing};
 use proptest::prelude::*;
+
+use crate::elector::End;
+use crate::{ScopeTiming, Timing};
 
 use super::actor::{ClusterWide, Holder};
 use super::election::{clock, fault, schedule, seconds};
@@ -15,11 +17,11 @@ const FAULTS: Duration = Duration::from_mins(2);
 pub(crate) fn world(seed: u64, network: Network, clocks: [LocalClock; 3]) -> World {
     let [first, second, cluster] = clocks;
     let mut world = World::new(seed, network);
-    world.server.vouch(true);
+    world.server.hand_over(true);
     world.cluster = Some(ClusterWide::new(ScopeTiming::DEFAULT, cluster));
     for (name, clock, starts) in [("first", first, 30), ("second", second, 33)] {
         let holder = Holder::new(name, Timing::SCOPE, End::HandOver, clock, Duration::from_secs(starts));
-        world.holders.push(holder.vouched_by());
+        world.holders.push(holder.restricted());
     }
     world
 }
@@ -61,9 +63,9 @@ proptest! {
         prop_assert_eq!(world.first(Duration::ZERO, |tick| tick.acting() > 1), None);
     }
 
-    /// An administrator makes the voucher and takes it away, at any times.
+    /// An administrator hands the namespace over and takes it back, at any times.
     #[test]
-    fn at_no_time_do_two_write_whatever_becomes_of_the_voucher(
+    fn at_no_time_do_two_write_however_often_the_namespace_is_handed_over_and_taken_back(
         seed: u64,
         delay in 10..800_u64,
         loss in 0..20_u64,
@@ -75,7 +77,7 @@ proptest! {
     ) {
         let mut world = world(seed, Network { delay: Duration::from_millis(delay), loss }, clocks);
         world.cluster.as_mut().unwrap().watch = watch;
-        world.server.vouch(at_first);
+        world.server.hand_over(at_first);
         let mut events: Vec<_> = faults.into_iter().map(|(at, index, fault)| (at, Some((index, fault)))).collect();
         events.extend(turns.into_iter().map(|at| (at, None)));
         events.sort_by_key(|(at, _)| *at);
@@ -84,8 +86,8 @@ proptest! {
             if let Some((index, fault)) = event {
                 meet(&mut world, at, index, fault);
             } else {
-                let vouched = world.server.voucher.is_some();
-                world.server.vouch(!vouched);
+                let handed_over = world.server.proof.is_some();
+                world.server.hand_over(!handed_over);
             }
         }
         world.run_until(FAULTS + Duration::from_mins(1));

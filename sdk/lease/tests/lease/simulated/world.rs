@@ -4,14 +4,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::elector::Write;
+use crate::record::Record;
+use crate::time::Moment;
 use jiff::Timestamp;
-use portcullis_lease::{Moment, Record, Write};
 
 use super::actor::{ClusterWide, Holder};
 
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 pub(crate) const NAMESPACE: &str = "team-a";
-pub(crate) const LEASE: &str = "scope";
 
 /// A machine's clock: it runs a little fast or slow, its wall is off, and it can stand still.
 #[derive(Clone, Debug)]
@@ -55,16 +56,16 @@ pub(crate) fn wall(time: Duration, skew: i64) -> Timestamp {
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Read,
-    /// Whether there is a voucher: if so, this is written next.
-    Voucher(Write),
+    /// Whether the namespace is handed over: if so, this is written next.
+    Proof(Write),
     Write(Write),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Found(Option<Record>),
-    /// Which one vouches.
-    Vouched(Option<u64>, Write),
+    /// The proof that the namespace is handed over.
+    Proven(Option<u64>, Write),
     Stored(Write, Record),
     Conflict,
 }
@@ -78,31 +79,31 @@ pub(crate) struct Server {
     pub(crate) versions: Rc<Cell<u64>>,
     /// Each state that there ever was, and its version, for watches.
     pub(crate) log: Vec<(Option<Record>, u64)>,
-    /// What vouches for the namespace; the same of that.
-    pub(crate) voucher: Option<u64>,
-    pub(crate) vouched_log: Vec<(bool, u64)>,
+    /// The proof that the namespace is handed over; the same of that.
+    pub(crate) proof: Option<u64>,
+    pub(crate) handover_log: Vec<(bool, u64)>,
 }
 
 impl Server {
-    pub(crate) fn serve(&mut self, time: Duration, ask: &Ask) -> Answer {
+    pub(crate) fn serve(&mut self, ask: &Ask) -> Answer {
         match ask {
             Ask::Read => Answer::Found(self.lease.clone()),
-            Ask::Voucher(write) => Answer::Vouched(self.voucher, write.clone()),
+            Ask::Proof(write) => Answer::Proven(self.proof, write.clone()),
             Ask::Write(write) => {
                 if write.replaces != self.lease.as_ref().map(|lease| lease.version.clone()) {
                     return Answer::Conflict;
                 }
-                let stored = self.put(time, Some(write.record.clone())).unwrap();
+                let stored = self.put(Some(write.record.clone())).unwrap();
                 Answer::Stored(write.clone(), stored)
             }
         }
     }
 
-    /// An administrator makes the voucher, or takes it away.
-    pub(crate) fn vouch(&mut self, vouched: bool) {
+    /// An administrator hands the namespace over, or takes it back.
+    pub(crate) fn hand_over(&mut self, handed_over: bool) {
         self.versions.set(self.versions.get() + 1);
-        self.voucher = vouched.then(|| self.versions.get());
-        self.vouched_log.push((vouched, self.versions.get()));
+        self.proof = handed_over.then(|| self.versions.get());
+        self.handover_log.push((handed_over, self.versions.get()));
     }
 
     /// etcd is restored: what was stored at this version is back, and versions go on from there.
@@ -111,14 +112,11 @@ impl Server {
         self.versions.set(version);
     }
 
-    pub(crate) fn put(&mut self, time: Duration, lease: Option<Record>) -> Option<Record> {
+    pub(crate) fn put(&mut self, lease: Option<Record>) -> Option<Record> {
         self.version = self.versions.get() + 1;
         self.versions.set(self.version);
         let version = self.version.to_string();
-        // The API server writes whole seconds.
-        let created = self.lease.as_ref().and_then(|lease| lease.created);
-        let created = created.or_else(|| Timestamp::from_second(wall(time, 0).as_second()).ok());
-        self.lease = lease.map(|lease| Record { version, created, ..lease });
+        self.lease = lease.map(|lease| Record { version, ..lease });
         self.log.push((self.lease.clone(), self.version));
         self.lease.clone()
     }

@@ -1,16 +1,13 @@
 //! Controllers of sessions beside those of an installed operator: one of them acts.
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use portcullis_lease::Vouchers;
-use portcullis_manifest::ScopePolicy;
+use portcullis_manifest::{ScopePolicy, scope_policy_name};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::json;
-use tokio::time::{Duration, Instant};
 
 use super::fixture::{cluster, controllers_alone, entities, entity};
 use super::process::{Dev, ENTITIES, PATIENCE};
@@ -54,8 +51,8 @@ impl Place {
 
     /// What an administrator applies with a restricted operator: the policy that hands the namespace of objects over.
     pub(crate) async fn hand_over(&self) {
-        let (name, namespace) = (Vouchers::policy(SCOPE, &self.team), self.team.clone());
-        let mut manifests = ScopePolicy { name, namespace, leases: vec![SCOPE.to_owned()] }.manifests();
+        let (name, namespace) = (scope_policy_name(SCOPE, &self.team), self.team.clone());
+        let mut manifests = ScopePolicy { name, namespace, lease: SCOPE.to_owned() }.manifests();
         for manifest in &mut manifests {
             manifest["metadata"]["labels"] = json!({ "app.kubernetes.io/name": "entity-operator" });
         }
@@ -226,83 +223,24 @@ async fn the_controllers_of_a_session_for_one_namespace_do_not_write_in_others()
 
 // D6
 #[tokio::test]
-async fn a_session_of_another_installation_than_the_one_that_was_there_first_waits_for_it_or_says_whose_it_is() {
+async fn a_session_of_another_installation_than_the_one_that_leads_waits_for_it_or_says_how_to() {
     let _alone = controllers_alone().await;
     let place = Place::new().await;
     let mut installed = place.installed(&["--release", "first"]);
     installed.says("leading: this replica runs the controllers").await;
     let words = format!(
-        "beside those of the installed operator {0}/first; to take turns with them, say --namespace {0} --release first",
+        "beside those of the installed operator in namespace {0}; to take turns with them, say \
+         --leader-election-namespace {0}",
         place.home
     );
     let refused = place.session(&["--release", "nowhere", "--namespace", "nowhere"]).fails().await;
     assert!(refused.contains(&words), "{refused}");
     let refused = place.session(&["--restrict-to-namespace", "nowhere"]).fails().await;
     assert!(refused.contains("there is no namespace nowhere, which --restrict-to-namespace names"), "{refused}");
-    // In the second in which the installed one began, the name would decide who was there first.
-    let begun = Timestamp::now().as_second();
-    wait_until("the next second", PATIENCE, || async { (Timestamp::now().as_second() > begun).then_some(()) }).await;
 
     let mut session = place.session(&[]);
-    session
-        .says(&format!("Controllers wait: the cluster-wide operator {}/first was installed first", place.home))
-        .await;
+    session.says(&format!("Controllers wait: first leads, by the Lease {}/{LEADER}", place.home)).await;
     installed.end("-TERM").await;
     session.says("Controllers run here: this session holds the Lease").await;
     session.end("-TERM").await;
-}
-
-// D6
-#[tokio::test]
-async fn the_lease_of_a_session_does_not_take_an_installed_operator_off_that_began_after_it() {
-    let _alone = controllers_alone().await;
-    let place = Place::new().await;
-    let mut first = place.session(&[]);
-    first.says("Controllers run here: this session holds the Lease").await;
-    let mut installed = place.installed(&["--release", "later"]);
-    wait_until("its Lease", PATIENCE, || async {
-        place.leases(&place.home).await.iter().any(|(name, by)| name == "later-leader" && !by.is_empty()).then_some(())
-    })
-    .await;
-
-    // While that session lives, another would keep the installed one waiting when it is killed.
-    let refused = place.session(&[]).fails().await;
-    let words =
-        format!("Take turns with the operator: --namespace {} --release later; or end that session", place.home);
-    assert!(refused.contains(&words), "{refused}");
-
-    first.signal("-KILL").await;
-    first.ended().await;
-    installed.says("leading: this replica runs the controllers").await;
-    let mut session = place.session(&[]);
-    session.says(&format!("removed Lease {}/{LEADER}", place.home)).await;
-    session
-        .says(&format!("Controllers wait: the cluster-wide operator {}/later was installed first", place.home))
-        .await;
-    let mark = place.cluster.audit().mark();
-    place.greeted(&place.team, "mary").await;
-    assert_eq!(place.written(mark).await, [""; 0]);
-    session.end("-TERM").await;
-    installed.end("-TERM").await;
-}
-
-// D6
-#[tokio::test]
-async fn beside_the_lease_of_an_installation_that_may_live_a_session_says_that_its_controllers_run_when_they_do() {
-    let _alone = controllers_alone().await;
-    let place = Place::new().await;
-    let gone = place.cluster.namespace("gone").await;
-    let leases = Api::<Lease>::namespaced(place.cluster.admin(), &gone);
-    let lease = json!({
-        "metadata": { "name": "gone-leader", "labels": { "portcullis.dev/operator": "entity-operator" } },
-        "spec": { "holderIdentity": "gone", "leaseDurationSeconds": 8 },
-    });
-    leases.create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
-    let begun = Instant::now();
-    let mut session = place.session(&[]);
-    session.says("Controllers run here: this session holds the Lease").await;
-    assert!(begun.elapsed() >= Duration::from_secs(8 + 1), "it may have lived on: {:?}", begun.elapsed());
-    place.greeted(&place.team, "mary").await;
-    session.end("-TERM").await;
-    leases.delete("gone-leader", &DeleteParams::default()).await.unwrap();
 }

@@ -120,18 +120,15 @@ async fn a_controller_that_fails_ends_the_session_in_order() {
     assert!(
         error.contains(
             "may not get namespaces in entity-operator-system; nor get, create, patch, delete \
-             leases.coordination.k8s.io in entity-operator-system; nor list, watch leases.coordination.k8s.io; nor watch \
-             validatingwebhookconfigurations.admissionregistration.k8s.io; nor list, watch \
+             leases.coordination.k8s.io in entity-operator-system; nor list, watch leases.coordination.k8s.io; nor list, watch \
              validatingadmissionpolicies.admissionregistration.k8s.io; nor list, watch \
              validatingadmissionpolicybindings.admissionregistration.k8s.io: use one"
         ),
         "{error}"
     );
     rules.push(rule("", "namespaces", &["get"]));
-    for vouching in
-        ["validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"]
-    {
-        rules.push(rule("admissionregistration.k8s.io", vouching, &["list", "watch"]));
+    for policies in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
+        rules.push(rule("admissionregistration.k8s.io", policies, &["list", "watch"]));
     }
     rules.push(rule("coordination.k8s.io", "leases", &["get", "create", "patch", "delete", "list", "watch"]));
     let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;

@@ -269,12 +269,11 @@ async fn the_rights_are_those_that_follow_from_controllers_certificates_and_leas
             json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"] }),
             admission("validatingwebhookconfigurations", "entity-operator-validating"),
             admission("mutatingwebhookconfigurations", "entity-operator-mutating"),
-            // The leaders of other cluster-wide installations, whose names nobody knows, and tenants' claims.
-            json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "watch"] }),
-            // What vouches for those.
+            // The claims of restricted operators, and the policies that hand namespaces over to them.
+            leases("entity-operator-namespace-scope", json!(["list", "watch"])),
             json!({
                 "apiGroups": ["admissionregistration.k8s.io"], "verbs": ["list", "watch"],
-                "resources": ["validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+                "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
             }),
         ]
     );
@@ -292,4 +291,29 @@ async fn the_rights_are_those_that_follow_from_controllers_certificates_and_leas
         objects[0]["metadata"]["namespace"], "entity-operator-system",
         "the namespace that is meant unless said"
     );
+}
+
+// Installations that share the namespace of leader election exclude each other, and each may hold the Lease there.
+#[tokio::test]
+async fn another_namespace_of_leader_election_has_a_role_of_its_own_and_the_process_is_told() {
+    let flags = ["--namespace", "here", "--leader-election-namespace", "shared", "--image", "a:1"];
+    let objects = generate(&[&["operator"], &flags[..]].concat()).await;
+    let there: Vec<_> = objects.iter().filter(|object| object["metadata"]["namespace"] == "shared").collect();
+    let named = |object: &&Value| (object["kind"].clone(), object["metadata"]["name"].clone());
+    let name = json!("entity-operator:here");
+    assert_eq!(
+        there.iter().map(named).collect::<Vec<_>>(),
+        [(json!("Role"), name.clone()), (json!("RoleBinding"), name)]
+    );
+    assert_eq!(
+        there[0]["rules"],
+        json!([
+            { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] },
+            { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+              "resourceNames": ["entity-operator-leader"], "verbs": ["get", "patch"] },
+        ])
+    );
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert!(arguments.to_string().contains("--leader-election-namespace=shared"), "{arguments}");
 }

@@ -31,8 +31,6 @@ const GRACE: Duration = Duration::from_secs(1);
 const FRESHNESS: Duration = Duration::from_secs(2);
 /// A new restricted operator begins after it.
 const SETTLE: Duration = Duration::from_millis(2400);
-/// An installation that was there first and comes back begins after it.
-const TURN: Duration = Duration::from_millis(850);
 /// What a busy machine and this measurement add; for how long the machine stalls is known, and added as well.
 const SLACK: Duration = Duration::from_secs(6);
 /// A machine that stalls for so long may have let a Lease lapse, which gives another one its turn.

@@ -14,7 +14,7 @@ async fn without_the_rights_on_leases_it_is_not_ready_and_says_what_to_grant() {
     let platform = Installation::new(cluster, "platform", None, &["--acts-in", &team]).await;
     let tenant = Installation::new(cluster, "tenant", Some(&team), &["--acts-in", &team]).await;
     let nobody = cluster.kubeconfig_as("nobody", &[]).display().to_string();
-    for (installation, what) in [(&platform, "platform-leader"), (&tenant, "scopes-namespace-scope")] {
+    for (installation, what) in [(&platform, "scopes-leader"), (&tenant, "scopes-namespace-scope")] {
         let process = installation.start_by(&nobody, &["--webhooks", "off"]);
         let said = || async {
             let (status, body) = process.health("/readyz").await;

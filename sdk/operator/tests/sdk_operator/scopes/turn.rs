@@ -5,9 +5,7 @@
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::{Client, ResourceExt as _};
 use portcullis_testing::ControlPlane;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
@@ -34,20 +32,11 @@ impl Turn {
     }
 }
 
-/// Takes away what tests before this one left: what vouches, and the Leases of leaders.
+/// Removes the policies and configurations that earlier tests left.
 async fn forget(cluster: &ControlPlane) {
     let ours = ListParams::default().labels("app.kubernetes.io/name=scopes");
     let (delete, client) = (DeleteParams::default(), cluster.admin());
     Api::<ValidatingAdmissionPolicyBinding>::all(client.clone()).delete_collection(&delete, &ours).await.unwrap();
     Api::<ValidatingAdmissionPolicy>::all(client.clone()).delete_collection(&delete, &ours).await.unwrap();
-    Api::<ValidatingWebhookConfiguration>::all(client.clone()).delete_collection(&delete, &ours).await.unwrap();
-    forget_leaders(&client).await;
-}
-
-async fn forget_leaders(client: &Client) {
-    let labelled = ListParams::default().labels("portcullis.dev/operator=scopes");
-    for lease in Api::<Lease>::all(client.clone()).list(&labelled).await.unwrap() {
-        let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace().unwrap());
-        leases.delete(&lease.name_any(), &DeleteParams::default()).await.unwrap();
-    }
+    Api::<ValidatingWebhookConfiguration>::all(client).delete_collection(&delete, &ours).await.unwrap();
 }

@@ -20,7 +20,7 @@ const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSV
 /// Values that are accepted because Dynamo's chart has them, each with another than the default, and with what the notes say.
 fn without_effect() -> Vec<(&'static str, Value, &'static str)> {
     let (jobs, year) = ("the Jobs run the operator's own image", "a certificate is valid for a year");
-    let (leases, leader) = ("all operators of a cluster keep to the same", "the Lease is named after the release");
+    let (leases, leader) = ("all operators of a cluster keep to the same", "the Lease is named after the operator");
     vec![
         ("webhook.certGenerator.image.repository", json!("r.example/kubectl"), jobs),
         ("webhook.certGenerator.image.tag", json!("1.30"), jobs),
