@@ -10,7 +10,7 @@ use futures::Stream;
 use futures::task::AtomicWaker;
 
 /// What has to be reconciled again because its owner changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Every namespace: it is known again who owns which.
     Everywhere,

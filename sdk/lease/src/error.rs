@@ -28,25 +28,13 @@ pub enum LeaseError {
         /// Which one.
         field: &'static str,
     },
-    /// The API server refused, or did not answer.
-    #[error("cannot {action} the Lease {namespace}/{name}{}", advice(.source))]
-    Api {
-        /// What was attempted: `read`, `write` or `release`.
+    /// The API server refused, or the connection to it failed.
+    #[error("cannot {action} {what}{}", advice(.source))]
+    Request {
+        /// What was attempted: `read`, `write`, `release`, `list` or `watch`.
         action: &'static str,
-        /// Where.
-        namespace: String,
-        /// Which one.
-        name: String,
-        /// What the API server, or the connection to it, said.
-        source: Box<kube::Error>,
-    },
-    /// Objects could not be listed or watched in all namespaces.
-    #[error("cannot {action} {which} in all namespaces{}", advice(.source))]
-    Watch {
-        /// `list` or `watch`.
-        action: &'static str,
-        /// Which ones, as in `leases named x`.
-        which: String,
+        /// On what, as in `the Lease team-a/scope` or `leases named scope in all namespaces`.
+        what: String,
         /// What the API server, or the connection to it, said.
         source: Box<kube::Error>,
     },
@@ -71,21 +59,13 @@ pub enum LeaseError {
         /// The name of the missing policy.
         policy: String,
     },
-    /// The policy that hands the namespace over, or its binding, cannot be read.
-    #[error("cannot read the ValidatingAdmissionPolicy {policy} and its binding; grant what 'generate rbac' prints")]
-    Policy {
-        /// Its name.
-        policy: String,
-        /// What the API server, or the connection to it, said.
-        source: Box<kube::Error>,
-    },
 }
 
 /// What to do about it, where that is known.
 fn advice(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
-            "; grant what 'generate rbac' prints: get, create and patch on leases in the namespace, or list and watch in all namespaces to the cluster-wide operator"
+            "; grant what 'generate rbac' prints: get, create and patch on leases in the namespace, get on the policy and its binding, or list and watch in all namespaces to the cluster-wide operator"
         }
         kube::Error::Api(status) if status.code == 404 => "; create the namespace first",
         _ => "",

@@ -16,7 +16,7 @@ pub(crate) const INSTALLATION: &str = "portcullis.dev/installation";
 /// It grows with every new hold. Stamp it on what you write, so that an earlier holder can see that a later one was
 /// there. It is kept in `spec.leaseTransitions`; deleting the Lease starts again, except for those who have seen the
 /// old one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     /// The number of the hold, from `spec.leaseTransitions`, starting at 1. Zero: no lease, or a holder that does not
     /// count.
@@ -57,7 +57,7 @@ pub struct Record {
     /// `holderIdentity`; `None` when released.
     pub holder: Option<String>,
     /// `acquireTime`, by the holder's wall clock.
-    pub acquired: Option<Timestamp>,
+    pub(crate) acquired: Option<Timestamp>,
     /// `renewTime`, by the holder's wall clock. That it *changed* shows that the holder lives; its value is not used.
     pub renewed: Option<Timestamp>,
     /// `leaseDurationSeconds`, but five minutes at most.
@@ -67,7 +67,7 @@ pub struct Record {
     /// The installation that wrote it last ([`LeaseElection::installation`](crate::LeaseElection::installation)).
     pub installation: Option<String>,
     /// `resourceVersion`, the precondition of the next write.
-    pub version: String,
+    pub(crate) version: String,
 }
 
 impl Record {

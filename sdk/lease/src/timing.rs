@@ -96,7 +96,7 @@ impl Timing {
     }
 
     /// A new holder begins to act after this time.
-    pub const fn settling(&self) -> Duration {
+    pub(crate) const fn settling(&self) -> Duration {
         self.settle
     }
 }

@@ -285,8 +285,8 @@ mod tests {
             assert!(duration(wrong).unwrap_err().contains("write it as in"), "{wrong}");
         }
         let timing: LeaseTiming = "3s,2s,400ms,1200ms,1s,1s".parse().unwrap();
-        assert_eq!(timing.scope.settling(), Duration::from_millis(1200));
-        assert_eq!(timing.leader.settling(), Duration::ZERO);
+        let leader = Timing::new(Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(400)).unwrap();
+        assert_eq!((timing.leader, timing.scope), (leader, leader.settle(Duration::from_millis(1200))));
         assert_eq!(
             "2s,3s,1s,1s,1s,1s".parse::<LeaseTiming>().unwrap_err(),
             "deadline (3s) must be less than duration (2s)"

@@ -71,12 +71,15 @@ impl LeaseApi {
     }
 
     pub(super) fn error(&self, action: &'static str, error: kube::Error) -> LeaseError {
-        let (namespace, name) = (self.namespace.clone(), self.name.clone());
-        LeaseError::Api { action, namespace, name, source: Box::new(error) }
+        LeaseError::Request { action, what: self.described(), source: Box::new(error) }
     }
 
     pub(super) fn late(&self, action: &'static str, limit: Duration) -> LeaseError {
-        LeaseError::Late { action, what: format!("the Lease {}/{}", self.namespace, self.name), limit }
+        LeaseError::Late { action, what: self.described(), limit }
+    }
+
+    fn described(&self) -> String {
+        format!("the Lease {}/{}", self.namespace, self.name)
     }
 }
 

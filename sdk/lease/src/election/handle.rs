@@ -16,20 +16,20 @@ use crate::{Change, Epoch, LeaseError, Ownership};
 pub struct LeaseHandle(Arc<Shared>);
 
 /// The state of a lease, for metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LeaseHealth {
     /// Whether this process holds it and may act.
-    pub held: bool,
+    pub(crate) held: bool,
     /// Who holds it, as last seen; `None` if it is free or nothing was seen.
     pub holder: Option<String>,
     /// The installation of that holder, where it is not this one
     /// ([`LeaseElection::installation`](crate::LeaseElection::installation)).
     pub other_installation: Option<String>,
     /// How often it changed hands, as `leaseTransitions` says.
-    pub transitions: u32,
+    pub(crate) transitions: u32,
     /// How many requests failed in total.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// Whether a request ever succeeded: the API server answers, and the account has the rights.
     pub answered: bool,
     /// Why the last hold of this process ended, as in `Late`.
@@ -211,10 +211,9 @@ mod tests {
     fn a_failure_is_logged_with_its_cause_and_again_only_when_it_is_another_or_after_a_success() {
         let elector = Elector::new("me", Timing::LEADER, 7);
         let shared = Shared::new(Arc::new(SystemClock::new()), "team".to_owned(), None, elector);
-        let error = |said: &str| LeaseError::Api {
+        let error = |said: &str| LeaseError::Request {
             action: "read",
-            namespace: "team".to_owned(),
-            name: "scope".to_owned(),
+            what: "the Lease team/scope".to_owned(),
             source: Box::new(kube::Error::Service(said.to_owned().into())),
         };
         let told = shared.note(&error("connection refused")).unwrap();

@@ -26,7 +26,7 @@ use proof::{Proof, Seen};
 ///
 /// Every election appends a UUID to the given identity, `<identity>_<uuid>`: two pods of one name, or one pod before
 /// and after a restart, are not the same holder.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LeaseElection {
     namespace: String,
     name: String,

@@ -42,6 +42,7 @@ impl Proof {
     }
 
     pub(super) fn error(&self, source: kube::Error) -> LeaseError {
-        LeaseError::Policy { policy: self.name.clone(), source: Box::new(source) }
+        let what = format!("the ValidatingAdmissionPolicy {} and its binding", self.name);
+        LeaseError::Request { action: "read", what, source: Box::new(source) }
     }
 }

@@ -343,8 +343,9 @@ where
         take: &impl Fn(Seen<'_, K>, Moment),
     ) -> Result<(), LeaseError> {
         let clock = &*self.shared.clock;
-        let error = |action, source| LeaseError::Watch { action, which: self.which.clone(), source: Box::new(source) };
-        let late = |action| LeaseError::Late { action, what: self.which.clone(), limit };
+        let what = || format!("{} in all namespaces", self.which);
+        let error = |action, source| LeaseError::Request { action, what: what(), source: Box::new(source) };
+        let late = |action| LeaseError::Late { action, what: what(), limit };
         let begun = clock.now();
         let listed = until(clock, begun + limit, self.api.list(&self.list)).await;
         let list = listed.ok_or_else(|| late("list"))?.map_err(|source| error("list", source))?;

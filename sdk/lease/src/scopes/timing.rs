@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::LeaseError;
 
 /// The durations of a cluster-wide operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ScopeTiming {
     pub(crate) duration: Duration,
     pub(crate) grace: Duration,
