@@ -14,7 +14,11 @@ use k8s_openapi::{
 };
 use kube::{Resource, api::PartialObjectMeta};
 use mcp_api::names::{annotation, label};
-use mcp_plan::{guards::TEMPLATE_HASH, reference::Entry, workload::deaf};
+use mcp_plan::{
+    guards::{ProxyContainer, TEMPLATE_HASH},
+    reference::Entry,
+    workload::deaf,
+};
 use portcullis::controller::{
     ChildTrace, Stored,
     apply::{Desired, FieldManager, Live, version_number},
@@ -22,12 +26,18 @@ use portcullis::controller::{
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
+use super::foreign;
+
 /// What managers are called, before the kind.
 const MANAGER: &str = "portcullis-";
 
 /// How the children of workloads of this kind are marked. What ToolHive made for [that kind](kind_of) is taken over.
 pub(super) fn marks(kind: &str) -> FieldManager {
-    FieldManager { adopts: made_by_platform, ..FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase())) }
+    FieldManager {
+        adopts: made_by_platform,
+        exclusive: foreign::exclusive,
+        ..FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase()))
+    }
 }
 
 fn made_by_platform(metadata: &ObjectMeta) -> bool {
@@ -99,6 +109,8 @@ pub struct PodTrace {
     workload: String,
     /// The parts of the pod that its workload's status is made of.
     pub pod: Pod,
+    /// What runs in it, where it says that it has guards.
+    pub container: Option<ProxyContainer>,
 }
 
 // === impl DeploymentTrace ===
@@ -137,8 +149,8 @@ impl Resource for DeploymentTrace {
 impl Trace {
     /// Keeps what matters of an object's metadata. What ToolHive made and no label gives to a kind is of the kind
     /// `unlabelled`.
-    pub fn read<K>(object: PartialObjectMeta<K>, unlabelled: &str) -> Self {
-        Self::of(&object.metadata, unlabelled)
+    pub fn read<K: Resource<DynamicType = ()>>(object: PartialObjectMeta<K>, unlabelled: &str) -> Self {
+        Self::of(&K::kind(&()), &object.metadata, unlabelled)
     }
 
     /// Keeps what matters of a Deployment, as [`read`](Self::read) does.
@@ -146,12 +158,12 @@ impl Trace {
         let DeploymentTrace { metadata, spec } = deployment;
         let own = metadata.annotations.clone().unwrap_or_default();
         let annotations = Some(Box::new((read_by_plans(own), read_by_plans(spec.template.metadata.annotations))));
-        Self { annotations, ..Self::of(&metadata, unlabelled) }
+        Self { annotations, ..Self::of(&Deployment::kind(&()), &metadata, unlabelled) }
     }
 
-    /// Keeps what matters of `metadata`.
-    fn of(metadata: &ObjectMeta, unlabelled: &str) -> Self {
-        let live = marks(kind_of(metadata, unlabelled)).read(metadata);
+    /// Keeps what matters of the `metadata` of an object of this kind.
+    fn of(kind: &str, metadata: &ObjectMeta, unlabelled: &str) -> Self {
+        let live = marks(kind_of(metadata, unlabelled)).read(kind, metadata);
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         Self::new(namespace.unwrap_or_default(), name.unwrap_or_default(), live)
     }
@@ -235,6 +247,8 @@ impl PodTrace {
     /// Keeps what matters of a pod.
     pub fn read(pod: Pod) -> Self {
         let metadata = pod.metadata;
+        let has_guards = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotation::GUARDS));
+        let container = pod.spec.as_ref().filter(|_| has_guards).and_then(ProxyContainer::of);
         let workload = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE_NAME)).cloned();
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -254,6 +268,7 @@ impl PodTrace {
                 spec: None,
                 status: pod.status.map(reduced),
             },
+            container,
         }
     }
 

@@ -352,6 +352,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],
+        containers: &BTreeMap::new(),
         settings: &settings(),
         now: now(),
     });

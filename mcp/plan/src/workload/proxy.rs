@@ -27,7 +27,7 @@ use mcp_runconfig::environment;
 use super::{
     child::{Child, ChildKind},
     document::Document,
-    names,
+    image, names,
     owner::{Owner, merged, some},
     proxy_template,
 };
@@ -119,7 +119,7 @@ impl Proxy<'_> {
             spec: Some(self.pod(guards)),
         };
         if let Some(user) = &self.template {
-            proxy_template::merge(&mut template, user.clone());
+            proxy_template::merge(&mut template, user);
         }
         let spec = DeploymentSpec {
             replicas: self.replicas,
@@ -179,6 +179,7 @@ impl Proxy<'_> {
         let container = Container {
             name: proxy_template::CONTAINER.to_owned(),
             image: Some(self.image.to_owned()),
+            command: image::program(self.image).map(|program| vec![program.to_owned()]),
             args: Some(self.args.clone()),
             env: Some(with_checksum(with_secrets(self.env.clone(), &self.secret_variables(guards)))),
             ports: Some(vec![ContainerPort {

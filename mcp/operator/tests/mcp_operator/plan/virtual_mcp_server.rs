@@ -1,6 +1,9 @@
 //! The plan of a VirtualMCPServer: what it refers to is looked up, said and tracked; nothing is made for it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus};
 use mcp_operator::{
@@ -70,6 +73,7 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         deployment: None,
         children: &BTreeSet::new(),
         pods: &[],
+        containers: &BTreeMap::new(),
         settings: &world.settings,
         now: world.now,
     });
