@@ -2,10 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;
-use mcp_plan::{
-    guards::{OWN_FIELDS, SHARED_FIELDS, is_own_variable},
-    workload::proxy_template::CONTAINER,
-};
+use mcp_plan::guards::{CONTAINER, OWN_FIELDS, SHARED_FIELDS, is_own_variable};
 use mcp_runconfig::paths::hides_proxy;
 use serde_json::{Map, Value, json};
 

@@ -11,7 +11,10 @@ use mcp_runconfig::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::workload::{image, proxy_template::CONTAINER};
+use crate::image;
+
+/// Name of the proxy's container.
+pub const CONTAINER: &str = "toolhive";
 
 /// The fields of the proxy's container that are the operator's alone, beside variables and mounts.
 pub const OWN_FIELDS: [&str; 5] = ["command", "args", "workingDir", "envFrom", "lifecycle"];

@@ -26,7 +26,7 @@ use crate::{
     settings::Settings,
 };
 
-pub use container::{OWN_FIELDS, ProxyContainer, SHARED_FIELDS, is_own_variable};
+pub use container::{CONTAINER, OWN_FIELDS, ProxyContainer, SHARED_FIELDS, is_own_variable};
 pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 

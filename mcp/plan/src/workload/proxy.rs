@@ -27,12 +27,13 @@ use mcp_runconfig::environment;
 use super::{
     child::{Child, ChildKind},
     document::Document,
-    image, names,
+    names,
     owner::{Owner, merged, some},
     proxy_template,
 };
 use crate::{
     guards::Guards,
+    image,
     reference::{Data, MountedFile, SecretVariable},
     settings::Settings,
 };

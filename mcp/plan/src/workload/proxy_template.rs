@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::{overrides, pod_template};
 use crate::problem::Problem;
 
-/// Name of the proxy's container.
-pub const CONTAINER: &str = "toolhive";
+pub use crate::guards::CONTAINER;
 
 /// The fields of a template's metadata that have an effect.
 const METADATA: [&str; 2] = ["annotations", "labels"];

@@ -1,6 +1,6 @@
 //! References of images as container runtimes read them.
 
-use mcp_plan::workload::image::{is_reference, is_same, program};
+use mcp_plan::image::{is_reference, is_same, program};
 
 #[test]
 fn images_are_referred_to_in_the_grammar_of_registries() {

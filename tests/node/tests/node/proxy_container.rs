@@ -89,7 +89,8 @@ async fn a_template_does_not_replace_the_program_of_a_remote_proxy() {
     }
 
     let hook = json!({ "postStart": { "exec": { "command": ["/mcp-runner", "--help"] } } });
-    let without_effect = proxy(json!({ "command": ["/own/proxy"], "lifecycle": hook, "terminationMessagePath": "/mcp-runner" }));
+    let without_effect =
+        proxy(json!({ "command": ["/own/proxy"], "lifecycle": hook, "terminationMessagePath": "/mcp-runner" }));
     api.create(&PostParams::default(), &without_effect).await.unwrap();
     let made = wait_for_object(&api, "far", "GuardsEnforced=True", DEADLINE, |proxy| {
         is_enforced(proxy.status.as_ref().and_then(|status| status.conditions.as_ref()))
@@ -173,9 +174,9 @@ async fn a_planted_proxy_does_not_count_as_guarded() {
     wait_until("the planted proxy to be refused, or to be gone", DEADLINE, || async {
         // The status first: what it says was so before the pods are looked at.
         let status = servers.get("planted").await.ok()?.status?;
-        let serves = proxies(&namespace, "planted").await.iter().any(|proxy| proxy.image.as_deref() == Some(POD_IMAGE));
+        let runs = proxies(&namespace, "planted").await.iter().any(|proxy| proxy.image.as_deref() == Some(POD_IMAGE));
         let enforced = is_enforced(status.conditions.as_ref());
-        assert!(!(serves && enforced), "the planted proxy counts as guarded: {status:?}");
+        assert!(!(runs && enforced), "the planted proxy counts as guarded: {status:?}");
         (enforced || status.phase == Some(Phase::Failed)).then_some(())
     })
     .await;
@@ -232,7 +233,8 @@ async fn injected_sidecars_and_mirrors_leave_guards_enforced() {
         "vault.hashicorp.com/agent-inject": "true", "vault.hashicorp.com/role": "mcp",
         "vault.hashicorp.com/agent-inject-secret-token": "secret/mcp",
     });
-    members["resourceOverrides"] = json!({ "proxyDeployment": { "podTemplateMetadataOverrides": { "annotations": vault } } });
+    members["resourceOverrides"] =
+        json!({ "proxyDeployment": { "podTemplateMetadataOverrides": { "annotations": vault } } });
     inject(&node, &namespace).await;
     let url = greeter::start(&namespace, members).await;
     // The API server follows policies by a watch: the first pod may be from before.

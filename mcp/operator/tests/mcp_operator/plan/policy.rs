@@ -500,7 +500,8 @@ fn a_pod_that_runs_another_proxy_does_not_count_as_guarded() {
         (status == "True", reason, message)
     };
     let changed = |how: &str| {
-        let message = format!("1 of 1 proxy pods that serve have another proxy container than this operator makes ({how})");
+        let message =
+            format!("1 of 1 proxy pods that serve have another proxy container than this operator makes ({how})");
         (false, "ProxyChanged".to_owned(), message)
     };
     let mut world = serving();
