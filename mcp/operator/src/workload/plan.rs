@@ -94,7 +94,8 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
     let serving = status::serving(&own);
-    let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
+    let ending = status::ending(&own);
+    let in_force = guards.in_force(inputs.deployment, &own, &serving, &ending, &foreign);
     check_guards(&guards, &mut findings);
     workload.check(inputs.data, &mut findings);
 
@@ -127,7 +128,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         }
     };
     let in_force = in_force.map(|force| {
-        let found = serving.iter().map(|pod| inputs.containers.get(pod.metadata.name.as_deref()?).copied());
+        // Those that are ending serve on until they are gone.
+        let pods: Vec<_> = serving.iter().chain(&ending).collect();
+        let found = pods.iter().map(|pod| inputs.containers.get(pod.metadata.name.as_deref()?).copied());
         force.in_containers(asked.as_ref(), found)
     });
     if let (Some(InForce { asked, reason, message, .. }), []) = (&in_force, guards.unbuilt()) {

@@ -15,7 +15,7 @@ pub struct FieldManager {
     pub adopts: fn(&ObjectMeta) -> bool,
     /// Finds what others hold of an object and must not: an apply leaves fields of others beside ours. From the kind of
     /// the object, the `fieldsV1` of another manager's entry and that of our own, it makes the strategic merge patch that
-    /// takes such fields away, if the other holds any.
+    /// takes such fields away, if the other holds any. The API server takes such patches of built-in kinds alone.
     pub exclusive: fn(&str, &Value, &Value) -> Option<Value>,
 }
 

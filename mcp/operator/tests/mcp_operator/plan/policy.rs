@@ -514,6 +514,16 @@ fn a_pod_that_runs_another_proxy_does_not_count_as_guarded() {
     world.pods[0].spec = None;
     assert_eq!(says(&world), changed("name"));
 
+    // One that is ending serves until it is gone.
+    let mut ending = made.clone();
+    ending.metadata.name = Some("fetch-2".to_owned());
+    ending.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.pods = vec![made.clone(), ending.clone()];
+    assert_eq!(says(&world).1, "Enforced");
+    ending.spec.as_mut().unwrap().containers[0].args = None;
+    world.pods[1] = ending;
+    assert!(says(&world).2.starts_with("1 of 2 proxy pods that serve") && says(&world).2.ends_with("(args)"));
+
     // The Deployment itself may have been changed in a way that nobody holds: a webhook's.
     world.pods = vec![made.clone()];
     let live = world.deployment.as_mut().and_then(|live| live.spec.as_mut()).unwrap();
