@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place,
-    support::{DEADLINE, children_of, labelled, minimal, ready_pods, webhook_config, writes},
+    support::{DEADLINE, Operator, children_of, labelled, minimal, ready_pods, webhook_config, writes},
 };
 
 /// Patches the proxy's container, and its pod, as `kubectl patch` and `kubectl edit` do.
@@ -90,6 +90,25 @@ async fn what_others_add_to_the_proxys_container_is_taken_away() {
         let written = writes(place.cluster, &place.user, since).await;
         assert!(written.len() <= 2, "{container} {more}:\n{}", written.join("\n"));
     }
+}
+
+/// Another image starts what it was built to start: nothing is sent, and nobody else sets it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_of_another_runner_image_is_nobodys() {
+    let place = Place::new("other-runner").await;
+    let image = "ghcr.io/stacklok/toolhive/proxyrunner:v0.63.0";
+    let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0", "--runner-image", image];
+    let operator = Operator::start_with(&place.user, place.namespace(), &flags);
+    place.objects.create(minimal("web")).await;
+    place.objects.has_children("web", &children_of("web")).await;
+    let since = operator.idle(place.cluster).await;
+    let made = place.objects.get(ChildKind::Deployment, "web").await;
+    let command = |deployment: &Value| deployment["spec"]["template"]["spec"]["containers"][0]["command"].clone();
+    assert_eq!(command(&made), Value::Null);
+    patch(&place, "web", json!({"command": ["/own/proxy"]}), json!({})).await;
+    place.objects.child(ChildKind::Deployment, "web", "no command", |now| command(now).is_null()).await;
+    operator.idle(place.cluster).await;
+    assert_eq!(writes(place.cluster, &place.user, since).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
