@@ -6,7 +6,7 @@
 //! - [`guards`]: what a workload asks to stand in front of it, and what stands there;
 //! - [`workload`]: the children of a workload, and what its pods say of it;
 //! - [`settings`]: what the operator was started with; [`problem`]: a rule that an object breaks; [`digest`]: digests of
-//!   documents and of Secret values.
+//!   documents and of Secret values; [`image`]: references of images.
 //!
 //! The traits that a kind implements are the operator's, beside the kinds: Rust lets nobody implement a trait of one
 //! crate for a type of another.
@@ -15,6 +15,7 @@ pub mod additions;
 pub mod config;
 pub mod digest;
 pub mod guards;
+pub mod image;
 pub mod problem;
 pub mod reference;
 pub mod settings;

@@ -1,10 +1,23 @@
-//! Files of a proxy's container that it shows to no identity provider, as paths.
+//! Files of a proxy's container, as paths: those that it shows to no identity provider, and those that its gate rests on.
+
+/// The program of this platform's image of the proxy.
+pub const PROGRAM: &str = "/mcp-runner";
 
 /// Where a pod has the CA of the cluster, and the token of its ServiceAccount.
 pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Directories of the kernel, and those that the operator mounts into proxies.
 const HIDDEN: [&str; 6] = ["/proc", "/sys", "/dev", "/etc/runconfig", "/etc/toolhive", "/config/certs"];
+
+/// The gate rests on these files of a proxy's container: its program, the root certificates that TLS libraries look for, and
+/// the operator's mounts.
+const RELIED_ON: [&str; 7] =
+    [PROGRAM, "/etc/ssl", "/etc/pki", "/etc/security/certificates", "/etc/runconfig", "/etc/toolhive", "/config/certs"];
+
+/// Whether a mount at the path would hide or replace a file that the gate rests on.
+pub fn hides_proxy(path: &str) -> bool {
+    RELIED_ON.iter().any(|own| is_below(path, own) || is_below(own, path))
+}
 
 /// The directory, of the kernel's and the operator's, that has the path at or below it.
 pub fn hidden_directory(path: &str) -> Option<&'static str> {

@@ -66,14 +66,14 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Keeps what matters of `metadata`. Owners are of the kind `owner`.
-    pub(super) fn read(metadata: &ObjectMeta, field_manager: &FieldManager, owner: &str) -> Self {
+    /// Keeps what matters of the `metadata` of a child of this kind. Owners are of the kind `owner`.
+    pub(super) fn read(kind: &str, metadata: &ObjectMeta, field_manager: &FieldManager, owner: &str) -> Self {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|it| it.controller == Some(true) && it.kind == owner);
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
-            live: field_manager.read(metadata),
+            live: field_manager.read(kind, metadata),
             owner: owner.map(|owner| owner.name.clone()),
         }
     }

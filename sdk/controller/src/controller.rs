@@ -133,7 +133,9 @@ impl<K: Kind> Controller<K> {
             Children { store: store.clone(), namespaced: C::Scope::NAMESPACED, writes: Some(writes.clone()) };
         let follow: Follow<K> = Box::new(move |watches, field_manager, woken| {
             let (field_manager, woken, writes) = (field_manager.clone(), woken.clone(), writes.clone());
-            let read = move |child: PartialObjectMeta<C>| Child::read(&child.metadata, &field_manager, &K::kind(&()));
+            let read = move |child: PartialObjectMeta<C>| {
+                Child::read(&C::kind(&()), &child.metadata, &field_manager, &K::kind(&()))
+            };
             watches.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(&writes, change));
         });
         let resource = ApiResource::erase::<C>(&());

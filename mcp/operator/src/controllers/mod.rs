@@ -4,6 +4,7 @@
 mod config;
 mod contents;
 mod failure;
+mod foreign;
 mod live;
 mod obstacles;
 mod registry;

@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kube::{Resource, api::PartialObjectMeta};
 use mcp_api::names::{annotation, label};
 use mcp_plan::{
-    guards::TEMPLATE_HASH,
+    guards::{ProxyContainer, TEMPLATE_HASH},
     reference::Entry,
     workload::{Opened, Ways, deaf},
 };
@@ -26,12 +26,14 @@ use portcullis::controller::{
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
+use super::foreign;
+
 /// What managers are called, before the kind.
 const MANAGER: &str = "portcullis-";
 
 /// Marks the children of workloads of this kind.
 pub(super) fn marks(kind: &str) -> FieldManager {
-    FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase()))
+    FieldManager { exclusive: foreign::exclusive, ..FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase())) }
 }
 
 /// The kind of the workload that this is a child of: its owner's. Where that was taken away, the kind whose controller
@@ -102,6 +104,8 @@ pub struct PodTrace {
     workload: String,
     /// The parts of the pod that its workload's status is made of.
     pub pod: Pod,
+    /// What runs in it, where it says that it has guards.
+    pub container: Option<ProxyContainer>,
 }
 
 // === impl DeploymentTrace ===
@@ -139,8 +143,8 @@ impl Resource for DeploymentTrace {
 
 impl Trace {
     /// Keeps what matters of an object's metadata.
-    pub fn read<K>(object: PartialObjectMeta<K>) -> Self {
-        Self::of(&object.metadata)
+    pub fn read<K: Resource<DynamicType = ()>>(object: PartialObjectMeta<K>) -> Self {
+        Self::of(&K::kind(&()), &object.metadata)
     }
 
     /// Keeps what matters of a Deployment, as [`read`](Self::read) does.
@@ -148,13 +152,13 @@ impl Trace {
         let DeploymentTrace { metadata, spec } = deployment;
         let own = metadata.annotations.clone().unwrap_or_default();
         let annotations = Some(Box::new((read_by_plans(own), read_by_plans(spec.template.metadata.annotations))));
-        Self { annotations, ..Self::of(&metadata) }
+        Self { annotations, ..Self::of(&Deployment::kind(&()), &metadata) }
     }
 
-    /// Keeps what matters of `metadata`.
-    fn of(metadata: &ObjectMeta) -> Self {
+    /// Keeps what matters of the `metadata` of an object of this kind.
+    fn of(kind: &str, metadata: &ObjectMeta) -> Self {
         let manager = marks(kind_of(metadata));
-        let (live, opened) = (manager.read(metadata), Opened::of(metadata, &manager.name));
+        let (live, opened) = (manager.read(kind, metadata), Opened::of(metadata, &manager.name));
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         let label = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE));
         let labelled = label.is_some_and(|value| value == "true");
@@ -251,6 +255,8 @@ impl PodTrace {
     /// Keeps what matters of a pod.
     pub fn read(pod: Pod) -> Self {
         let metadata = pod.metadata;
+        let has_guards = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotation::GUARDS));
+        let container = pod.spec.as_ref().filter(|_| has_guards).and_then(ProxyContainer::of);
         let workload = metadata.labels.as_ref().and_then(|labels| labels.get(label::TOOLHIVE_NAME)).cloned();
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -270,6 +276,7 @@ impl PodTrace {
                 spec: None,
                 status: pod.status.map(reduced),
             },
+            container,
         }
     }
 

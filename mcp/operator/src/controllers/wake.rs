@@ -82,7 +82,8 @@ impl Wake {
 
     /// A pod wakes the workload of this kind that it is a proxy of.
     pub(super) fn pod(&self, kind: &str, change: &Change<PodTrace>) {
-        let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|pod| (pod.workload(), &pod.pod)));
+        let [old, new] =
+            [&change.old, &change.new].map(|side| side.as_ref().map(|pod| (pod.workload(), &pod.pod, &pod.container)));
         if old == new {
             return;
         }

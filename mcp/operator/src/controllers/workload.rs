@@ -13,7 +13,7 @@ use mcp_plan::{
     workload::{Child, ChildKind, ChildRef, Opened, Phase},
 };
 use portcullis::controller::{
-    Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store,
+    Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store, Stored as _,
     apply::{ApplyError, refusal},
 };
 use tokio::time::Instant;
@@ -162,8 +162,9 @@ impl WorkloadController {
         let opened = opened.filter(|(_, opened)| *opened != Opened::default()).collect();
         let deployment = self.own(workload, &ChildRef::new(ChildKind::Deployment, &*name));
         let deployment = deployment.map(|trace| trace.deployment());
-        let pods = self.pods.find(&namespace, &name);
-        let pods: Vec<&Pod> = pods.iter().map(|trace| &trace.pod).collect();
+        let traces = self.pods.find(&namespace, &name);
+        let pods: Vec<&Pod> = traces.iter().map(|trace| &trace.pod).collect();
+        let containers = traces.iter().filter_map(|trace| Some((trace.name(), trace.container.as_ref()?))).collect();
         let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
@@ -174,6 +175,7 @@ impl WorkloadController {
             children: &children,
             opened: &opened,
             pods: &pods,
+            containers: &containers,
             settings: &self.settings,
             now: jiff::Timestamp::now(),
         });

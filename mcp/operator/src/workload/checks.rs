@@ -5,9 +5,8 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::{SessionStorage, SessionStorageProvider},
 };
-use mcp_plan::{settings::Settings, workload::pod_template};
+use mcp_plan::{problem::Problem, settings::Settings, workload::pod_template::Template};
 use portcullis::controller::ConditionStatus;
-use serde_json::Value;
 
 use super::{Findings, Workload};
 
@@ -21,12 +20,11 @@ pub fn set_fields(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
     fields.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
 }
 
-/// `spec.podTemplateSpec`, which is merged into the pods whose own container is called `container`.
-pub fn pod_template(template: Option<&Value>, container: &str, findings: &mut Findings<'_>) {
-    let Some(template) = template else { return };
-    match pod_template::decode(template, container) {
-        Ok(template) => {
-            let notes = template.notes();
+/// `spec.podTemplateSpec` as it was read, and what its author has to know of it.
+pub fn pod_template(template: Option<Result<Template, Problem>>, notes: &[String], findings: &mut Findings<'_>) {
+    match template {
+        None => {}
+        Some(Ok(_)) => {
             let message = if notes.is_empty() {
                 "PodTemplateSpec is valid".to_owned()
             } else {
@@ -40,7 +38,7 @@ pub fn pod_template(template: Option<&Value>, container: &str, findings: &mut Fi
             );
         }
         // Condition and status have ToolHive's words.
-        Err(problem) => {
+        Some(Err(problem)) => {
             let (type_, reason) = (condition::POD_TEMPLATE_VALID, reason::POD_TEMPLATE_INVALID);
             findings.block(type_, reason, format!("Invalid PodTemplateSpec: {problem}"));
             let message = format!("Failed to parse PodTemplateSpec: {problem}. Deployment blocked until fixed.");

@@ -3,10 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, PodSpec},
+};
 use mcp_api::names::{condition, reason};
 use mcp_plan::{
-    guards::{Configs, GuardCondition, Guards, InForce, MISSING, OUTDATED, Standing, belongs_to},
+    guards::{
+        CHANGED, Configs, GuardCondition, Guards, InForce, MISSING, OUTDATED, ProxyContainer, Standing, belongs_to,
+    },
     problem::sentences,
     reference::Data,
     settings::Settings,
@@ -16,6 +21,7 @@ use mcp_plan::{
     },
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
+use serde::Deserialize as _;
 
 use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network, refused_pods};
 
@@ -52,6 +58,8 @@ pub struct Inputs<'a, W> {
     pub opened: &'a BTreeMap<ChildRef, Opened>,
     /// The pods of its proxy.
     pub pods: &'a [&'a Pod],
+    /// Their proxy containers, by the names of the pods.
+    pub containers: &'a BTreeMap<&'a str, &'a ProxyContainer>,
     /// What the operator was started with.
     pub settings: &'a Settings,
     /// The time, for conditions that change.
@@ -94,8 +102,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
     let serving = status::serving(&own);
-    let in_force = guards.in_force(inputs.deployment, &own, &serving, &status::ending(&own), &foreign);
-    check_guards(&guards, in_force.as_ref(), &mut findings);
+    let ending = status::ending(&own);
+    let in_force = guards.in_force(inputs.deployment, &own, &serving, &ending, &foreign);
+    check_guards(&guards, &mut findings);
     let refused = refused_pods(workload, inputs.settings);
     if !refused.is_empty() {
         findings.block(PODS_ALLOWED, "PodsRefused", sentences(&refused));
@@ -108,6 +117,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let standing = guards.standing(inputs.deployment, &own);
     // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
     let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
+    let mut asked = None;
     let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
         (None, Some(message)) => {
             (Vec::new(), Vec::new(), State { phase: Phase::Pending, message: message.to_owned(), ready: 0 })
@@ -117,7 +127,10 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             (Vec::new(), Vec::new(), State { phase: Phase::Failed, message, ready: 0 })
         }
         (None, None) => {
-            let (children, absent) = render(inputs, &guards, standing, closed.as_ref());
+            let Inputs { data, settings, .. } = *inputs;
+            let rendered = workload.render(&Rendering { guards: &guards, data, settings });
+            asked = in_force.as_ref().filter(|force| force.asked).and_then(|_| asked_container(&rendered));
+            let (children, absent) = planned(inputs, rendered, standing, closed.as_ref());
             (children, absent, state(inputs, &own))
         }
         (Some(block), None) => {
@@ -130,6 +143,15 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         }
     };
     network::check(workload, &children, inputs.children, inputs.opened, &mut findings);
+    let in_force = in_force.map(|force| {
+        // Those that are ending serve on until they are gone.
+        let pods: Vec<_> = serving.iter().chain(&ending).collect();
+        let found = pods.iter().map(|pod| inputs.containers.get(pod.metadata.name.as_deref()?).copied());
+        force.in_containers(asked.as_ref(), found)
+    });
+    if let (Some(InForce { asked, reason, message, .. }), []) = (&in_force, guards.unbuilt()) {
+        findings.conditions.set(GUARDS_ENFORCED, (*asked).into(), reason, message.clone());
+    }
     let mut stuck = None;
     if closed.is_some() && findings.blocks.is_empty() {
         (state.phase, state.message) = (Phase::Failed, "the proxy has no Service".to_owned());
@@ -137,7 +159,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     if let Some(force) = in_force.filter(|force| force.by_hand || state.phase == Phase::Ready && !force.asked) {
         let broken = status::broken(&own);
         let why = match &broken {
-            _ if force.reason != OUTDATED => String::new(),
+            _ if ![OUTDATED, CHANGED].contains(&force.reason) => String::new(),
             Some(why) => format!(": new pods fail: {why}"),
             None => ": new pods are not ready yet".to_owned(),
         };
@@ -212,13 +234,9 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
     Plan { children: Vec::new(), absent, report, events: Vec::new() }
 }
 
-fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Findings<'_>) {
+fn check_guards(guards: &Guards, findings: &mut Findings<'_>) {
     let unbuilt = guards.unbuilt();
-    if unbuilt.is_empty() {
-        if let Some(InForce { asked, reason, message, .. }) = in_force {
-            findings.conditions.set(GUARDS_ENFORCED, (*asked).into(), reason, message.clone());
-        }
-    } else {
+    if !unbuilt.is_empty() {
         let message = format!(
             "{} cannot be enforced by this version, so the server gets no proxy; remove it to run without that guard",
             unbuilt.join(", ")
@@ -236,15 +254,20 @@ fn check_guards(guards: &Guards, in_force: Option<&InForce>, findings: &mut Find
     }
 }
 
+/// The proxy container of the Deployment among `children`.
+fn asked_container(children: &[Child]) -> Option<ProxyContainer> {
+    let deployment = children.iter().find(|child| child.reference.kind == ChildKind::Deployment)?;
+    let pod = PodSpec::deserialize(deployment.object.pointer("/spec/template/spec")?).ok()?;
+    ProxyContainer::of(&pod)
+}
+
 /// The children but for `closed`, and what must not be beside them.
-fn render<W: Workload>(
+fn planned<W: Workload>(
     inputs: &Inputs<'_, W>,
-    guards: &Guards,
+    mut children: Vec<Child>,
     standing: Standing,
     closed: Option<&ChildRef>,
 ) -> (Vec<Child>, Vec<ChildRef>) {
-    let Inputs { workload, data, settings, .. } = *inputs;
-    let mut children = workload.render(&Rendering { guards, data, settings });
     children.retain(|child| Some(&child.reference) != closed);
     // A rolling update keeps old pods until new ones are ready, however long that takes. Where the old ones have to go
     // first, the next plan makes the Deployment anew.
@@ -252,7 +275,7 @@ fn render<W: Workload>(
         children.retain(|child| child.reference.kind != ChildKind::Deployment);
     }
     let is_wanted = |child: &ChildRef| children.iter().any(|wanted| wanted.reference == *child);
-    let absent = workload.all_children().into_iter().filter(|child| !is_wanted(child)).collect();
+    let absent = inputs.workload.all_children().into_iter().filter(|child| !is_wanted(child)).collect();
     (children, absent)
 }
 

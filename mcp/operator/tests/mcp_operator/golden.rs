@@ -356,6 +356,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         children: &BTreeSet::new(),
         opened: &BTreeMap::new(),
         pods: &[],
+        containers: &BTreeMap::new(),
         settings: &settings(),
         now: now(),
     });

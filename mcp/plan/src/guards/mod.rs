@@ -4,7 +4,9 @@
 //! made with are written on its pod template ([`GUARDS`]), where users' overrides cannot reach, so every pod says which
 //! guards it enforces. One function compares what is asked for with what is there ([`Guards::standing`]): where a guard
 //! is missing, old pods go before new ones come; where one has changed or is not asked for any more, the Deployment rolls.
+//! The status says more of the pods that serve: that their proxy container is the one that was made ([`ProxyContainer`]).
 
+mod container;
 mod guard;
 mod live;
 
@@ -24,6 +26,7 @@ use crate::{
     settings::Settings,
 };
 
+pub use container::{CONTAINER, OWN_FIELDS, ProxyContainer, SHARED_FIELDS, is_own_variable};
 pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
@@ -35,6 +38,9 @@ pub const OUTDATED: &str = "PolicyOutdated";
 
 /// Reason: a pod that serves, or may, lacks a guard.
 pub const MISSING: &str = "GuardMissing";
+
+/// Reason: a pod that serves was made with the guards, and its proxy container is another one than the operator makes.
+pub const CHANGED: &str = "ProxyChanged";
 
 /// The guards that a spec asks for.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +116,37 @@ impl RequestedGuards {
     /// Whether one of them judges messages, so that the proxy serves MCP endpoints alone.
     pub fn judge_messages(&self) -> bool {
         self.configs.iter().any(GuardRef::judges_messages)
+    }
+}
+
+// === impl InForce ===
+
+impl InForce {
+    /// Compares what the pods that serve run with `asked`, the proxy container that the operator makes: pods tell of guards
+    /// in an annotation, which anybody may copy. Where the operator makes none now, nothing can be told.
+    #[must_use]
+    pub fn in_containers<'a>(
+        self,
+        asked: Option<&ProxyContainer>,
+        found: impl ExactSizeIterator<Item = Option<&'a ProxyContainer>>,
+    ) -> Self {
+        if !self.asked {
+            return self;
+        }
+        let of = found.len();
+        let message = if let Some(asked) = asked {
+            let changed = found.filter_map(|found| found.map_or(Some("name"), |found| asked.first_difference(found)));
+            let changed: Vec<_> = changed.collect();
+            let Some(first) = changed.first() else { return self };
+            format!(
+                "{} of {of} proxy pods that serve have another proxy container than this operator makes ({first})",
+                changed.len()
+            )
+        } else {
+            "proxy pods were made with what is asked for; what runs in them is not known while no proxy can be made"
+                .to_owned()
+        };
+        Self { asked: false, reason: CHANGED, message, ..self }
     }
 }
 

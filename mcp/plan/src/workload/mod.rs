@@ -9,7 +9,6 @@ pub mod access;
 mod child;
 pub mod deaf;
 mod document;
-pub mod image;
 pub mod names;
 pub mod network;
 pub mod overrides;

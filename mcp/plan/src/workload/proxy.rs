@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     guards::Guards,
+    image,
     reference::{Data, MountedFile, SecretVariable},
     settings::Settings,
 };
@@ -119,7 +120,7 @@ impl Proxy<'_> {
             spec: Some(self.pod(guards)),
         };
         if let Some(user) = &self.template {
-            proxy_template::merge(&mut template, user.clone());
+            proxy_template::merge(&mut template, user);
         }
         let spec = DeploymentSpec {
             replicas: self.replicas,
@@ -179,6 +180,7 @@ impl Proxy<'_> {
         let container = Container {
             name: proxy_template::CONTAINER.to_owned(),
             image: Some(self.image.to_owned()),
+            command: image::program(self.image).map(|program| vec![program.to_owned()]),
             args: Some(self.args.clone()),
             env: Some(with_checksum(with_secrets(self.env.clone(), &self.secret_variables(guards)))),
             ports: Some(vec![ContainerPort {

@@ -1,18 +1,60 @@
-//! The user's `podTemplateSpec` over the pod of a proxy: as over any pod ([`pod_template`]), except for what the gate rests
-//! on. The process, its environment, its files and the annotations that tell of guards stay the operator's.
+//! The user's `podTemplateSpec` over the pod of a proxy: as over any pod ([`pod_template`]), but for what the gate rests on.
+//! A field has an effect where the tables here have it; the process, its environment, its files and the annotations that
+//! tell of guards stay the operator's.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec};
 use mcp_api::names::annotation;
-use mcp_runconfig::paths::{ACCOUNT, is_below};
+use mcp_runconfig::paths::{ACCOUNT, hides_proxy, is_below};
+use serde_json::Value;
 
 use super::{overrides, pod_template};
 use crate::problem::Problem;
 
-/// Name of the proxy's container.
-pub const CONTAINER: &str = "toolhive";
+pub use crate::guards::CONTAINER;
+
+/// The fields of a template's metadata that have an effect.
+const METADATA: [&str; 2] = ["annotations", "labels"];
+
+/// The fields of a template's pod that have an effect.
+const POD: [&str; 20] = [
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "hostUsers",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeSelector",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "resources",
+    "runtimeClassName",
+    "schedulerName",
+    "schedulingGates",
+    "securityContext",
+    "serviceAccountName",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+];
+
+/// The fields of the proxy's own container that have an effect. Those of other containers all have.
+const OWN: [&str; 9] = [
+    "env",
+    "imagePullPolicy",
+    "livenessProbe",
+    "name",
+    "readinessProbe",
+    "resources",
+    "securityContext",
+    "startupProbe",
+    "volumeMounts",
+];
 
 /// Puts the user's template over the generated pod.
-pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
+pub fn merge(generated: &mut PodTemplateSpec, user: &PodTemplateSpec) {
+    let (mut user, _) = sift(user);
     if let Some(annotations) = user.metadata.as_mut().and_then(|metadata| metadata.annotations.as_mut()) {
         // Written by a user, these would tell a later plan of guards that the pods do not have.
         annotations.retain(|key, _| !annotation::TELL_GUARDS.contains(&&**key));
@@ -24,33 +66,63 @@ pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
     }
 }
 
-/// The rules of proxies that a template breaks.
+/// The rules of proxies that a template breaks: it sets what would reach into the process.
 pub fn problems(user: &PodTemplateSpec) -> Vec<Problem> {
-    let variables = own(user).flat_map(|(at, container)| {
-        let variables = container.env.iter().flatten().enumerate();
-        variables.map(move |(nth, variable)| (format!("containers[{at}].env[{nth}].name"), &variable.name))
+    let problem = |path: String, message| Problem::new(format!("{}.spec.{path}", pod_template::FIELD), message);
+    let shared = user.spec.iter().flat_map(|spec| {
+        let fields = [("hostPID", spec.host_pid), ("shareProcessNamespace", spec.share_process_namespace)];
+        fields.into_iter().filter(|(_, set)| *set == Some(true))
     });
-    let problem = |(path, name): (String, &String)| {
-        Some(Problem::new(format!("{}.spec.{path}", pod_template::FIELD), overrides::reserved(name)?))
-    };
-    variables.filter_map(problem).collect()
+    let shared = shared.map(|(field, _)| {
+        problem(field.to_owned(), "would let other processes reach into the proxy's; remove it".to_owned())
+    });
+    let in_container = own(user).flat_map(|(at, container)| {
+        let variables = container.env.iter().flatten().enumerate().filter_map(move |(nth, variable)| {
+            Some((format!("containers[{at}].env[{nth}].name"), overrides::reserved(&variable.name)?))
+        });
+        let mounts = container.volume_mounts.iter().flatten().enumerate();
+        let mounts = mounts.filter(|(_, mount)| hides_proxy(&mount.mount_path)).map(move |(nth, mount)| {
+            let message = format!(
+                "{:?} would hide the proxy's program, its root certificates or files of the operator; mount it elsewhere",
+                mount.mount_path
+            );
+            (format!("containers[{at}].volumeMounts[{nth}].mountPath"), message)
+        });
+        variables.chain(mounts)
+    });
+    shared.chain(in_container.map(|(path, message)| problem(path, message))).collect()
 }
 
-/// The fields of a template that [`merge`] leaves without effect because the operator sets them.
+/// The fields of a template that [`merge`] leaves without effect.
 pub fn kept(user: &PodTemplateSpec) -> Vec<String> {
-    let fields = own(user).flat_map(|(at, container)| {
-        let fields = [
-            ("image", container.image.is_some()),
-            ("command", container.command.is_some()),
-            ("args", container.args.is_some()),
-            ("workingDir", container.working_dir.is_some()),
-            ("envFrom", container.env_from.is_some()),
-        ];
-        let set = fields.into_iter().filter(|(_, set)| *set);
-        set.map(move |(field, _)| format!("{}.spec.containers[{at}].{field}", pod_template::FIELD))
-    });
-    let links = user.spec.iter().filter(|spec| spec.enable_service_links == Some(true));
-    links.map(|_| format!("{}.spec.enableServiceLinks", pod_template::FIELD)).chain(fields).collect()
+    sift(user).1
+}
+
+/// What of a template has an effect, and the fields that have none.
+fn sift(user: &PodTemplateSpec) -> (PodTemplateSpec, Vec<String>) {
+    let mut template = serde_json::to_value(user).unwrap_or_default();
+    let mut without = Vec::new();
+    let mut retain = |value: &mut Value, fields: &[&str], path: &str| {
+        let Some(members) = value.as_object_mut() else { return };
+        members.retain(|field, _| {
+            let has_effect = fields.contains(&&**field);
+            if !has_effect {
+                without.push(format!("{}.{path}.{field}", pod_template::FIELD));
+            }
+            has_effect
+        });
+    };
+    if let Some(metadata) = template.get_mut("metadata") {
+        retain(metadata, &METADATA, "metadata");
+    }
+    if let Some(pod) = template.get_mut("spec") {
+        retain(pod, &POD, "spec");
+        let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+        for (at, container) in containers.into_iter().flatten().enumerate().filter(|(_, it)| it["name"] == CONTAINER) {
+            retain(container, &OWN, &format!("spec.containers[{at}]"));
+        }
+    }
+    (serde_json::from_value(template).unwrap_or_default(), without)
 }
 
 /// A sentence for each variable of the proxy's container in a template that has no effect.
@@ -74,7 +146,6 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
         put(merged.volumes.get_or_insert_default(), volume, |it| it.name.clone());
     }
     // What a guard reads as files of the ServiceAccount is nobody else's to withhold or to bring.
-    merged.enable_service_links = own.enable_service_links;
     let account = if own.automount_service_account_token == Some(true) { Some(ACCOUNT) } else { None };
     if account.is_some() {
         merged.automount_service_account_token = Some(true);
@@ -87,21 +158,15 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
 }
 
 fn keep_container(own: Container, account: Option<&str>, merged: &mut Container) {
-    (merged.image, merged.command, merged.args) = (own.image, own.command, own.args);
-    // What a ConfigMap or a Secret would set cannot be judged when the template is.
-    (merged.working_dir, merged.env_from) = (own.working_dir, own.env_from);
     for variable in own.env.into_iter().flatten() {
         put(merged.env.get_or_insert_default(), variable, |it: &EnvVar| it.name.clone());
     }
-    for port in own.ports.into_iter().flatten() {
-        put(merged.ports.get_or_insert_default(), port, |it| it.container_port);
-    }
     let mounts = merged.volume_mounts.get_or_insert_default();
     let files = own.volume_mounts.unwrap_or_default();
-    // What is mounted at or below a directory of ours hides its files.
+    // Admission refuses what hides files that the gate rests on; here it must not matter whether that was asked.
     mounts.retain(|mount| {
         let mut ours = files.iter().map(|own| &*own.mount_path).chain(account);
-        !ours.any(|own| is_below(&mount.mount_path, own))
+        !hides_proxy(&mount.mount_path) && !ours.any(|own| is_below(&mount.mount_path, own))
     });
     mounts.splice(0..0, files);
 }

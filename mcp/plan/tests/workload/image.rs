@@ -1,6 +1,6 @@
 //! References of images as container runtimes read them.
 
-use mcp_plan::workload::image::is_reference;
+use mcp_plan::image::{is_reference, is_same, program};
 
 #[test]
 fn images_are_referred_to_in_the_grammar_of_registries() {
@@ -89,5 +89,48 @@ fn images_are_referred_to_in_the_grammar_of_registries() {
     ];
     for text in wrong.into_iter().chain(long.iter().chain([&short]).map(String::as_str)) {
         assert!(!is_reference(text), "{text:?}");
+    }
+}
+
+#[test]
+fn a_mirror_has_the_same_image_and_another_path_has_not() {
+    let [one, two] = [1, 2].map(|digit: u8| format!("sha256:{}", digit.to_string().repeat(64)));
+    let tagged = "ghcr.io/team/mcp-runner:1.0".to_owned();
+    let pinned = format!("ghcr.io/team/mcp-runner@{one}");
+    let both = format!("ghcr.io/team/mcp-runner:1.0@{one}");
+    let cases = [
+        (&tagged, tagged.clone(), true),
+        (&tagged, "mirror.local:5000/team/mcp-runner:1.0".to_owned(), true),
+        (&tagged, "mirror.local/ghcr.io/team/mcp-runner:1.0".to_owned(), true),
+        (&tagged, "team/mcp-runner:1.0".to_owned(), true),
+        (&tagged, both.clone(), true),
+        (&tagged, pinned.clone(), true),
+        (&tagged, "ghcr.io/team/mcp-runner:1.1".to_owned(), false),
+        (&tagged, "ghcr.io/team/mcp-runner".to_owned(), false),
+        (&tagged, format!("ghcr.io/team/mcp-runner:1.1@{one}"), false),
+        (&tagged, "ghcr.io/evil/mcp-runner:1.0".to_owned(), false),
+        (&tagged, "ghcr.io/other-team/mcp-runner:1.0".to_owned(), false),
+        (&tagged, "ghcr.io/team/mcp-runner/evil:1.0".to_owned(), false),
+        (&tagged, String::new(), false),
+        (&pinned, format!("mirror.local/team/mcp-runner@{one}"), true),
+        (&pinned, format!("mirror.local/team/mcp-runner:any@{one}"), true),
+        (&pinned, format!("ghcr.io/team/mcp-runner@{two}"), false),
+        (&pinned, tagged.clone(), false),
+        (&both, tagged.clone(), false),
+    ];
+    for (asked, found, same) in cases {
+        assert_eq!(is_same(asked, &found), same, "{asked} and {found}");
+    }
+}
+
+#[test]
+fn the_program_is_named_in_images_of_this_platform_alone() {
+    let own =
+        ["localhost/portcullis/mcp-runner:0.1.0", "mcp-runner", "r:5000/a/b/mcp-runner@sha256:0", "r:5000/mcp-runner"];
+    for image in own {
+        assert_eq!(program(image), Some("/mcp-runner"), "{image}");
+    }
+    for image in ["ghcr.io/stacklok/toolhive/proxyrunner:latest", "r/mcp-runner/x:1", "r/not-mcp-runner:1", ""] {
+        assert_eq!(program(image), None, "{image}");
     }
 }

@@ -3,5 +3,6 @@
 
 mod image;
 mod pod_template;
+mod proxy_container;
 mod proxy_template;
 mod quantity;

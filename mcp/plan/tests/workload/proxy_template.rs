@@ -1,7 +1,7 @@
 //! The user's template over the pods of a proxy.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use mcp_plan::workload::proxy_template::{kept, merge};
+use mcp_plan::workload::proxy_template::{kept, merge, problems};
 use serde_json::{Value, json};
 
 fn generated() -> PodTemplateSpec {
@@ -26,7 +26,7 @@ fn generated() -> PodTemplateSpec {
 
 fn merged(user: Value) -> Value {
     let mut template = generated();
-    merge(&mut template, serde_json::from_value(user).unwrap());
+    merge(&mut template, &serde_json::from_value(user).unwrap());
     serde_json::to_value(template).unwrap()
 }
 
@@ -98,7 +98,7 @@ fn where_a_guard_needs_the_account_a_template_neither_withholds_nor_replaces_it(
     let merged = |automount: Option<bool>, user: Value| {
         let mut template = generated();
         template.spec.as_mut().unwrap().automount_service_account_token = automount;
-        merge(&mut template, serde_json::from_value(user).unwrap());
+        merge(&mut template, &serde_json::from_value(user).unwrap());
         serde_json::to_value(template).unwrap()["spec"].clone()
     };
     let user = |automount: bool, path: &str| {
@@ -128,13 +128,135 @@ fn where_a_guard_needs_the_account_a_template_neither_withholds_nor_replaces_it(
     assert_eq!(mounts(&merged(Some(true), user(false, "/var/run/secrets/mine")), 0), 2);
 }
 
+/// Of a template, the fields with an effect on a proxy, and those without.
 #[test]
-fn fields_that_stay_the_operators_are_named() {
-    let user = json!({"spec": {"containers": [
-        {"name": "sidecar", "image": "fine"},
-        {"name": "toolhive", "image": "no", "args": [], "workingDir": "/srv", "resources": {}, "envFrom": []},
-    ]}});
-    let named = kept(&serde_json::from_value(user).unwrap());
-    let fields = ["image", "args", "workingDir", "envFrom"];
-    assert_eq!(named, fields.map(|field| format!("spec.podTemplateSpec.spec.containers[1].{field}")));
+fn a_field_outside_of_the_table_has_no_effect_and_is_named() {
+    let without = [
+        json!({"metadata": {"name": "n"}}),
+        json!({"metadata": {"finalizers": ["f.example/f"]}}),
+        json!({"spec": {"hostAliases": [{"ip": "192.0.2.1", "hostnames": ["idp.example.com"]}]}}),
+        json!({"spec": {"hostNetwork": true}}),
+        json!({"spec": {"hostIPC": true}}),
+        json!({"spec": {"hostPID": true}}),
+        json!({"spec": {"shareProcessNamespace": true}}),
+        json!({"spec": {"dnsPolicy": "None"}}),
+        json!({"spec": {"dnsConfig": {"nameservers": ["192.0.2.1"]}}}),
+        json!({"spec": {"enableServiceLinks": true}}),
+        json!({"spec": {"restartPolicy": "Never"}}),
+        json!({"spec": {"activeDeadlineSeconds": 1}}),
+        json!({"spec": {"nodeName": "a"}}),
+        json!({"spec": {"hostname": "a"}}),
+        json!({"spec": {"ephemeralContainers": [{"name": "debug", "targetContainerName": "toolhive"}]}}),
+        json!({"spec": {"serviceAccount": "other"}}),
+        json!({"toolhive": {"image": "no"}}),
+        json!({"toolhive": {"command": ["sh"]}}),
+        json!({"toolhive": {"args": ["run"]}}),
+        json!({"toolhive": {"workingDir": "/srv"}}),
+        json!({"toolhive": {"envFrom": [{"secretRef": {"name": "s"}}]}}),
+        json!({"toolhive": {"lifecycle": {"postStart": {"exec": {"command": ["/own/sh"]}}}}}),
+        json!({"toolhive": {"ports": [{"containerPort": 9}]}}),
+        json!({"toolhive": {"stdin": true}}),
+        json!({"toolhive": {"terminationMessagePath": "/mcp-runner"}}),
+        json!({"toolhive": {"volumeDevices": [{"name": "disk", "devicePath": "/mcp-runner"}]}}),
+        json!({"toolhive": {"restartPolicy": "Always"}}),
+    ];
+    let with = [
+        json!({"metadata": {"labels": {"team": "a"}}}),
+        json!({"metadata": {"annotations": {"team": "a"}}}),
+        json!({"spec": {"affinity": {"nodeAffinity": {}}}}),
+        json!({"spec": {"automountServiceAccountToken": true}}),
+        json!({"spec": {"initContainers": [{"name": "i", "image": "i:1", "command": ["sh"]}]}}),
+        json!({"spec": {"imagePullSecrets": [{"name": "s"}]}}),
+        json!({"spec": {"nodeSelector": {"disk": "ssd"}}}),
+        json!({"spec": {"priorityClassName": "high"}}),
+        json!({"spec": {"runtimeClassName": "gvisor"}}),
+        json!({"spec": {"schedulerName": "own"}}),
+        json!({"spec": {"securityContext": {"fsGroup": 7}}}),
+        json!({"spec": {"serviceAccountName": "cloud"}}),
+        json!({"spec": {"terminationGracePeriodSeconds": 7}}),
+        json!({"spec": {"tolerations": [{"key": "mcp"}]}}),
+        json!({"spec": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}}),
+        json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}),
+        json!({"toolhive": {"env": [{"name": "RUST_LOG", "value": "debug"}]}}),
+        json!({"toolhive": {"imagePullPolicy": "Always"}}),
+        json!({"toolhive": {"livenessProbe": {"periodSeconds": 7}}}),
+        json!({"toolhive": {"readinessProbe": {"periodSeconds": 7}}}),
+        json!({"toolhive": {"startupProbe": {"periodSeconds": 7}}}),
+        json!({"toolhive": {"resources": {"limits": {"cpu": "1"}}}}),
+        json!({"toolhive": {"securityContext": {"runAsUser": 7}}}),
+        json!({"toolhive": {"volumeMounts": [{"name": "v", "mountPath": "/var/cache/own"}]}}),
+        json!({"sidecar": {"image": "s:1", "command": ["sh"], "lifecycle": {}, "ports": [{"containerPort": 9}]}}),
+    ];
+    let own = serde_json::to_value(generated()).unwrap();
+    for (template, has_effect) in without.map(|it| (it, false)).into_iter().chain(with.map(|it| (it, true))) {
+        let mut user = json!({"spec": {"containers": []}});
+        let (part, fields) = template.as_object().unwrap().iter().next().unwrap();
+        let path = match &**part {
+            "metadata" | "spec" => {
+                for (field, value) in fields.as_object().unwrap() {
+                    user[part][field] = value.clone();
+                }
+                part.clone()
+            }
+            name => {
+                let mut container = fields.clone();
+                container["name"] = json!(name);
+                user["spec"]["containers"] = json!([container]);
+                "spec.containers[0]".to_owned()
+            }
+        };
+        let field = fields.as_object().unwrap().keys().next().unwrap();
+        let named = if has_effect { vec![] } else { vec![format!("spec.podTemplateSpec.{path}.{field}")] };
+        assert_eq!(kept(&serde_json::from_value(user.clone()).unwrap()), named, "{template}");
+        assert_eq!(merged(user) != own, has_effect, "{template}");
+    }
+}
+
+#[test]
+fn a_template_that_reaches_into_the_proxys_process_is_refused() {
+    let mount = |name: &str, path: &str| {
+        let mount = json!({"name": "v", "mountPath": path});
+        json!({"spec": {"containers": [{"name": name, "volumeMounts": [{"name": "w", "mountPath": "/fine"}, mount]}]}})
+    };
+    let over = "spec.containers[0].volumeMounts[1].mountPath";
+    let refused = [
+        "/",
+        "/mcp-runner",
+        "//mcp-runner/",
+        "/etc",
+        "/etc/ssl",
+        "/etc/ssl/certs",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki",
+        "/etc/toolhive",
+        "/etc/toolhive/webhooks/own",
+        "/etc/runconfig",
+        "/config",
+        "/config/certs/own",
+        "/a/../etc",
+    ];
+    for path in refused {
+        let found = problems(&serde_json::from_value(mount("toolhive", path)).unwrap());
+        let fields: Vec<_> = found.iter().map(|problem| problem.field.clone()).collect();
+        assert_eq!(fields, [format!("spec.podTemplateSpec.{over}")], "{path}");
+        assert_eq!(
+            problems(&serde_json::from_value(mount("sidecar", path)).unwrap()),
+            [],
+            "{path}: a sidecar's files are its own"
+        );
+        let kept = merged(mount("toolhive", path));
+        let mounts = kept["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+        assert_eq!(mounts.len(), 2, "{path} is not mounted, asked or not: {mounts:?}");
+    }
+    for path in ["/etc/mine", "/etc/ssl2", "/mcp-runner2", "/tmp", "/vault/secrets", "/var/run/secrets/cloud", "/data"]
+    {
+        assert_eq!(problems(&serde_json::from_value(mount("toolhive", path)).unwrap()), [], "{path}");
+    }
+    for field in ["hostPID", "shareProcessNamespace"] {
+        for (value, count) in [(true, 1), (false, 0)] {
+            let user = serde_json::from_value(json!({"spec": {"containers": [], field: value}})).unwrap();
+            let found: Vec<_> = problems(&user).iter().map(|problem| problem.field.clone()).collect();
+            assert_eq!(found, vec![format!("spec.podTemplateSpec.spec.{field}"); count], "{field}: {value}");
+        }
+    }
 }

@@ -26,6 +26,8 @@ pub(super) enum Reason {
     Changed,
     /// A foreign client changed or removed the value at this path.
     Taken(String),
+    /// A foreign client added what nobody else may hold.
+    Foreign,
 }
 
 /// Why an existing object with the name of a child is left alone.
@@ -73,6 +75,7 @@ pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str, manage
     let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
     match fields::first_missing(&held, desired.document()) {
         Some(path) => Decision::Apply(Reason::Taken(path)),
+        None if !live.foreign.is_empty() => Decision::Apply(Reason::Foreign),
         None => Decision::Keep,
     }
 }
@@ -110,6 +113,7 @@ mod tests {
             maker: None,
             deleting: false,
             held: Some(held.to_string().into_boxed_str()),
+            foreign: Vec::new(),
         }
     }
 
@@ -131,6 +135,11 @@ mod tests {
                 "managedFields cleared",
                 Some(Live { held: None, ..live() }),
                 Decision::Apply(Reason::Taken("data".into())),
+            ),
+            (
+                "something of others that nobody else may hold",
+                Some(Live { foreign: vec![json!({"spec": null})], ..live() }),
+                Decision::Apply(Reason::Foreign),
             ),
             ("being deleted", Some(Live { deleting: true, digest: None, ..live() }), Decision::Wait),
             (

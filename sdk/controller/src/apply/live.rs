@@ -1,6 +1,7 @@
 //! What is kept of an object that exists: only what the decision to write needs.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::Value;
 
 /// The field manager of a controller's children, and how the controller recognises them.
 #[derive(Clone, Debug)]
@@ -9,6 +10,10 @@ pub struct FieldManager {
     pub name: String,
     /// Annotation with the digest of the last applied document.
     pub digest: &'static str,
+    /// Finds what others hold of an object and must not: an apply leaves fields of others beside ours. From the kind of
+    /// the object, the `fieldsV1` of another manager's entry and that of our own, it makes the strategic merge patch that
+    /// takes such fields away, if the other holds any. The API server takes such patches of built-in kinds alone.
+    pub exclusive: fn(&str, &Value, &Value) -> Option<Value>,
 }
 
 /// What decides whether a live object is written: about a tenth of its metadata, without the `managedFields` of others.
@@ -28,19 +33,21 @@ pub struct Live {
     pub deleting: bool,
     /// The `fieldsV1` of our own apply entry, as compact JSON.
     pub held: Option<Box<str>>,
+    /// The patches that take away what others hold and [must not](FieldManager::exclusive).
+    pub foreign: Vec<Value>,
 }
 
 impl FieldManager {
     /// The default digest annotation.
     pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
 
-    /// A field manager of this name.
+    /// A field manager of this name, which lets others hold what it does not.
     pub fn of(name: impl Into<String>) -> Self {
-        Self { name: name.into(), digest: Self::DIGEST }
+        Self { name: name.into(), digest: Self::DIGEST, exclusive: |_, _, _| None }
     }
 
-    /// Reads what matters of a live object from its `metadata`.
-    pub fn read(&self, metadata: &ObjectMeta) -> Live {
+    /// Reads what matters of a live object of this kind from its `metadata`.
+    pub fn read(&self, kind: &str, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());
         let held = held_by(metadata, &self.name, None);
@@ -52,8 +59,21 @@ impl FieldManager {
             controller,
             maker: ours.then(|| self.name.clone()),
             deleting: metadata.deletion_timestamp.is_some(),
+            foreign: self.foreign(kind, metadata),
             held,
         }
+    }
+
+    fn foreign(&self, kind: &str, metadata: &ObjectMeta) -> Vec<Value> {
+        let entries = metadata.managed_fields.as_deref().unwrap_or_default().iter();
+        let entries = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
+        let is_ours = |entry: &&ManagedFieldsEntry| {
+            entry.manager.as_deref() == Some(&*self.name) && entry.operation.as_deref() == Some("Apply")
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = entries.partition(is_ours);
+        let ours = ours.first().and_then(|entry| entry.fields_v1.as_ref()).map_or(&Value::Null, |fields| &fields.0);
+        let held = others.into_iter().filter_map(|entry| Some(&entry.fields_v1.as_ref()?.0));
+        held.filter_map(|theirs| (self.exclusive)(kind, theirs, ours)).collect()
     }
 }
 

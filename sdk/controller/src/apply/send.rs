@@ -136,6 +136,8 @@ impl Applier {
 
     /// Applies `desired` with force (fields that others took come back) and returns what matters of the result.
     ///
+    /// Then takes away what others hold of it and [must not](FieldManager::exclusive).
+    ///
     /// `over` says that the object exists. Then a result that would be invalid is taken for what others put beside our
     /// elements in a list (a Service's port under a new number and our name), which an apply cannot remove: a merge,
     /// which replaces lists, does, and the apply is repeated.
@@ -151,7 +153,13 @@ impl Applier {
             }
             result => result?,
         };
-        Ok(self.field_manager.read(&metadata))
+        let kind = &desired.resource().kind;
+        let mut live = self.field_manager.read(kind, &metadata);
+        for patch in std::mem::take(&mut live.foreign) {
+            let metadata = self.patch(desired, &self.merging(), &Patch::Strategic(patch)).await?;
+            live = self.field_manager.read(kind, &metadata);
+        }
+        Ok(live)
     }
 
     async fn send(&self, desired: &Desired) -> Result<ObjectMeta, ApplyError> {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use portcullis::controller::apply::FieldManager;
 use portcullis::controller::{Action, Applied, Reconcile};
 use portcullis::operator::Switch;
 use portcullis_testing::{wait_for_object, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
@@ -64,6 +65,32 @@ async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
     let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
     running.idle(&place).await;
     assert_eq!(place.writes(since).await, [], "a restart writes nothing");
+    running.end().await;
+}
+
+/// The key `crew` is the controller's alone, although it sets none.
+fn crew(kind: &str, theirs: &Value, ours: &Value) -> Option<Value> {
+    let holds = |held: &Value| held.pointer("/f:data/f:crew").is_some();
+    (kind == "ConfigMap" && holds(theirs) && !holds(ours)).then(|| json!({"data": {"crew": null}}))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_else_may_hold_is_taken_away() {
+    let place = Place::new("exclusive").await;
+    let maps = place.api::<ConfigMap>();
+    let managers = FieldManager { exclusive: crew, ..FieldManager::of("boats") };
+    let controller = place.controller().owns::<ConfigMap>().field_manager(managers);
+    let running = Running::start(controller, place.runtime(Switch::Off), keep);
+    place.create("b", 2).await;
+    wait_for_object(&maps, "b", "two oars", PATIENCE, |map| oars(map) == Some("2")).await;
+    let quiet = running.idle(&place).await;
+    let foreign = json!({"data": {"weather": "fine", "crew": "pirates"}});
+    maps.patch("b", &PatchParams::default(), &Patch::Merge(foreign)).await.unwrap();
+    let no_crew = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| !data.contains_key("crew"));
+    let map = wait_for_object(&maps, "b", "no crew", PATIENCE, no_crew).await;
+    assert_eq!(map.data.unwrap()["weather"], "fine");
+    running.idle(&place).await;
+    assert_eq!(place.writes(quiet).await.len(), 2, "an apply, and the patch that takes it away");
     running.end().await;
 }
 

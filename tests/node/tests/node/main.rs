@@ -14,6 +14,7 @@ mod login;
 mod network;
 mod node;
 mod overlap;
+mod proxy_container;
 mod request_gate;
 mod restart;
 mod rollout;

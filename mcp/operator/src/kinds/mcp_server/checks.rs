@@ -7,10 +7,11 @@ use mcp_api::{
 use mcp_plan::{
     problem::sentences,
     reference::{Data, Source},
+    workload::pod_template::Template,
 };
 use portcullis::controller::ConditionStatus;
 
-use super::{backend::CONTAINER, fields, rules};
+use super::{backend, fields, rules};
 use crate::workload::{self, Findings};
 
 /// Condition: the spec keeps the rules. Present only while it does not.
@@ -26,7 +27,9 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     if !problems.is_empty() {
         findings.block(SPEC_VALID, "InvalidSpec", sentences(&problems));
     }
-    workload::checks::pod_template(spec.pod_template_spec.as_ref(), CONTAINER, findings);
+    let template = backend::pod_template(spec);
+    let notes: Vec<_> = template.iter().flatten().flat_map(Template::notes).collect();
+    workload::checks::pod_template(template, &notes, findings);
     check_sessions(spec, findings);
     check_secrets(spec, data, findings);
     if let Some(bytes) = rules::body_limit_above_bound(spec) {

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use mcp_api::v1beta1::{MCPServer, MCPServerSpec, Transport};
 use mcp_plan::{
     additions::Additions,
+    image,
     problem::Problem,
     reference::incomplete_key,
     workload::{
-        image,
         overrides::{self, is_dns_label, is_variable, variable_message},
         quantity,
     },

@@ -23,7 +23,7 @@ use crate::workload::{Block, Findings, GUARD_NOT_BUILT, Workload as _, checks};
 pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
     let spec = &proxy.spec;
     check_configuration(proxy, data, findings);
-    checks::pod_template(spec.pod_template_spec.as_ref(), CONTAINER, findings);
+    checks::pod_template(pod_template(spec), &template_notes(spec), findings);
     checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
     checks::unsupported(&unsupported(spec), findings);
 }
@@ -58,7 +58,7 @@ pub(super) fn pod_template(spec: &MCPRemoteProxySpec) -> Option<Result<Template,
 pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
     let Some(Ok(template)) = pod_template(spec) else { return Vec::new() };
     let kept = proxy_template::kept(&template.known);
-    let kept = kept.into_iter().map(|field| format!("{field} has no effect: the operator sets it"));
+    let kept = kept.into_iter().map(|field| format!("{field} has no effect: the operator decides it"));
     let variables = proxy_template::variable_notes(&template.known);
     template.notes().into_iter().chain(kept).chain(variables).collect()
 }

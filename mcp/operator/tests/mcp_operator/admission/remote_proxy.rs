@@ -89,7 +89,7 @@ async fn a_proxy_is_warned_of_what_does_not_exist_or_is_not_built() {
         (
             "template",
             json!({"podTemplateSpec": {"spec": {"containers": [{"name": "toolhive", "image": "other"}]}}}),
-            "spec.podTemplateSpec.spec.containers[0].image has no effect: the operator sets it".to_owned(),
+            "spec.podTemplateSpec.spec.containers[0].image has no effect: the operator decides it".to_owned(),
         ),
     ] {
         let answer = gate.objects.post(remote_proxy(name, spec), false).await;

@@ -11,6 +11,7 @@ mod offline;
 mod oidc_config;
 mod ownership;
 mod policy;
+mod proxy_container;
 mod proxy_rights;
 mod recorder;
 mod remote_proxy;

@@ -492,3 +492,55 @@ fn an_upgrade_beside_a_broken_spec_leaves_no_laxer_policy() {
     assert!(is_absent(&plan, ChildKind::Deployment, "fetch"));
     assert_eq!(condition(&plan, "SpecValid", "False").unwrap().0, "InvalidSpec");
 }
+
+#[test]
+fn a_pod_that_runs_another_proxy_does_not_count_as_guarded() {
+    let says = |world: &World| {
+        let (status, reason, message) = enforced(&world.plan());
+        (status == "True", reason, message)
+    };
+    let changed = |how: &str| {
+        let message =
+            format!("1 of 1 proxy pods that serve have another proxy container than this operator makes ({how})");
+        (false, "ProxyChanged".to_owned(), message)
+    };
+    let mut world = serving();
+    assert_eq!(says(&world).1, "Enforced");
+    let made = world.pods[0].clone();
+    world.pods[0].spec.as_mut().unwrap().containers[0].command = Some(vec!["/own/proxy".to_owned()]);
+    assert_eq!(says(&world), changed("command"));
+    world.pods[0].spec.as_mut().unwrap().containers[0].name = "other".to_owned();
+    assert_eq!(says(&world), changed("name"));
+    world.pods[0].spec = None;
+    assert_eq!(says(&world), changed("name"));
+
+    // One that is ending serves until it is gone.
+    let mut ending = made.clone();
+    ending.metadata.name = Some("fetch-2".to_owned());
+    ending.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.pods = vec![made.clone(), ending.clone()];
+    assert_eq!(says(&world).1, "Enforced");
+    ending.spec.as_mut().unwrap().containers[0].args = None;
+    world.pods[1] = ending;
+    assert!(says(&world).2.starts_with("1 of 2 proxy pods that serve") && says(&world).2.ends_with("(args)"));
+
+    // The Deployment itself may have been changed in a way that nobody holds: a webhook's.
+    world.pods = vec![made.clone()];
+    let live = world.deployment.as_mut().and_then(|live| live.spec.as_mut()).unwrap();
+    live.template.spec.as_mut().unwrap().containers[0].command = Some(vec!["/own/proxy".to_owned()]);
+    assert_eq!(says(&world).1, "Enforced", "its pods count");
+    world.pods = vec![world.pod_of_now("Running", true, None)];
+    assert_eq!(says(&world), changed("command"));
+
+    // A rollout.
+    world.pods = vec![made];
+    world.settings.runner_image = "ghcr.io/stacklok/toolhive/proxyrunner:next".to_owned();
+    assert_eq!(says(&world), changed("image"));
+    assert!(world.plan().status.message.unwrap().ends_with(": new pods are not ready yet"));
+
+    // Where none can be made, what runs is not compared.
+    let mut world = serving();
+    world.workload.spec.image = String::new();
+    let (is_enforced, reason, message) = says(&world);
+    assert!(!is_enforced && reason == "ProxyChanged" && message.contains("not known"), "{reason}: {message}");
+}

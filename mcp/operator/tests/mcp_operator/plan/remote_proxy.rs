@@ -258,6 +258,16 @@ fn every_rule_of_a_proxy_names_its_field() {
             ]}}}),
             "spec.podTemplateSpec.spec.containers[1].env[1].name: \"KUBERNETES_SERVICE_PORT\" tells the proxy".to_owned(),
         ),
+        (
+            json!({"podTemplateSpec": {"spec": {"containers": [
+                {"name": "toolhive", "volumeMounts": [{"name": "own", "mountPath": "/mcp-runner", "subPath": "proxy"}]},
+            ]}}}),
+            "spec.podTemplateSpec.spec.containers[0].volumeMounts[0].mountPath: \"/mcp-runner\" would hide".to_owned(),
+        ),
+        (
+            json!({"podTemplateSpec": {"spec": {"containers": [], "shareProcessNamespace": true}}}),
+            "spec.podTemplateSpec.spec.shareProcessNamespace: would let other processes reach".to_owned(),
+        ),
     ] {
         let mut world = World::with(change.clone());
         world.secret("keys", "api", "there");
@@ -402,6 +412,8 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
     for kept in ["containers[0].image", "containers[0].env[SSL_CERT_FILE]", "enableServiceLinks"] {
         let kept = format!("spec.podTemplateSpec.spec.{kept} has no effect");
         assert!(world.workload.warnings(&world.settings).iter().any(|warning| warning.starts_with(&kept)));
+        let (_, message) = condition(&plan, "PodTemplateValid", "True").unwrap();
+        assert!(message.contains(&kept), "{message}");
     }
 
     // A second plan says the same, at any later time.

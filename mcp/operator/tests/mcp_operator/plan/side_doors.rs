@@ -125,8 +125,7 @@ fn a_static_pod_is_told_to_be_removed_from_its_node_and_no_node_to_be_deleted() 
 #[test]
 fn a_pod_that_has_ended_does_not_make_a_guarded_proxy_outdated() {
     let mut world = running();
-    let mut serving = pod("Running", true, None);
-    serving.metadata.annotations = Some([("toolhive.stacklok.dev/guards".to_owned(), guarded())].into());
+    let serving = world.pod_of_now("Running", true, None);
     let mut evicted = pod("Failed", false, None);
     let old = "MCPWebhookConfig/gates/0000000000000000".to_owned();
     evicted.metadata.annotations = Some([("toolhive.stacklok.dev/guards".to_owned(), old)].into());

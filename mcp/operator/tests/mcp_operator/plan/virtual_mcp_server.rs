@@ -75,6 +75,7 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         children: &BTreeSet::new(),
         opened: &BTreeMap::new(),
         pods: &[],
+        containers: &BTreeMap::new(),
         settings: &world.settings,
         now: world.now,
     });

@@ -22,7 +22,7 @@ use mcp_operator::{
 use mcp_plan::{
     config::Config,
     digest::DigestKey,
-    guards::Configs,
+    guards::{Configs, ProxyContainer},
     reference::{Data, Entry},
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Opened},
@@ -145,6 +145,7 @@ where
         let spec = self.deployment.as_ref().and_then(|live| live.spec.clone()).expect("the proxy exists");
         let mut pod = pod(phase, ready, waiting);
         pod.metadata.annotations = spec.template.metadata.and_then(|metadata| metadata.annotations);
+        pod.spec = spec.template.spec;
         pod
     }
 
@@ -171,6 +172,9 @@ where
         let tools = self.tool_config.clone();
         let name = tools.as_ref().and_then(|config| config.metadata.name.clone());
         known("MCPToolConfig", name, tools.map(|config| erased(Arc::new(config))));
+        let containers: Vec<_> = self.pods.iter().map(|pod| pod.spec.as_ref().and_then(ProxyContainer::of)).collect();
+        let names = self.pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
+        let containers = names.zip(&containers).filter_map(|(name, found)| Some((name, found.as_ref()?))).collect();
         let plan = plan_workload(&Inputs {
             workload: &self.workload,
             configs: &configs,
@@ -181,6 +185,7 @@ where
             children: &self.children,
             opened: &self.opened,
             pods: &pods,
+            containers: &containers,
             settings: &self.settings,
             now: self.now,
         });

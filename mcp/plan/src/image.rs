@@ -1,5 +1,7 @@
 //! References of images, in the grammar of [distribution/reference](https://pkg.go.dev/github.com/distribution/reference).
 
+use mcp_runconfig::paths::PROGRAM;
+
 /// Longest name, its registry included, in bytes.
 const MAX_NAME: usize = 255;
 /// Longest tag, in bytes.
@@ -17,6 +19,47 @@ pub fn is_reference(text: &str) -> bool {
         None => (text, None),
     };
     name.len() <= MAX_NAME && is_name(name) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest)
+}
+
+/// The program to start in an image of the proxy: in one that is called like this platform's, whatever the registry. Another
+/// image starts what it was built to start.
+pub fn program(image: &str) -> Option<&'static str> {
+    let name = Parts::of(image).path;
+    let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
+    PROGRAM.strip_prefix('/').is_some_and(|program| name == program).then_some(PROGRAM)
+}
+
+/// Whether a pod that was asked to run `asked` and runs `found` has the same image: mirrors give it another registry and
+/// may put its path below one of theirs, policies pin it to a digest.
+pub fn is_same(asked: &str, found: &str) -> bool {
+    let (asked, found) = (Parts::of(asked), Parts::of(found));
+    let is_path = found.path.strip_suffix(asked.path).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    let is_content = match (asked.digest, found.digest) {
+        (Some(asked), found) => found == Some(asked),
+        (None, Some(_)) => found.tag.is_none() || found.tag == asked.tag,
+        (None, None) => found.tag == asked.tag,
+    };
+    is_path && is_content
+}
+
+/// A reference without its registry.
+struct Parts<'a> {
+    path: &'a str,
+    tag: Option<&'a str>,
+    digest: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Self {
+        let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
+        let (name, tag) = match text.rsplit_once(':') {
+            Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
+            _ => (text, None),
+        };
+        let is_registry = |first: &str| first.contains(['.', ':']) || first == "localhost";
+        let path = name.split_once('/').filter(|(first, _)| is_registry(first)).map_or(name, |(_, path)| path);
+        Self { path, tag, digest }
+    }
 }
 
 fn is_name(name: &str) -> bool {

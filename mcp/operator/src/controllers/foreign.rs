@@ -1,0 +1,74 @@
+//! What nobody but the operator may hold of a proxy's Deployment: the part of its pods that the gate rests on.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Resource as _;
+use mcp_plan::guards::{CONTAINER, OWN_FIELDS, SHARED_FIELDS, is_own_variable};
+use mcp_runconfig::paths::hides_proxy;
+use serde_json::{Map, Value, json};
+
+/// The patch that takes such fields of an object of this kind from a manager that holds `theirs`, as far as they are not
+/// `ours`. Which values they have does not matter.
+pub(super) fn exclusive(kind: &str, theirs: &Value, ours: &Value) -> Option<Value> {
+    const POD: &str = "/f:spec/f:template/f:spec";
+    if kind != Deployment::kind(&()) {
+        return None;
+    }
+    let (theirs, ours) = (theirs.pointer(POD)?, ours.pointer(POD).unwrap_or(&Value::Null));
+    let mut pod = fields(theirs, ours, &SHARED_FIELDS);
+    pod.extend(some("volumes", elements(theirs, ours, "volumes", "name", |_| false)));
+
+    let key = format!("k:{}", json!({"name": CONTAINER}));
+    let (theirs, ours) = (&theirs["f:containers"][&*key], &ours["f:containers"][&*key]);
+    let mut container = fields(theirs, ours, &OWN_FIELDS);
+    container.extend(some("env", elements(theirs, ours, "env", "name", is_own_variable)));
+    container.extend(some("volumeMounts", elements(theirs, ours, "volumeMounts", "mountPath", hides_proxy)));
+    if !container.is_empty() {
+        container.insert("name".to_owned(), json!(CONTAINER));
+        pod.insert("containers".to_owned(), json!([container]));
+    }
+    (!pod.is_empty()).then(|| json!({"spec": {"template": {"spec": pod}}}))
+}
+
+/// Takes away those of the `fields` that they hold and we do not.
+fn fields(theirs: &Value, ours: &Value, fields: &[&str]) -> Map<String, Value> {
+    let is_foreign = |field: &&&str| {
+        let field = format!("f:{field}");
+        theirs.get(&field).is_some() && ours.get(&field).is_none()
+    };
+    fields.iter().filter(is_foreign).map(|field| ((*field).to_owned(), Value::Null)).collect()
+}
+
+/// Takes away what they hold of the elements of a list that are ours: because we hold them, or since they would be (`is_own`).
+fn elements(theirs: &Value, ours: &Value, list: &str, key: &str, is_own: fn(&str) -> bool) -> Vec<Value> {
+    let list = format!("f:{list}");
+    let held = theirs[&*list].as_object().into_iter().flatten().filter_map(|(element, theirs)| {
+        let keys: Value = serde_json::from_str(element.strip_prefix("k:")?).ok()?;
+        let name = keys[key].as_str()?;
+        match ours[&*list].get(element) {
+            Some(ours) => {
+                let mut patch = beyond(theirs, ours)?;
+                patch.insert(key.to_owned(), json!(name));
+                Some(Value::Object(patch))
+            }
+            None => is_own(name).then(|| json!({key: name, "$patch": "delete"})),
+        }
+    });
+    held.collect()
+}
+
+/// Takes away what they hold below something that we hold, and we do not hold. The mode of files is filled in again as it was.
+fn beyond(theirs: &Value, ours: &Value) -> Option<Map<String, Value>> {
+    let taken = theirs.as_object()?.iter().filter(|(key, _)| *key != "f:defaultMode").filter_map(|(key, theirs)| {
+        let patch = match ours.get(key) {
+            Some(ours) => Value::Object(beyond(theirs, ours)?),
+            None => Value::Null,
+        };
+        Some((key.strip_prefix("f:")?.to_owned(), patch))
+    });
+    let taken: Map<String, Value> = taken.collect();
+    (!taken.is_empty()).then_some(taken)
+}
+
+fn some(list: &str, elements: Vec<Value>) -> Option<(String, Value)> {
+    (!elements.is_empty()).then(|| (list.to_owned(), Value::Array(elements)))
+}
