@@ -1,4 +1,4 @@
-//! What runs in the pods of a guarded proxy, and what the status says of it.
+//! The containers in the pods of a guarded proxy, and what the status says of them.
 
 use std::process::Command;
 
