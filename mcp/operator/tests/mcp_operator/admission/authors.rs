@@ -79,11 +79,9 @@ async fn nothing_at_home_names_what_is_the_operators() {
     let _operator = gate.serving(&[]).await;
     let own = |name: &str| format!("{}{name}", gate.home);
     let mut cases = Vec::new();
-    for account in [own(""), own("-mcpserver"), own("-virtualmcpserver")] {
-        let account = json!({"serviceAccount": account});
-        cases.push((labelled("web", account.clone()), "spec.serviceAccount".to_owned()));
-        cases.push((remote_proxy("far", account), "spec.serviceAccount".to_owned()));
-    }
+    let account = json!({"serviceAccount": gate.home});
+    cases.push((labelled("web", account.clone()), "spec.serviceAccount".to_owned()));
+    cases.push((remote_proxy("far", account), "spec.serviceAccount".to_owned()));
     for secret in ["-webhook-tls", "-webhook-tls-ca", "-webhook-tls-root", "-digest"].map(own) {
         let key = json!({"name": secret, "key": "tls.key"});
         let volume = json!([{"name": "v", "secret": {"secretName": secret}}]);

@@ -1,8 +1,14 @@
 //! What is said at `kubectl apply` of VirtualMCPServer.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::{Gate, fields, support::tool_config};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    Gate, fields,
+    support::{DEADLINE, tool_config},
+};
 
 fn virtual_server(name: &str, spec: &Value) -> Value {
     let mut all = json!({"groupRef": {"name": "group"}, "incomingAuth": {"type": "anonymous"}});
@@ -41,6 +47,13 @@ async fn contradictions_of_a_virtual_server_are_refused_with_the_field_and_missi
     let spec = json!({
         "incomingAuth": {"type": "oidc", "oidcConfigRef": reference}, "config": {"aggregation": {"tools": tools}},
     });
+    // The operator hears of a config a moment after it was made.
+    let heard = async {
+        while gate.objects.post(virtual_server("all", &spec), true).await.warnings.len() > 3 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(DEADLINE, heard).await.unwrap();
     let answer = gate.objects.post(virtual_server("all", &spec), false).await;
     assert_eq!(answer.code, 201, "{}", answer.body);
     let warnings = [
