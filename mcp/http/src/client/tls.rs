@@ -51,10 +51,7 @@ pub(super) fn config(material: &Material, provider: &Arc<CryptoProvider>) -> Res
 /// Trusts what the certificates of `ca` have signed, and them; without `ca`, what the system's roots have signed.
 fn chains(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Trust, String> {
     let mut roots = RootCertStore::empty();
-    let given = ca.map(certificates).transpose()?.unwrap_or_default();
-    for certificate in &given {
-        roots.add(certificate.clone()).map_err(|error| error.to_string())?;
-    }
+    let given = ca.map(|pem| authorities(pem, &mut roots)).transpose()?.unwrap_or_default();
     if ca.is_none() {
         // The platform's roots and not a compiled-in list: an image or a cluster adds its own authority to them, and they
         // are renewed without a new proxy.
@@ -67,6 +64,24 @@ fn chains(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Trust, St
         .build()
         .map_err(|error| error.to_string())?;
     Ok(Trust::Chains { authorities, given })
+}
+
+/// Adds the certificates in `pem` to `roots` and returns them. An entry that cannot be used is left out with a warning, as Go does.
+fn authorities(pem: &[u8], roots: &mut RootCertStore) -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut given = Vec::new();
+    for (index, entry) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        // The reader may quote what it cannot read.
+        let entry = entry.map_err(|_| "it is not PEM".to_owned());
+        let added = entry.and_then(|certificate: CertificateDer<'static>| {
+            roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+            Ok(certificate)
+        });
+        match added {
+            Ok(certificate) => given.push(certificate),
+            Err(problem) => tracing::warn!(entry = index + 1, problem, "left a certificate of the CA bundle out"),
+        }
+    }
+    if given.is_empty() { Err("holds no certificate that can be used".to_owned()) } else { Ok(given) }
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -164,4 +179,38 @@ fn verify_given(
 
 fn seconds(timestamp: i64) -> std::time::Duration {
     std::time::Duration::from_secs(timestamp.try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBejCCAR+gAwIBAgIUU3vVVpI2m7bQe6r9ZC7G7o/615swCgYIKoZIzj0EAwIw
+EjEQMA4GA1UEAwwHdGVzdCBjYTAeFw0yNjExMjcwNDMxNDVaFw0yNjEyMjcwNDMx
+NDVaMBIxEDAOBgNVBAMMB3Rlc3QgY2EwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AASu3fhw8mzfdZlRv/WsvgsMXr7q5R4Spe07IprLPMz52ualj8Hwc4E4AdfZ6zN3
+c99lJRLF7OpLWUPqNQgTb2rSo1MwUTAdBgNVHQ4EFgQU6eejKxVS/PR3tQPOVb8o
+vOw2LHAwHwYDVR0jBBgwFoAU6eejKxVS/PR3tQPOVb8ovOw2LHAwDwYDVR0TAQH/
+BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEA0IqYUcGqwxTfjk9nh52QoJ1NfhJu
+4JNKDFMcB4Z8qcACIQCscYbcpBPfTxMRYakPna5WAH/lz9zUQSqEhmARCPqZrQ==
+-----END CERTIFICATE-----
+";
+    const NO_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\ndGhpcyBpcyBub25l\n-----END CERTIFICATE-----\n";
+    const NO_BASE64: &str = "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn one_bad_entry_of_a_ca_bundle_does_not_spoil_the_rest() {
+        for (bundle, used) in [
+            (format!("{NO_CERTIFICATE}{GOOD}"), Some(1)),
+            (format!("{GOOD}{NO_BASE64}{GOOD}"), Some(2)),
+            (format!("a comment\n{GOOD}"), Some(1)),
+            (format!("{NO_BASE64}{NO_CERTIFICATE}"), None),
+            (String::new(), None),
+        ] {
+            let given = authorities(bundle.as_bytes(), &mut RootCertStore::empty());
+            assert_eq!(given.ok().map(|given| given.len()), used, "{bundle}");
+        }
+    }
 }

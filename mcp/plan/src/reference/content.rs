@@ -95,10 +95,12 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 
 fn authorities(pem: &[u8]) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
-        roots.add(certificate).map_err(|_| "holds a certificate that cannot be trusted as an authority".to_owned())?;
+    // The proxy leaves out what it cannot use, and says so.
+    match roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten()) {
+        (0, 0) => Err("holds no PEM certificate".to_owned()),
+        (0, _) => Err("holds no certificate that can be trusted as an authority".to_owned()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn certificate(pem: &[u8]) -> Result<String, String> {
