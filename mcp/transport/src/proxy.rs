@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 pub use self::headers::names_hop_by_hop_only;
-use self::recovery::Reopening;
+use self::recovery::{Reopening, Said};
 use self::upstream::{Answer, Outgoing, Upstream, UpstreamError};
 use crate::modern::{protocol_version, revision_refusal};
 use crate::sessions::{Named, Renewal, Renewing, Sender, message, not_found, unavailable, whole};
@@ -374,7 +374,13 @@ impl Inner {
         let gone = matches!(answer, Err(UpstreamError::Unreachable(_))) && outgoing.to.is_some();
         if outgoing.method != Method::DELETE {
             let lost = match &mut answer {
-                Ok((response, _)) => recovery::session_is_lost(response, id).await,
+                Ok((response, _)) => match recovery::said_of_session(response, id).await {
+                    Said::Lives => false,
+                    Said::Doubtful => {
+                        session.handshake.is_some() && recovery::refuses_ping(&self.upstream, outgoing).await
+                    }
+                    Said::Lost => true,
+                },
                 Err(_) => gone,
             };
             if lost

@@ -213,3 +213,54 @@ async fn a_chunked_error_that_is_too_long_to_look_into_loses_nothing() {
     });
     assert_eq!((answer.status, answer.body.len()), (400, 150 << 10));
 }
+
+#[tokio::test]
+async fn a_session_is_not_lost_to_clients_whatever_words_its_server_has_for_that() {
+    let invalid = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request"}}"#;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+    let done = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    for (status, body) in [
+        ("400 Bad Request", "Bad Request: session ID is not valid"),
+        ("400 Bad Request", invalid),
+        ("401 Unauthorized", "Unauthorized: Session not found"),
+        ("410 Gone", ""),
+    ] {
+        let mut backend = Recorder::start().await;
+        let runner = Runner::http(&backend.url(), &json!({})).await;
+        opened(&mut backend, &runner).await;
+        let (answer, ()) = tokio::join!(runner.post(&[("mcp-session-id", "first")], call), async {
+            for method in ["tools/call", "ping"] {
+                let request = backend.next().await;
+                assert_eq!(request.header("mcp-session-id"), Some("first"));
+                assert!(String::from_utf8_lossy(&request.body).contains(method), "{}", request.head);
+                request.json(status, "", body).await;
+            }
+            let session = "mcp-session-id: second\r\n";
+            backend.next().await.json("200 OK", session, r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;
+            backend.next().await.json("202 Accepted", "", "").await;
+            let again = backend.next().await;
+            assert_eq!(again.header("mcp-session-id"), Some("second"));
+            again.json("200 OK", "", done).await;
+        });
+        assert_eq!((answer.status, &*answer.body), (200, done), "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_for_itself_does_not_cost_its_session() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &json!({})).await;
+    opened(&mut backend, &runner).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+    let (answer, ()) = tokio::join!(runner.post(&[("mcp-session-id", "first")], call), async {
+        backend.next().await.json("400 Bad Request", "", "no").await;
+        backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":"portcullis","result":{}}"#).await;
+    });
+    assert_eq!((answer.status, &*answer.body), (400, "no"));
+    // A challenge is for the client, whose token may have expired.
+    let (answer, ()) = tokio::join!(runner.post(&[("mcp-session-id", "first")], call), async {
+        backend.next().await.json("401 Unauthorized", "www-authenticate: Bearer\r\n", "").await;
+    });
+    assert_eq!(answer.status, 401);
+    assert!(backend.is_quiet());
+}

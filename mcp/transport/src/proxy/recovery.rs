@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, collect, empty, full, json};
 use mcp_store::{SessionRecord, SessionStore};
@@ -33,39 +33,51 @@ const MAX_HANDSHAKE_ANSWER: usize = 4 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A server that forgets its sessions all the time is not asked more often than this.
 const PAUSE: Duration = Duration::from_secs(1);
+const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"portcullis","method":"ping"}"#;
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// Whether the answer says that the server does not know the session. The answer stays whole; one that breaks off becomes a 502
-/// with `id`.
+/// What an answer says of the server's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The server knows it, or says nothing of it.
+    Lives,
+    /// The refusal may be about the request or about the session: [ask](refuses_ping).
+    Doubtful,
+    /// The server does not know it.
+    Lost,
+}
+
+/// Reads what the answer says of the session. The answer stays whole; one that breaks off becomes a 502 with `id`.
 ///
 /// 404 is what the specification asks for. Servers on the TypeScript SDK say 400 with code -32000 and name the session, or that they
-/// are not initialized. A 404 with -32601 is about the method, and one with the id of the request is its answer: the server has acted on it, so
-/// it must not be sent again.
-pub(super) async fn session_is_lost(response: &mut Response<Body>, id: Option<&str>) -> bool {
+/// are not initialized; others say 400, 401 or 410 in words of their own. A 404 with -32601 is about the method, and one with the id of the
+/// request is its answer: the server has acted on it, so it must not be sent again.
+pub(super) async fn said_of_session(response: &mut Response<Body>, id: Option<&str>) -> Said {
     let status = response.status();
-    if !matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
-        return false;
+    // A challenge is about the caller.
+    if !may_be_about_session(status) || response.headers().contains_key(WWW_AUTHENTICATE) {
+        return Said::Lives;
     }
     let length = response.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > MAX_ERROR) {
-        return false;
+        return Said::Lives;
     }
     let mut body = std::mem::replace(response.body_mut(), empty());
     let read = tokio::time::timeout(ERROR_TIMEOUT, read_error(&mut body)).await;
     match read {
         Ok(Ok(bytes)) if bytes.len() <= MAX_ERROR => {
             *response.body_mut() = full(bytes.clone());
-            says_lost(status, &bytes, id)
+            says(status, &bytes, id)
         }
         Ok(Ok(bytes)) => {
             *response.body_mut() = rejoin(bytes, body);
-            false
+            Said::Lives
         }
         // What came of it is gone, so it cannot be passed on as the whole.
         Ok(Err(_)) | Err(_) => {
             let error = ErrorBody::new(code::INTERNAL, "the MCP server broke off its answer").raw_id(id).encode();
             *response = json(StatusCode::BAD_GATEWAY, error);
-            false
+            Said::Lives
         }
     }
 }
@@ -81,7 +93,22 @@ async fn read_error(body: &mut Body) -> Result<Bytes, BoxError> {
     Ok(read.freeze())
 }
 
-fn says_lost(status: StatusCode, body: &[u8], id: Option<&str>) -> bool {
+fn may_be_about_session(status: StatusCode) -> bool {
+    matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::GONE)
+}
+
+/// Whether the server refuses a `ping` in the session of the request `like` as well: then it does not know the session, and has not acted on
+/// the request.
+pub(super) async fn refuses_ping(upstream: &Upstream, like: &Outgoing) -> bool {
+    let ping = post(headers_like(like), like.target.clone(), Bytes::from_static(PING), like.to);
+    let answer = tokio::time::timeout(HANDSHAKE_TIMEOUT, upstream.send(&ping)).await;
+    let Ok(Ok((mut response, _))) = answer else { return false };
+    // At most a few bytes; the connection can be used again once they are read.
+    let _ = tokio::time::timeout(Duration::from_secs(1), read_error(response.body_mut())).await;
+    may_be_about_session(response.status())
+}
+
+fn says(status: StatusCode, body: &[u8], id: Option<&str>) -> Said {
     #[derive(Deserialize)]
     struct Answer {
         #[serde(default)]
@@ -94,16 +121,21 @@ fn says_lost(status: StatusCode, body: &[u8], id: Option<&str>) -> bool {
         #[serde(default)]
         message: String,
     }
+    let not_found = status == StatusCode::NOT_FOUND;
     let Ok(Answer { id: answered, error }) = serde_json::from_slice(body) else {
-        return status == StatusCode::NOT_FOUND;
+        return if not_found { Said::Lost } else { Said::Doubtful };
     };
     let message = error.message.to_ascii_lowercase();
     let names_it = error.code == -32000 && (message.contains("session") || message.contains("not initialized"));
-    if status != StatusCode::NOT_FOUND || names_it {
-        return names_it;
+    if names_it {
+        return Said::Lost;
+    }
+    if !not_found {
+        return Said::Doubtful;
     }
     let is_answer = id.is_some_and(|id| serde_json::from_str::<Value>(id).is_ok_and(|id| id == answered));
-    error.code == code::SESSION_NOT_FOUND || error.code != code::METHOD_NOT_FOUND && !is_answer
+    let lost = error.code == code::SESSION_NOT_FOUND || error.code != code::METHOD_NOT_FOUND && !is_answer;
+    if lost { Said::Lost } else { Said::Lives }
 }
 
 /// The sessions that are being opened anew, or were a moment ago: one attempt at a time for each.
@@ -183,28 +215,31 @@ pub(super) async fn recover(
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
 }
 
+/// The headers of the request `like` that a message of the proxy's own may have.
+fn headers_like(like: &Outgoing) -> HeaderMap {
+    let mut headers = like.headers.clone();
+    for name in [mcp::METHOD, mcp::NAME, CONTENT_LENGTH, LAST_EVENT_ID] {
+        headers.remove(name);
+    }
+    accept_answers(&mut headers);
+    headers
+}
+
+fn post(headers: HeaderMap, target: Uri, body: Bytes, to: Option<SocketAddr>) -> Outgoing {
+    let sent = AtomicBool::new(false);
+    Outgoing { method: Method::POST, target, place: None, headers, body, to, open: false, sent }
+}
+
 /// The server's id for a new session, and the address to go on with; `None` when the answer opens no session.
 async fn open(
     upstream: &Upstream,
     handshake: Bytes,
     like: &Outgoing,
 ) -> Result<Option<(HeaderValue, Option<SocketAddr>)>, UpstreamError> {
-    let mut headers = like.headers.clone();
-    for name in [mcp::SESSION_ID, mcp::METHOD, mcp::NAME, CONTENT_LENGTH, LAST_EVENT_ID] {
-        headers.remove(name);
-    }
-    accept_answers(&mut headers);
+    let mut headers = headers_like(like);
+    headers.remove(mcp::SESSION_ID);
     let target = carriers::rename(&like.target, None).unwrap_or_else(|| like.target.clone());
-    let post = |headers, body, to| Outgoing {
-        method: Method::POST,
-        target: target.clone(),
-        place: None,
-        headers,
-        body,
-        to,
-        open: false,
-        sent: AtomicBool::new(false),
-    };
+    let post = |headers, body, to| post(headers, target.clone(), body, to);
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);
@@ -228,29 +263,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_counts_as_lost_only_when_the_server_says_so() {
-        for (status, body, lost) in [
-            (404, "", true),
-            (404, "404 page not found\n", true),
-            (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#, true),
-            (404, r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}"#, false),
-            (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":"7"}"#, true),
-            (404, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Session not found"},"id":"7"}"#, true),
-            (404, r#"{"jsonrpc":"2.0","error":{"code":-32002,"message":"Resource not found"},"id":"7"}"#, false),
-            (404, r#"{"jsonrpc":"2.0","error":{"code":-32002,"message":"Resource not found"},"id":7}"#, true),
+    fn a_refusal_in_words_of_its_own_leaves_doubt_about_the_session() {
+        for (status, body, expected) in [
+            (404, "", Said::Lost),
+            (404, "404 page not found\n", Said::Lost),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#, Said::Lost),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}"#, Said::Lives),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":"7"}"#, Said::Lost),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Session not found"},"id":"7"}"#, Said::Lost),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32002,"message":"Resource not found"},"id":"7"}"#, Said::Lives),
+            (404, r#"{"jsonrpc":"2.0","error":{"code":-32002,"message":"Resource not found"},"id":7}"#, Said::Lost),
             (
                 404,
                 r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"Session not found"},"id":"server-error"}"#,
-                true,
+                Said::Lost,
             ),
-            (400, r#"{"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#, true),
-            (400, r#"{"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#, true),
-            (400, r#"{"error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"}}"#, false),
-            (400, r#"{"error":{"code":-32602,"message":"no such session in params"}}"#, false),
-            (400, "Bad Request", false),
+            (400, r#"{"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#, Said::Lost),
+            (400, r#"{"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}"#, Said::Lost),
+            (400, r#"{"error":{"code":-32000,"message":"Bad Request: Unsupported protocol version"}}"#, Said::Doubtful),
+            (400, r#"{"error":{"code":-32602,"message":"no such session in params"}}"#, Said::Doubtful),
+            (400, "Bad Request: session ID is not valid", Said::Doubtful),
+            (
+                400,
+                r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request"}}"#,
+                Said::Doubtful,
+            ),
+            (401, "Unauthorized: Session not found", Said::Doubtful),
         ] {
-            let said = says_lost(StatusCode::from_u16(status).unwrap(), body.as_bytes(), Some(r#""7""#));
-            assert_eq!(said, lost, "{status} {body}");
+            let said = says(StatusCode::from_u16(status).unwrap(), body.as_bytes(), Some(r#""7""#));
+            assert_eq!(said, expected, "{status} {body}");
         }
     }
 }
