@@ -66,7 +66,7 @@ struct Shared {
     needs: watch::Sender<Needs>,
 }
 
-/// What the view needs from its driver, and whether it counts.
+/// The view's needs, and whether it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needs {
     list: bool,
@@ -123,7 +123,7 @@ impl Scopes {
         Ok((Self(shared), driver))
     }
 
-    /// Who owns this namespace, as far as that is known now.
+    /// Returns the owner of this namespace, as far as that is known now.
     pub(crate) fn owns(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
@@ -133,7 +133,7 @@ impl Scopes {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
     }
 
-    /// Who owns this namespace now. Where the view is old, this waits for a list, at most five seconds.
+    /// Returns the owner of this namespace now. Where the view is old, this waits for a list, at most five seconds.
     pub(crate) async fn confirmed(&self, namespace: &str) -> Ownership {
         let clock = &*self.0.clock;
         let mut needs = self.0.needs.subscribe();

@@ -365,7 +365,7 @@ fn a_dead_watch_on_policies_lets_nobody_write_on_a_view_older_than_its_bound() {
     let late = view.owns(NAMESPACE, moment(13));
     assert!(!late.may_write() && late.must_check(), "{late:?}");
     assert!(ScopeTiming::DEFAULT.freshness < Timing::SCOPE.settling());
-    // Of a namespace that is handed over, its Leases have to be known as well.
+    // The Leases of a namespace that is handed over have to be known as well.
     listed(&mut view, 14);
     assert!(view.owns(NAMESPACE, moment(25)).may_write());
     view.handed_over([NAMESPACE.to_owned()].into(), Some(moment(25)), moment(25));
