@@ -95,7 +95,7 @@ impl Scope {
 
     /// Why a review of an object in this namespace is allowed unchecked; `None` if this operator has to check it.
     pub fn passes(&self, namespace: &str) -> Option<String> {
-        // A cluster-wide operator whose view is old validates: that takes no request.
+        // A cluster-wide operator whose view is old validates: that needs no list.
         let owner = match &self.extent {
             Extent::ClusterWide(scopes) if self.selects(namespace) => scopes.peek(namespace),
             _ => self.owns(namespace),

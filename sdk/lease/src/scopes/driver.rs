@@ -128,7 +128,7 @@ impl Scopes {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
 
-    /// As [`owns`](Self::owns), without any request that follows.
+    /// As [`owns`](Self::owns), for reviews: a list follows only where another's ownership has to be confirmed.
     pub(crate) fn peek(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
     }

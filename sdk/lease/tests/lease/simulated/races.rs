@@ -354,6 +354,13 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
     assert_eq!(view.take_changes(), [Change::Everywhere], "somebody asked in vain");
     assert!(view.owns(NAMESPACE, moment(62)).may_write());
     assert!(view.owns(NAMESPACE, moment(66)).may_write() && view.needs_list(), "it is half as old as it may be");
+
+    // A review that passes unchecked rests on a view that is confirmed: its policy may be gone, and the watch dead.
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT);
+    listed(&mut view, 1);
+    view.see(NAMESPACE, record("restricted", 1, 10), moment(2));
+    assert_eq!((view.peek(NAMESPACE, moment(6)), view.needs_list()), (Ownership::Theirs, false));
+    assert_eq!((view.peek(NAMESPACE, moment(7)), view.needs_list()), (Ownership::Theirs, true));
 }
 
 // A watch on policies that has died is noticed by the lists: nothing that is older than twelve seconds counts.
