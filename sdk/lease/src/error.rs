@@ -31,11 +31,11 @@ pub enum LeaseError {
     /// The API server refused, or the connection to it failed.
     #[error("cannot {action} {what}{}", advice(.source))]
     Request {
-        /// What was attempted: `read`, `write`, `release`, `list` or `watch`.
+        /// The attempt: `read`, `write`, `release`, `list` or `watch`.
         action: &'static str,
-        /// On what, as in `the Lease team-a/scope` or `leases named scope in all namespaces`.
+        /// Its subject, as in `the Lease team-a/scope` or `leases named scope in all namespaces`.
         what: String,
-        /// What the API server, or the connection to it, said.
+        /// The answer of the API server, or the failure of the connection.
         source: Box<kube::Error>,
     },
     /// The API server did not answer in time.

@@ -93,7 +93,8 @@
 //!
 //! A watch that says nothing may be dead. So a view counts for 12 s from the beginning of its last list, and a question
 //! that finds it older than 6 s begins another one: of the policies, of the bindings, and of the Leases where a namespace
-//! is handed over. Nothing is listed while nobody asks, so an operator at rest makes no request but its watches. A
+//! is handed over. Nothing is listed while nobody asks, so an operator at rest makes no request but its watches. A review that passes
+//! unchecked asks, too. A
 //! watch ends after 290 s, and the next one begins with a list. While nobody asks, a watch that has died may hide a
 //! hand-over that was made and taken back again since the last list.
 //!

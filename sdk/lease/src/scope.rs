@@ -55,7 +55,7 @@ impl Scope {
         Self { leadership, ..self.clone() }
     }
 
-    /// Who owns this namespace, as far as that is known now. The empty name stands for cluster-scoped objects, which
+    /// Returns the owner of this namespace, as far as that is known now. The empty name stands for cluster-scoped objects, which
     /// the cluster-wide operator owns.
     pub fn owns(&self, namespace: &str) -> Ownership {
         if !self.selects(namespace) {
@@ -69,8 +69,8 @@ impl Scope {
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
     }
 
-    /// Who owns this namespace now: where that has not been confirmed for a while, this asks the API server, and waits
-    /// for the answer for five seconds at most. Check it at the start of every reconcile and before its writes.
+    /// Returns the owner of this namespace now: where that has not been confirmed for a while, this asks the API server,
+    /// and waits for the answer for five seconds at most. Check it at the start of every reconcile and before its writes.
     pub async fn confirmed(&self, namespace: &str) -> Ownership {
         if let Extent::ClusterWide(scopes) = &self.extent
             && self.leadership.holds()
@@ -95,7 +95,7 @@ impl Scope {
 
     /// Why a review of an object in this namespace is allowed unchecked; `None` if this operator has to check it.
     pub fn passes(&self, namespace: &str) -> Option<String> {
-        // A cluster-wide operator whose view is old validates: that takes no request.
+        // A cluster-wide operator whose view is old validates: that needs no list.
         let owner = match &self.extent {
             Extent::ClusterWide(scopes) if self.selects(namespace) => scopes.peek(namespace),
             _ => self.owns(namespace),

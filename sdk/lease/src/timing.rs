@@ -62,7 +62,8 @@ impl Timing {
     }
 
     /// Sets how long a new holder waits before it acts, so that a cluster-wide operator has seen its Lease first.
-    /// Longer than that operator's [`freshness`](crate::ScopeTiming::freshness), because it acts on a view of that age.
+    /// Longer than that operator's freshness ([`ScopeTiming::new`](crate::ScopeTiming::new)), because it acts on a view of
+    /// that age.
     #[must_use]
     pub const fn settle(mut self, settle: Duration) -> Self {
         self.settle = settle;

@@ -108,7 +108,7 @@ mod tests {
     use portcullis_metrics::Metrics;
 
     /// What hands namespace `team` over, by the name of its kind.
-    fn voucher(path: &str) -> Option<Value> {
+    fn proof(path: &str) -> Option<Value> {
         let (name, namespace) = ("op-namespace-scope.team".to_owned(), "team".to_owned());
         let [policy, binding] = ScopePolicy { name, namespace, lease: "op-namespace-scope".to_owned() }.manifests();
         let of = |kind: &str| path.contains(kind);
@@ -120,8 +120,8 @@ mod tests {
     /// An API server of one Lease, which takes a second for each answer.
     async fn answer(kept: Arc<Mutex<Value>>, request: Request<Body>) -> Result<Response<Body>, Infallible> {
         sleep(Duration::from_secs(1)).await;
-        if let Some(voucher) = voucher(request.uri().path()) {
-            return Ok(Response::new(Body::from(voucher.to_string().into_bytes())));
+        if let Some(proof) = proof(request.uri().path()) {
+            return Ok(Response::new(Body::from(proof.to_string().into_bytes())));
         }
         let method = request.method().clone();
         let body = request.into_body().collect().await.unwrap().to_bytes();

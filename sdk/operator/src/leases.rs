@@ -20,7 +20,7 @@ use super::{Installation, Switch};
 use portcullis_manifest::names::{DEV_MARK, OPERATOR};
 use portcullis_metrics::Metrics;
 
-/// How often it is looked which installation holds the Lease.
+/// Time between two looks at which installation holds the Lease.
 const TELL: Duration = Duration::from_secs(1);
 /// How often readiness looks whether the leases are known.
 const LOOK: Duration = Duration::from_millis(200);

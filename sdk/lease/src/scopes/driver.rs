@@ -66,7 +66,7 @@ struct Shared {
     needs: watch::Sender<Needs>,
 }
 
-/// What the view needs from its driver, and whether it counts.
+/// The view's needs, and whether it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needs {
     list: bool,
@@ -123,17 +123,17 @@ impl Scopes {
         Ok((Self(shared), driver))
     }
 
-    /// Who owns this namespace, as far as that is known now.
+    /// Returns the owner of this namespace, as far as that is known now.
     pub(crate) fn owns(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
 
-    /// As [`owns`](Self::owns), without any request that follows.
+    /// As [`owns`](Self::owns), for reviews: a list follows only where another's ownership has to be confirmed.
     pub(crate) fn peek(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
     }
 
-    /// Who owns this namespace now. Where the view is old, this waits for a list, at most five seconds.
+    /// Returns the owner of this namespace now. Where the view is old, this waits for a list, at most five seconds.
     pub(crate) async fn confirmed(&self, namespace: &str) -> Ownership {
         let clock = &*self.0.clock;
         let mut needs = self.0.needs.subscribe();

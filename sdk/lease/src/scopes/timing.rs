@@ -1,4 +1,4 @@
-//! How long a cluster-wide operator's knowledge of others counts.
+//! Durations for which a cluster-wide operator's knowledge of others counts.
 
 use std::time::Duration;
 

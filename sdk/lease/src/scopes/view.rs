@@ -187,7 +187,7 @@ impl ScopeView {
         }
     }
 
-    /// Who owns this namespace at `now`. The view [needs a list](Self::needs_list) if it is old.
+    /// Returns the owner of this namespace at `now`. The view [needs a list](Self::needs_list) if it is old.
     pub(crate) fn owns(&mut self, namespace: &str, now: Moment) -> Ownership {
         self.ask(now);
         let owner = self.peek(namespace, now);
@@ -195,11 +195,15 @@ impl ScopeView {
         owner
     }
 
-    /// As [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: no list follows.
+    /// As [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: a list follows only
+    /// where another's ownership has to be confirmed.
     pub(crate) fn peek(&mut self, namespace: &str, now: Moment) -> Ownership {
         self.advance(now);
-        // What is known to be another's stays another's while nothing is heard.
+        // A namespace that is known to be another's stays another's while nothing is heard.
         if let Some(theirs) = self.theirs(namespace) {
+            if theirs == Ownership::Theirs {
+                self.ask(now);
+            }
             return theirs;
         }
         if !self.knows_handovers(now) || (self.handed_over.contains(namespace) && !self.knows_leases(now)) {

@@ -354,6 +354,13 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
     assert_eq!(view.take_changes(), [Change::Everywhere], "somebody asked in vain");
     assert!(view.owns(NAMESPACE, moment(62)).may_write());
     assert!(view.owns(NAMESPACE, moment(66)).may_write() && view.needs_list(), "it is half as old as it may be");
+
+    // A review that passes unchecked rests on a view that is confirmed: its policy may be gone, and the watch dead.
+    let mut view = ScopeView::new(ScopeTiming::DEFAULT);
+    listed(&mut view, 1);
+    view.see(NAMESPACE, record("restricted", 1, 10), moment(2));
+    assert_eq!((view.peek(NAMESPACE, moment(6)), view.needs_list()), (Ownership::Theirs, false));
+    assert_eq!((view.peek(NAMESPACE, moment(7)), view.needs_list()), (Ownership::Theirs, true));
 }
 
 // A watch on policies that has died is noticed by the lists: nothing that is older than twelve seconds counts.
@@ -365,7 +372,7 @@ fn a_dead_watch_on_policies_lets_nobody_write_on_a_view_older_than_its_bound() {
     let late = view.owns(NAMESPACE, moment(13));
     assert!(!late.may_write() && late.must_check(), "{late:?}");
     assert!(ScopeTiming::DEFAULT.freshness < Timing::SCOPE.settling());
-    // Of a namespace that is handed over, its Leases have to be known as well.
+    // The Leases of a namespace that is handed over have to be known as well.
     listed(&mut view, 14);
     assert!(view.owns(NAMESPACE, moment(25)).may_write());
     view.handed_over([NAMESPACE.to_owned()].into(), Some(moment(25)), moment(25));

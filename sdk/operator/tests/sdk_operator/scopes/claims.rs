@@ -276,7 +276,7 @@ async fn a_namespace_whose_policy_or_binding_is_deleted_is_checked_at_once_and_w
     platform.uninstall().await;
 }
 
-// Whoever removes webhooks while debugging takes nothing back, and whoever installs them hands nothing over.
+// To remove webhooks while debugging takes nothing back, and to install them hands nothing over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_of_the_namespace_alone_hands_nothing_over() {
     let turn = Turn::take().await;
