@@ -19,11 +19,12 @@ pub const RUNTIME: &str = "TOOLHIVE_RUNTIME";
 pub const POD_HOME: &str = "/tmp";
 
 /// Whether a proxy in a pod does not read the variable: with it, its author would decide what the libraries of the process load, whom they
-/// trust and call, where the Kubernetes API is, and as whom requests are made. The variables that kubelet sets are others.
+/// trust and call, how they find names, where the Kubernetes API is, and as whom requests are made. The variables that kubelet sets are others.
 pub fn is_unread_in_pods(name: &str) -> bool {
     const PROXY: &str = "_PROXY";
     let end = name.len().checked_sub(PROXY.len()).and_then(|start| name.get(start..));
-    matches!(name, "USER" | "HOME")
+    matches!(name, "USER" | "HOME" | "LOCALDOMAIN" | "RES_OPTIONS" | "HOSTALIASES" | "GCONV_PATH" | "LOCPATH")
+        || name.starts_with("GLIBC_")
         || ["LD_", "SSL_CERT_"].iter().any(|prefix| name.starts_with(prefix))
         || (name.starts_with("KUBE") && !name.starts_with("KUBERNETES_"))
         || end.is_some_and(|end| end.eq_ignore_ascii_case(PROXY))

@@ -9,10 +9,38 @@ pub const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Directories of the kernel, and those that the operator mounts into proxies.
 const HIDDEN: [&str; 6] = ["/proc", "/sys", "/dev", "/etc/runconfig", "/etc/toolhive", "/config/certs"];
 
-/// The gate rests on these files of a proxy's container: its program, the root certificates that TLS libraries look for, and
-/// the operator's mounts.
-const RELIED_ON: [&str; 7] =
-    [PROGRAM, "/etc/ssl", "/etc/pki", "/etc/security/certificates", "/etc/runconfig", "/etc/toolhive", "/config/certs"];
+/// The gate rests on these files of a proxy's container: its program, the libraries that a C library loads, the files that tell
+/// it names and addresses, the root certificates that TLS libraries look for, the kernel's files, and the operator's mounts.
+const RELIED_ON: [&str; 28] = [
+    PROGRAM,
+    "/bin",
+    "/dev",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/etc/ca-certificates",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/resolv.conf",
+    "/etc/security/certificates",
+    "/etc/ssl",
+    "/etc/runconfig",
+    "/etc/toolhive",
+    "/config/certs",
+];
 
 /// Whether a mount at the path would hide or replace a file that the gate rests on.
 pub fn hides_proxy(path: &str) -> bool {
@@ -51,4 +79,31 @@ fn components(path: &str) -> Vec<&str> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mount_hides_a_file_that_the_gate_rests_on() {
+        for (path, hides) in [
+            ("/", true),
+            ("/etc", true),
+            ("/etc/ssl/certs/ca-certificates.crt", true),
+            ("/etc/../mcp-runner", true),
+            // A program that is linked statically still loads these, to find names.
+            ("/etc/nsswitch.conf", true),
+            ("/lib/x86_64-linux-gnu", true),
+            ("/usr/lib", true),
+            ("/etc/hosts", true),
+            ("/etc/resolv.conf", true),
+            ("/vault/secrets", false),
+            ("/var/run/secrets/eks.amazonaws.com/serviceaccount", false),
+            ("/etc/podinfo", false),
+            ("/library", false),
+        ] {
+            assert_eq!(hides_proxy(path), hides, "{path}");
+        }
+    }
 }

@@ -80,6 +80,11 @@ pub trait Workload: Subject {
         block.message.clone()
     }
 
+    /// Whether the image of its spec, which is an argument of the proxy, would be an option there.
+    fn has_option_as_image(&self) -> bool {
+        false
+    }
+
     /// The guards that its spec asks for.
     fn guards(&self) -> RequestedGuards;
 

@@ -16,7 +16,7 @@ use mcp_plan::{
     reference::Data,
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Opened, Phase, Previous, Report, proxy,
+        Child, ChildKind, ChildRef, Opened, Phase, Previous, Report,
         status::{self, State},
     },
 };
@@ -304,8 +304,8 @@ fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing
     match standing {
         Standing::Missing => all_that_runs(inputs.workload),
         _ if !refused_pods(inputs.workload, inputs.settings).is_empty() => all_that_runs(inputs.workload),
-        // Such an option opens the proxy, whatever its guards are.
-        _ if inputs.deployment.is_some_and(proxy::has_foreign_option) => proxies(inputs.workload),
+        // A proxy that an older version made may have such a text as an option, which opens it whatever its guards are.
+        _ if inputs.workload.has_option_as_image() => proxies(inputs.workload),
         // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
         _ if inputs.unreadable.is_some() => Vec::new(),
         Standing::NoProxy if !guards.can_be_enforced() => all_that_runs(inputs.workload),
@@ -372,8 +372,8 @@ fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef], refus
     absent.contains(&gone).then(|| {
         let note = if refused {
             "the running proxy and server have what this operator refuses and are removed"
-        } else if proxy::has_foreign_option(live) {
-            "the running proxy was started with an option that this operator does not set and is removed"
+        } else if inputs.workload.has_option_as_image() {
+            "the running proxy may have been started with spec.image as an option and is removed"
         } else {
             "the running proxy does not enforce the guards that the spec asks for and is removed"
         };

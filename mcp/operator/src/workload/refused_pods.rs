@@ -27,8 +27,10 @@ pub fn refused_pods<W: Workload>(workload: &W, settings: &Settings) -> Vec<Probl
     let data = Data::default();
     let guards = Guards::look_up(RequestedGuards::default(), &Configs::new(), &data, settings);
     let children = workload.render(&Rendering { guards: &guards, data: &data, settings });
-    let mut own_accounts = workload.all_children();
-    own_accounts.retain(|child| child.kind == ChildKind::ServiceAccount);
+    // The accounts that are made for it now: one of its names that the spec asks for may be another's.
+    let own_accounts =
+        children.iter().map(|child| &child.reference).filter(|child| child.kind == ChildKind::ServiceAccount);
+    let own_accounts: Vec<_> = own_accounts.collect();
     let spec = serde_json::to_value(workload.spec()).unwrap_or_default();
     let mut problems: Vec<Problem> = Vec::new();
     let mut refuse = |key: &str, value: &Value, message: String| {

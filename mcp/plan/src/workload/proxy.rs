@@ -41,9 +41,6 @@ use crate::{
 /// Name of the port that the probes and the Service use.
 const PORT_NAME: &str = "http";
 
-/// Options that this operator and ToolHive's give before the image.
-const OPTIONS_BEFORE_IMAGE: [&str; 2] = ["--foreground=", "--k8s-pod-patch="];
-
 /// A proxy as its workload wants it.
 #[derive(Clone, Debug)]
 pub struct Proxy<'a> {
@@ -267,17 +264,6 @@ pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
     }
     own.extend(settings.ca_bundle.iter().map(|bundle| format!("--ca-bundle={}", bundle.file().path())));
     own
-}
-
-/// Whether the proxy of this Deployment was started with an option that no operator gives before the image: the user's text stands
-/// where its operator had the image.
-pub fn has_foreign_option(deployment: &Deployment) -> bool {
-    let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    let containers = pod.iter().flat_map(|pod| &pod.containers);
-    let own = containers.filter(|container| container.name == proxy_template::CONTAINER);
-    let mut arguments = own.flat_map(|container| container.args.iter().flatten());
-    let mut options = arguments.by_ref().skip(1).take_while(|word| word.starts_with('-'));
-    options.any(|option| !OPTIONS_BEFORE_IMAGE.iter().any(|own| option.starts_with(own)))
 }
 
 /// The operator's variables, then the user's but for those that the operator alone sets, then those that the runner needs and both leave out. For a name that comes

@@ -138,6 +138,10 @@ impl Workload for MCPServer {
         RequestedGuards::of(configs, &unbuilt).with_additions(Additions::of(self.metadata.annotations.as_ref()))
     }
 
+    fn has_option_as_image(&self) -> bool {
+        self.spec.image.starts_with('-')
+    }
+
     fn previous(&self) -> Previous<'_> {
         let Some(status) = &self.status else { return Previous::default() };
         Previous {

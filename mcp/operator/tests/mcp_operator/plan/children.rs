@@ -267,6 +267,9 @@ fn variables_that_decide_for_the_proxy_are_named_in_a_warning() {
         "HTTP_PROXY",
         "https_proxy",
         "NO_PROXY",
+        "LOCALDOMAIN",
+        "RES_OPTIONS",
+        "GLIBC_TUNABLES",
     ];
     let operators =
         ["TOOLHIVE_RUNTIME", "TOOLHIVE_RUNCONFIG_CHECKSUM", "TOOLHIVE_SECRETS_PROVIDER", "TOOLHIVE_SECRET_A"];

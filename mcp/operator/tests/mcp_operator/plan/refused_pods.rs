@@ -84,6 +84,9 @@ fn a_restricted_workload_gets_nothing_of_its_node() {
         assert_eq!(fields(&server(pod.clone())), Vec::<String>::new(), "{pod}: only where it is asked for");
     }
     are_refused(cases.clone().map(|(pod, field)| (restricted(server(pod)), at(field))));
+    // An account of this name would be made for it, but for this field: somebody else has made this one.
+    let named = World::of(json!({"image": "x:1", "serviceAccount": "fetch-sa"}));
+    are_refused([(restricted(named), "spec.serviceAccount")]);
     let template = |pod: Value| remote(json!({"podTemplateSpec": {"spec": pod}}));
     // All else in such a template has no effect, or is refused whatever the operator's settings are.
     let of_remote =
