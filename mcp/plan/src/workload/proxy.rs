@@ -41,6 +41,9 @@ use crate::{
 /// Name of the port that the probes and the Service use.
 const PORT_NAME: &str = "http";
 
+/// Begins the annotations that Kubernetes itself writes on Deployments.
+const KUBERNETES: &str = "deployment.kubernetes.io/";
+
 /// A proxy as its workload wants it.
 #[derive(Clone, Debug)]
 pub struct Proxy<'a> {
@@ -92,9 +95,10 @@ impl Proxy<'_> {
         let labels = names::proxy_labels(self.app, name);
 
         let user = |annotations: Option<&BTreeMap<String, String>>| {
-            // Written by a user, these would tell a later plan of guards that the pods do not have.
+            // Written by a user, these would tell a later plan of guards that the pods do not have, or would be written over by Kubernetes
+            // without end.
             let mut kept = annotations.cloned().unwrap_or_default();
-            kept.retain(|key, _| !annotation::TELL_GUARDS.contains(&key.as_str()));
+            kept.retain(|key, _| !annotation::TELL_GUARDS.contains(&key.as_str()) && !key.starts_with(KUBERNETES));
             kept
         };
         let deployment = overrides.and_then(|it| it.annotations.as_ref());

@@ -4,6 +4,7 @@
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec};
 use mcp_api::names::annotation;
+use mcp_runconfig::environment::is_operators;
 use mcp_runconfig::paths::{ACCOUNT, hides_proxy, is_below};
 use serde_json::Value;
 
@@ -158,8 +159,10 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
 }
 
 fn keep_container(own: Container, account: Option<&str>, merged: &mut Container) {
+    let variables = merged.env.get_or_insert_default();
+    variables.retain(|variable| !is_operators(&variable.name));
     for variable in own.env.into_iter().flatten() {
-        put(merged.env.get_or_insert_default(), variable, |it: &EnvVar| it.name.clone());
+        put(variables, variable, |it: &EnvVar| it.name.clone());
     }
     let mounts = merged.volume_mounts.get_or_insert_default();
     let files = own.volume_mounts.unwrap_or_default();

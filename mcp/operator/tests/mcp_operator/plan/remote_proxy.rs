@@ -378,7 +378,7 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
         "remoteUrl": "https://mcp.example.com/mcp", "headerForward": world.workload.spec.header_forward,
         "toolConfigRef": {"name": "tools"},
         "resourceOverrides": {"proxyDeployment": {
-            "annotations": {"deploy/team": "core", GUARDS: "forged"}, "labels": {"deploy/tier": "gold"},
+            "annotations": {"deploy/team": "core", GUARDS: "forged", "deployment.kubernetes.io/revision": "forged"}, "labels": {"deploy/tier": "gold"},
             "podTemplateMetadataOverrides": {"annotations": vault},
         }},
         "podTemplateSpec": {
@@ -386,7 +386,7 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
                 "labels": {"app": "forged", "team": "a"}},
             "spec": {"priorityClassName": "high", "containers": [
                 {"name": "toolhive", "image": "evil", "resources": {"limits": {"memory": "1Gi"}},
-                    "env": [{"name": "SSL_CERT_FILE", "value": "/mine.crt"}]},
+                    "env": [{"name": "SSL_CERT_FILE", "value": "/mine.crt"}, {"name": "TOOLHIVE_OIDC_CLIENT_SECRET", "value": "forged"}]},
                 {"name": "sidecar", "image": "sidecar:1"},
             ], "enableServiceLinks": true},
         },
@@ -404,6 +404,8 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
         (&labels["app"], &labels["team"], labels.get("deploy/tier")),
         (&json!("mcpremoteproxy"), &json!("a"), None)
     );
+    let env = plan.container()["env"].to_string();
+    assert!(env.contains("SSL_CERT_FILE") && !env.contains("forged"), "{env}");
     assert_eq!(plan.container()["image"], world.settings.runner_image);
     assert_eq!(plan.container()["resources"]["limits"]["memory"], "1Gi");
     assert_eq!(plan.template()["spec"]["containers"][1]["name"], "sidecar");
