@@ -38,9 +38,8 @@ use rustls::crypto::CryptoProvider;
 
 pub use checks::CATALOGUE;
 pub use explain::explain;
-pub use observe::Options;
 pub use report::{Finding, Report, Verdict};
-pub use subject::{Kind, Subject};
+pub use subject::{Kind, Options, Subject};
 
 /// Reads the objects that the checks need, and runs every check. Each request has a deadline. There are a few dozen
 /// requests, and one for each right that the operator needs (at most 250). The listeners are called with the algorithms

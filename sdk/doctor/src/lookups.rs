@@ -10,26 +10,12 @@ use kube::ResourceExt;
 use portcullis_manifest::{Installation, WebhookKind};
 
 use super::configuration::{Configuration, Entry, conversion, selects};
-use super::parts::{Part, Snapshot};
+use super::parts::View;
 use super::snapshot::Place;
-use super::subject::Subject;
 
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
-/// The parts of a snapshot that a check has declared.
-#[derive(Clone, Copy)]
-pub(super) struct View<'a> {
-    pub(super) subject: &'a Subject,
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) parts: &'a [Part],
-}
-
 impl<'a> View<'a> {
-    /// Tells of a check that reads what it does not declare: that may not have been read.
-    pub(super) fn reads(self, part: Part) {
-        debug_assert!(part.is_read_for(self.parts), "{part:?} is not declared: {:?}", self.parts);
-    }
-
     /// The namespace that is asked about: the one that was given, or the one that the installation is restricted to.
     pub(super) fn asked_namespace_name(self) -> Option<&'a str> {
         let restricted_to = self.subject.installation.restricted_to.as_deref();

@@ -1,5 +1,7 @@
 //! The installation to check, and the objects that should be in the cluster.
 
+use std::time::Duration;
+
 use portcullis_manifest::{Access, CertificateMode, Installation, Webhook, WebhookKind};
 
 use super::configuration::Entry;
@@ -36,6 +38,27 @@ pub struct Kind {
     pub plural: String,
     /// Whether it is namespaced.
     pub namespaced: bool,
+}
+
+/// Questions about an installation, beside whether it works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Check only objects of this namespace, and whether the webhooks are called for it.
+    pub in_namespace: Option<String>,
+    /// An object whose deletion takes longer counts as stuck.
+    pub stuck_after: Duration,
+    /// Call the pods by their addresses, which works inside the cluster.
+    pub call_pods: bool,
+    /// The message of a refusal to explain.
+    pub denial: Option<String>,
+    /// Name of an object, to find decisions about it in the logs.
+    pub object: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { in_namespace: None, stuck_after: Duration::from_mins(2), call_pods: false, denial: None, object: None }
+    }
 }
 
 impl Subject {

@@ -362,7 +362,7 @@ fn a_leaf_that_callers_trust_as_itself_is_in_order() {
 fn without_a_deployment_the_account_is_the_one_that_is_generated_for_a_restricted_release_too() {
     let (mut subject, snapshot) = (subject(), Snapshot { deployments: list(&[]), ..well() });
     subject.installation.restricted_to = Some("a".to_owned());
-    let view = crate::lookups::View { subject: &subject, snapshot: &snapshot, parts: Part::ALL };
+    let view = crate::parts::View { subject: &subject, snapshot: &snapshot, parts: Part::ALL };
     assert_eq!(view.account(), "shop");
 }
 

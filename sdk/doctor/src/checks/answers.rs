@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use portcullis_manifest::words::POST_ONLY;
 
 use super::{Note, absent, fail, fine, info, unseen, warn};
-use crate::lookups::View;
+use crate::parts::View;
 use crate::report::Verdict;
 use crate::snapshot::{Listener, Reached};
 

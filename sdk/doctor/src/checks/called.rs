@@ -8,7 +8,8 @@ use portcullis_pki::Certificate;
 use super::trusted::publish;
 use super::{Note, fail, info, warn};
 use crate::configuration::{Configuration, Entry, conversion, selects, shown};
-use crate::lookups::{View, is_external};
+use crate::lookups::is_external;
+use crate::parts::View;
 use crate::rules::missing;
 use crate::trust::day;
 

@@ -7,7 +7,8 @@ use portcullis_pki::Certificate;
 
 use super::{Note, fail, warn};
 use crate::configuration::{Configuration, Entry};
-use crate::lookups::{View, is_external};
+use crate::lookups::is_external;
+use crate::parts::View;
 use crate::subject::Kind;
 use crate::trust::span;
 

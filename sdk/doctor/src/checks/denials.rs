@@ -4,7 +4,7 @@ use portcullis_manifest::WebhookKind;
 use portcullis_manifest::words::{INVALID, MUTATE, VALIDATE};
 
 use super::{Note, fine, info, unseen};
-use crate::lookups::View;
+use crate::parts::View;
 use crate::report::Verdict;
 use crate::subject::Subject;
 

@@ -4,7 +4,8 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 
 use super::{Note, fail, fine, warn};
-use crate::lookups::{View, publishes};
+use crate::lookups::publishes;
+use crate::parts::View;
 use crate::report::Verdict;
 use crate::trust::span;
 

@@ -6,7 +6,7 @@ use portcullis_manifest::{INJECT_CA_FROM, WebhookKind};
 use serde_json::Value;
 
 use super::{Note, absent, fail, info};
-use crate::lookups::View;
+use crate::parts::View;
 use crate::snapshot::Issuance;
 
 /// The reason why it is not Ready, if it is not.

@@ -13,11 +13,9 @@ mod scopes;
 mod trusted;
 mod when;
 
-use super::lookups::View;
-use super::observe::Options;
-use super::parts::{Part, Snapshot};
+use super::parts::{Part, Snapshot, View};
 use super::report::{Finding, Report, UNSEEN, Verdict};
-use super::subject::Subject;
+use super::subject::{Options, Subject};
 
 /// One sentence of a check. A check that gives none has found everything as it should be.
 struct Note {

@@ -4,7 +4,7 @@ use k8s_openapi::api::rbac::v1::Subject as Bound;
 use kube::ResourceExt as _;
 
 use super::{Note, absent, fail, info};
-use crate::lookups::View;
+use crate::parts::View;
 use crate::snapshot::Right;
 
 const OUTSIDE: &str = "the operator runs outside of the cluster: its rights are not those of a ServiceAccount";

@@ -6,7 +6,8 @@ use portcullis_manifest::WebhookKind;
 use portcullis_manifest::words::FAILED;
 
 use super::{Note, absent, fail, info, unseen};
-use crate::lookups::{View, ready};
+use crate::lookups::ready;
+use crate::parts::View;
 
 const OFF: [&str; 3] = ["--webhooks=off", "--enable-webhooks=false", "--enable-webhooks=0"];
 /// Words of Rust's standard library about a panic.

@@ -9,7 +9,7 @@ use portcullis_lease::Record;
 
 use super::{Note, absent, fail, info, warn};
 use crate::configuration::Configuration;
-use crate::lookups::View;
+use crate::parts::View;
 use crate::trust::span;
 
 /// Clocks that differ by no more than this agree.

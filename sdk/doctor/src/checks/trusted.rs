@@ -8,7 +8,7 @@ use portcullis_pki::{Certificate, PairProblem, bundle_fingerprints};
 
 use super::{Note, fail, fine, unseen, warn};
 use crate::configuration::Entry;
-use crate::lookups::View;
+use crate::parts::View;
 use crate::snapshot::{Reached, Served, Stored};
 use crate::subject::Subject;
 use crate::trust::{Pair, SOON, day, pair, span};

@@ -2,8 +2,7 @@
 
 use portcullis_manifest::CertificateMode;
 
-use crate::observe::Options;
-use crate::subject::Subject;
+use crate::subject::{Options, Subject};
 
 type When = Result<(), &'static str>;
 

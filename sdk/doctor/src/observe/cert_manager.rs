@@ -16,7 +16,7 @@ use crate::snapshot::{Issuance, Look, Place};
 const CERTIFICATES: usize = 4;
 
 /// The objects of cert-manager for this installation.
-pub(crate) async fn issuance(reading: &Reading<'_>) -> Look<Issuance> {
+pub(super) async fn issuance(reading: &Reading<'_>) -> Look<Issuance> {
     let (reader, own) = (reading.reader, reading.view.subject.namespace());
     let resource = |kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", kind));
     let crds = Api::<CustomResourceDefinition>::all(reader.client.clone());

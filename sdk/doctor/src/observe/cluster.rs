@@ -19,7 +19,7 @@ use crate::configuration::Configuration;
 use crate::snapshot::{Listed, Look};
 use crate::subject::Kind;
 
-pub(crate) async fn configurations(reading: &Reading<'_>) -> Look<Listed<Configuration>> {
+pub(super) async fn configurations(reading: &Reading<'_>) -> Look<Listed<Configuration>> {
     let (reader, installation) = (reading.reader, &reading.view.subject.installation);
     let validating = Api::<ValidatingWebhookConfiguration>::all(reader.client.clone());
     let mutating = Api::<MutatingWebhookConfiguration>::all(reader.client.clone());
@@ -48,7 +48,7 @@ where
     Look::Seen(Listed { items: listed.items.into_iter().map(Into::into).collect(), more: listed.more })
 }
 
-pub(crate) async fn crds(reading: &Reading<'_>) -> Look<Listed<CustomResourceDefinition>> {
+pub(super) async fn crds(reading: &Reading<'_>) -> Look<Listed<CustomResourceDefinition>> {
     let found = reading.view.subject.kinds.iter().map(async |kind| {
         let api = Api::<CustomResourceDefinition>::all(reading.reader.client.clone());
         let found = reading.reader.get(api, "customresourcedefinitions", &kind.crd).await;
@@ -57,12 +57,12 @@ pub(crate) async fn crds(reading: &Reading<'_>) -> Look<Listed<CustomResourceDef
     join_all(found).await.into_iter().reduce(both).unwrap_or_default()
 }
 
-pub(crate) async fn asked_namespace(reading: &Reading<'_>) -> Look<Option<Namespace>> {
+pub(super) async fn asked_namespace(reading: &Reading<'_>) -> Look<Option<Namespace>> {
     let Some(asked) = reading.view.asked_namespace_name() else { return Look::default() };
     reading.reader.get(Api::<Namespace>::all(reading.reader.client.clone()), "namespaces", asked).await
 }
 
-pub(crate) async fn events(reading: &Reading<'_>) -> Look<Listed<Event>> {
+pub(super) async fn events(reading: &Reading<'_>) -> Look<Listed<Event>> {
     let of = async |namespace: &str| {
         let api = Api::<Event>::namespaced(reading.reader.client.clone(), namespace);
         let warnings = ListParams::default().fields("type=Warning");
@@ -79,7 +79,7 @@ pub(crate) async fn events(reading: &Reading<'_>) -> Look<Listed<Event>> {
 }
 
 /// A restricted installation looks at its own namespace alone.
-pub(crate) async fn leases(reading: &Reading<'_>) -> Look<Listed<Lease>> {
+pub(super) async fn leases(reading: &Reading<'_>) -> Look<Listed<Lease>> {
     let (client, installation) = (reading.reader.client.clone(), &reading.view.subject.installation);
     let (api, place) = match &installation.restricted_to {
         Some(one) => (Api::<Lease>::namespaced(client, one), format!("leases in namespace {one}")),
@@ -89,7 +89,7 @@ pub(crate) async fn leases(reading: &Reading<'_>) -> Look<Listed<Lease>> {
     reading.reader.list(api, place, named).await
 }
 
-pub(crate) async fn handed_over(reading: &Reading<'_>) -> Look<Listed<String>> {
+pub(super) async fn handed_over(reading: &Reading<'_>) -> Look<Listed<String>> {
     let (reader, installation) = (reading.reader, &reading.view.subject.installation);
     let selector = format!("app.kubernetes.io/name={}", installation.operator);
     let labelled = || ListParams::default().labels(&selector);
@@ -110,7 +110,7 @@ pub(crate) async fn handed_over(reading: &Reading<'_>) -> Look<Listed<String>> {
 }
 
 /// A restricted installation may not see those of others.
-pub(crate) async fn leaders(reading: &Reading<'_>) -> Look<Listed<Lease>> {
+pub(super) async fn leaders(reading: &Reading<'_>) -> Look<Listed<Lease>> {
     let installation = &reading.view.subject.installation;
     if installation.restricted_to.is_some() {
         return Look::default();
@@ -119,7 +119,7 @@ pub(crate) async fn leaders(reading: &Reading<'_>) -> Look<Listed<Lease>> {
     reading.reader.list(Api::all(reading.reader.client.clone()), "leases in all namespaces", leaders).await
 }
 
-pub(crate) async fn objects(reading: &Reading<'_>) -> Look<Listed<(String, DynamicObject)>> {
+pub(super) async fn objects(reading: &Reading<'_>) -> Look<Listed<(String, DynamicObject)>> {
     let namespace = reading.view.asked_namespace_name();
     let kinds = reading.view.subject.kinds.iter().map(async |kind| {
         let Kind { crd, group, version, kind, plural, namespaced } = kind;

@@ -19,7 +19,7 @@ const SERVICES: usize = 8;
 const PODS: usize = 4;
 
 /// The objects of one kind.
-pub(crate) async fn own<K>(reading: &Reading<'_>) -> Look<Listed<K>>
+pub(super) async fn own<K>(reading: &Reading<'_>) -> Look<Listed<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -28,16 +28,16 @@ where
     reading.reader.list(api, format!("{} in namespace {own}", K::plural(&())), ListParams::default()).await
 }
 
-pub(crate) async fn cluster_binding(reading: &Reading<'_>) -> Look<Option<ClusterRoleBinding>> {
+pub(super) async fn cluster_binding(reading: &Reading<'_>) -> Look<Option<ClusterRoleBinding>> {
     let api = Api::<ClusterRoleBinding>::all(reading.reader.client.clone());
     reading.reader.get(api, "clusterrolebindings", &reading.view.subject.installation.role()).await
 }
 
-pub(crate) async fn secret(reading: &Reading<'_>) -> Look<Option<Stored>> {
+pub(super) async fn secret(reading: &Reading<'_>) -> Look<Option<Stored>> {
     secret_named(reading, &reading.view.subject.installation.secret).await
 }
 
-pub(crate) async fn ca_secret(reading: &Reading<'_>) -> Look<Option<Stored>> {
+pub(super) async fn ca_secret(reading: &Reading<'_>) -> Look<Option<Stored>> {
     let installation = &reading.view.subject.installation;
     match installation.certificates {
         CertificateMode::Automatic => secret_named(reading, &installation.ca_secret()).await,
@@ -53,7 +53,7 @@ async fn secret_named(reading: &Reading<'_>, name: &str) -> Look<Option<Stored>>
 }
 
 /// One that another installation calls and that the caller may not read counts as one that is not in the list.
-pub(crate) async fn services(reading: &Reading<'_>) -> Look<Listed<(Place, Option<Service>)>> {
+pub(super) async fn services(reading: &Reading<'_>) -> Look<Listed<(Place, Option<Service>)>> {
     let view = reading.view;
     let own = view.subject.place();
     let mut others = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) async fn services(reading: &Reading<'_>) -> Look<Listed<(Place, Optio
     others.into_iter().map(unread).fold(first, |all, one| both(all, Look::Seen(one)))
 }
 
-pub(crate) async fn endpoints(reading: &Reading<'_>) -> Look<Listed<(Place, usize)>> {
+pub(super) async fn endpoints(reading: &Reading<'_>) -> Look<Listed<(Place, usize)>> {
     let found = reading.view.services().iter().map(async |(place, _)| {
         let (namespace, name) = place;
         let api = Api::<EndpointSlice>::namespaced(reading.reader.client.clone(), namespace);
@@ -100,7 +100,7 @@ fn ready(slices: &[EndpointSlice]) -> usize {
 }
 
 /// A log that a node does not give, while others do, counts as one that is not in the list.
-pub(crate) async fn logs(reading: &Reading<'_>) -> Look<Listed<Log>> {
+pub(super) async fn logs(reading: &Reading<'_>) -> Look<Listed<Log>> {
     let own = reading.view.subject.namespace();
     let started = |pod: &&Pod| {
         let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());

@@ -31,7 +31,7 @@ const ADDRESSES: usize = 4;
 const PATHS: usize = 16;
 
 /// Calls to the places at which the webhooks are served, as far as they can be called from here.
-pub(crate) async fn listeners(reading: &Reading<'_>) -> Look<Listed<Listener>> {
+pub(super) async fn listeners(reading: &Reading<'_>) -> Look<Listed<Listener>> {
     let (view, provider) = (reading.view, reading.provider);
     let installation = &view.subject.installation;
     let service = view.service().filter(|service| is_external(service)).and_then(|service| service.spec.as_ref());

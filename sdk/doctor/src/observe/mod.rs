@@ -1,46 +1,23 @@
 //! Reads the parts that checks declare: nothing is changed, every list has an end, and a refusal is written down.
 
-pub(super) mod cert_manager;
-pub(super) mod cluster;
-pub(super) mod installed;
-pub(super) mod listener;
+mod cert_manager;
+mod cluster;
+mod installed;
+mod listener;
 mod read;
-pub(super) mod rights;
+mod rights;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::Client;
 use rustls::crypto::CryptoProvider;
 
-use super::lookups::View;
-use super::parts::{Part, Snapshot};
+use super::parts::{Part, Snapshot, View, with_parts};
 use super::snapshot::{Listed, Look};
-use super::subject::Subject;
+use super::subject::{Options, Subject};
 use read::Reader;
-
-/// Questions about an installation, beside whether it works.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Check only objects of this namespace, and whether the webhooks are called for it.
-    pub in_namespace: Option<String>,
-    /// An object whose deletion takes longer counts as stuck.
-    pub stuck_after: Duration,
-    /// Call the pods by their addresses, which works inside the cluster.
-    pub call_pods: bool,
-    /// The message of a refusal to explain.
-    pub denial: Option<String>,
-    /// Name of an object, to find decisions about it in the logs.
-    pub object: Option<String>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { in_namespace: None, stuck_after: Duration::from_mins(2), call_pods: false, denial: None, object: None }
-    }
-}
 
 /// The means to read a part: a client, and the parts that were read before.
 pub(super) struct Reading<'a> {
@@ -48,6 +25,24 @@ pub(super) struct Reading<'a> {
     provider: &'a Arc<CryptoProvider>,
     view: View<'a>,
 }
+
+/// Stores the value that was read of one part.
+type Fill = Box<dyn FnOnce(&mut Snapshot) + Send>;
+
+macro_rules! readers {
+    ($($(#[$doc:meta])+ $part:ident $field:ident: $type:ty, $what:literal, [$($after:ident)*], $read:path;)+) => {
+        /// Reads one part.
+        async fn read(part: Part, reading: &Reading<'_>) -> Fill {
+            match part {
+                $(Part::$part => {
+                    let found = $read(reading).await;
+                    Box::new(move |snapshot| snapshot.$field = found)
+                })+
+            }
+        }
+    };
+}
+with_parts!(readers);
 
 /// Reads these parts, and those that say where to find them. Each request has a deadline.
 pub(super) async fn observe(
@@ -66,7 +61,7 @@ pub(super) async fn observe(
             left.iter().partition(|part| !part.after().iter().any(|earlier| left.contains(earlier)));
         let reading =
             Reading { reader: &reader, provider, view: View { subject, snapshot: &snapshot, parts: Part::ALL } };
-        let found = join_all(next.into_iter().map(|part| part.read(&reading))).await;
+        let found = join_all(next.into_iter().map(|part| read(part, &reading))).await;
         for fill in found {
             fill(&mut snapshot);
         }

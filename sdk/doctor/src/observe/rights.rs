@@ -54,7 +54,7 @@ fn needed(subject: &Subject) -> Vec<Asked> {
 }
 
 /// Whether the operator's ServiceAccount may do all that it needs to.
-pub(crate) async fn rights(reading: &Reading<'_>) -> Look<Listed<Right>> {
+pub(super) async fn rights(reading: &Reading<'_>) -> Look<Listed<Right>> {
     let (reader, view) = (reading.reader, reading.view);
     if !view.has_account() {
         return Look::default();

@@ -9,6 +9,9 @@ use kube::client::Body;
 use serde_json::json;
 use tower::service_fn;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
 use crate::tests::subject;
 
