@@ -1,13 +1,15 @@
 //! Generates the reference pages of the book, and compiles its code.
 //!
-//! [`reference()`] writes the reference of the command line, from its definitions, and [`values()`] that of the charts' values,
-//! from their schemas. The pages with Rust code are included here as documentation of empty types: `cargo test --doc`
+//! [`reference()`] writes the reference of the command line, from its definitions, [`values()`] that of the charts' values,
+//! from their schemas, and [`troubleshoot()`] the table of `doctor`'s checks, from its catalogue. The pages with Rust code are included here as documentation of empty types: `cargo test --doc`
 //! compiles each block, and runs those that are not marked `no_run`. The tutorial's files are compared with two crates
 //! that are built and tested (`tests/docs/chapters.rs`).
 
+mod checks;
 mod cli;
 mod values;
 
+pub use checks::troubleshoot;
 pub use cli::reference;
 pub use values::values;
 

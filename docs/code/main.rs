@@ -4,8 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> std::io::Result<ExitCode> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/reference");
-    let pages = [("cli.md", portcullis_docs::reference()), ("values.md", portcullis_docs::values()?)];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let troubles = std::fs::read_to_string(folder.join("how-to/troubleshoot.md"))?;
+    let troubles = portcullis_docs::troubleshoot(&troubles);
+    let troubles = troubles.ok_or_else(|| std::io::Error::other("troubleshoot.md has no place for the checks"))?;
+    let pages = [
+        ("reference/cli.md", portcullis_docs::reference()),
+        ("reference/values.md", portcullis_docs::values()?),
+        ("how-to/troubleshoot.md", troubles),
+    ];
     for (name, text) in pages {
         let page = folder.join(name);
         if !std::env::args().any(|argument| argument == "--check") {

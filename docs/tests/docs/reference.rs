@@ -17,6 +17,13 @@ fn the_reference_of_the_charts_values_is_what_their_schemas_say() {
 }
 
 #[test]
+fn the_table_of_checks_is_the_doctors_catalogue() {
+    let page = include_str!("../../src/how-to/troubleshoot.md");
+    let written = portcullis_docs::troubleshoot(page);
+    assert_eq!(Some(page), written.as_deref(), "how-to/troubleshoot.md differs; 'make generate' writes it");
+}
+
+#[test]
 fn every_command_is_in_the_reference() {
     let page = portcullis_docs::reference();
     for command in ["run", "generate", "certs", "dev", "doctor", "migrate-storage"] {

@@ -69,7 +69,7 @@ pub async fn probe(
 
 /// Verifies a chain (leaf first) as [`probe`] would, without a call. It covers what the checks of `portcullis-pki` do
 /// not: weak keys and signatures, constraints on names.
-pub fn verify(
+pub(crate) fn verify(
     provider: &Arc<CryptoProvider>,
     chain: &[CertificateDer<'_>],
     server_name: &str,

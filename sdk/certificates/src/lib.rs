@@ -56,7 +56,6 @@ pub use automatic::Automatic;
 pub use automatic::ca_data;
 pub use bundle::Bundle;
 pub use bundle::{Changes, OwnEntry, PublishedEntry, PublishedObject, published};
-pub use caller::verify;
 pub use caller::{ProbeError, probe};
 pub use error::CertificateError;
 /// The objects in which callers find the CA.

@@ -1,56 +1,46 @@
 //! Webhook configurations of both kinds as one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta};
-use kube::ResourceExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use portcullis_manifest::{NAMESPACE_NAME, WebhookKind, exempts_finalizer_removal};
-use serde_json::Value;
-
-use portcullis_manifest::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
 
 const DEFAULT_PORT: i32 = 443;
-const DEFAULT_TIMEOUT: i32 = 10;
-/// What stands for the name of a webhook where a CRD has no more than one.
+/// Stands for the name of a webhook: a CRD has no more than one.
 const CONVERSION: &str = "conversion";
 
 /// A webhook configuration.
 #[derive(Clone, Debug)]
-pub struct Configuration {
+pub(super) struct Configuration {
     /// Validating or mutating.
-    pub kind: WebhookKind,
+    pub(super) kind: WebhookKind,
     /// Its metadata.
-    pub metadata: ObjectMeta,
+    pub(super) metadata: ObjectMeta,
     /// Its webhooks.
-    pub entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
 }
 
 /// One webhook of a configuration, or the conversion of a CRD.
 #[derive(Clone, Debug, Default)]
-pub struct Entry {
+pub(super) struct Entry {
     /// The webhook's name.
-    pub name: String,
+    pub(super) name: String,
     /// The Service or URL that the API server calls, and the CA bundle.
-    pub client: WebhookClientConfig,
+    pub(super) client: WebhookClientConfig,
     /// Requests that it is called for.
-    pub rules: Vec<RuleWithOperations>,
+    pub(super) rules: Vec<RuleWithOperations>,
     /// Whether a call that fails refuses the request.
-    pub fails_closed: bool,
+    pub(super) fails_closed: bool,
     /// Whether it exempts the removal of finalizers from objects that are being deleted.
-    pub exempts_finalizers: bool,
+    pub(super) exempts_finalizers: bool,
     /// Whether its `matchPolicy` is `Exact`.
-    pub exact: bool,
+    pub(super) exact: bool,
     /// Its namespace selector.
-    pub namespaces: Option<LabelSelector>,
-    /// Its object selector.
-    pub objects: Option<LabelSelector>,
-    /// Its timeout in seconds.
-    pub timeout_seconds: i32,
+    pub(super) namespaces: Option<LabelSelector>,
 }
 
 macro_rules! from {
@@ -69,8 +59,6 @@ macro_rules! from {
                         .any(|condition| exempts_finalizer_removal(&condition.name, &condition.expression)),
                     exact: webhook.match_policy.as_deref() == Some("Exact"),
                     namespaces: webhook.namespace_selector,
-                    objects: webhook.object_selector,
-                    timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT),
                 });
                 Self { kind: $kind, entries: entries.collect(), metadata: read.metadata }
             }
@@ -82,13 +70,8 @@ from!(MutatingWebhookConfiguration, WebhookKind::Mutating);
 
 impl Configuration {
     /// Its name.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// Whether a development session put it there: that claims no namespace, and takes it away again.
-    pub(super) fn is_development(&self) -> bool {
-        self.metadata.labels.iter().flatten().any(|(key, _)| key == DEV_OF)
     }
 
     /// The word for it on a command line.
@@ -97,12 +80,6 @@ impl Configuration {
             WebhookKind::Validating => "validatingwebhookconfiguration",
             WebhookKind::Mutating => "mutatingwebhookconfiguration",
         }
-    }
-
-    /// Who wrote the bundle of the webhook with this name.
-    pub(super) fn bundle_writers(&self, webhook: &str) -> BTreeSet<String> {
-        let key = format!("k:{{\"name\":{}}}", Value::from(webhook));
-        writers(&self.metadata, &["f:webhooks", &key, "f:clientConfig", "f:caBundle"])
     }
 }
 
@@ -113,45 +90,7 @@ pub(super) fn conversion(crd: &CustomResourceDefinition) -> Option<Entry> {
     let convert = |value| serde_json::from_value(serde_json::to_value(value).ok()?).ok();
     // The two kinds have the same members under two names.
     let client: WebhookClientConfig = convert(client)?;
-    Some(Entry { name: CONVERSION.to_owned(), client, fails_closed: true, timeout_seconds: 30, ..Entry::default() })
-}
-
-/// A development session that has borrowed the conversion of a CRD.
-#[derive(Clone, Debug)]
-pub(super) struct Borrower {
-    /// Whose session it is.
-    pub(super) owner: String,
-    /// When it ends at the latest, where that reads.
-    pub(super) expires: Option<Timestamp>,
-    /// Where the objects are converted meanwhile.
-    pub(super) url: String,
-}
-
-impl Borrower {
-    /// Who has borrowed the conversion of this CRD. A session calls a URL: whoever put a Service there since has taken
-    /// the conversion back.
-    pub(super) fn of(crd: &CustomResourceDefinition) -> Option<Self> {
-        let annotations = crd.annotations();
-        annotations.get(DEV_SESSION)?;
-        let url = conversion(crd)?.client.url?;
-        let owner = annotations.get(DEV_OWNER).cloned().unwrap_or_else(|| "somebody".to_owned());
-        Some(Self { owner, expires: annotations.get(DEV_EXPIRES).and_then(|time| time.parse().ok()), url })
-    }
-
-    /// Whether the session is over, however wrong its clock is.
-    pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|expires| now.duration_since(expires) > SignedDuration::from_secs(DEV_SKEW_SECONDS))
-    }
-}
-
-/// Who owns the field at this path.
-pub(super) fn writers(metadata: &ObjectMeta, path: &[&str]) -> BTreeSet<String> {
-    let owns = |entry: &&ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| path.iter().try_fold(fields, |fields, step| fields.get(step)).is_some())
-    };
-    let entries = metadata.managed_fields.iter().flatten();
-    entries.filter(owns).filter_map(|entry| entry.manager.clone()).collect()
+    Some(Entry { name: CONVERSION.to_owned(), client, fails_closed: true, ..Entry::default() })
 }
 
 impl Entry {

@@ -1,4 +1,4 @@
-//! What a rule of a webhook configuration reaches.
+//! The requests that a rule of a webhook configuration reaches.
 
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 use portcullis_manifest::Rule;
@@ -51,7 +51,7 @@ fn resource_covers(pattern: &str, resource: &str) -> bool {
     }
 }
 
-/// What a registered rule wants and the entry does not reach: resource and operation.
+/// The requests of a registered rule that the entry does not reach: resource, operation and versions.
 pub(super) fn missing<'r>(rules: &'r [Rule], entry: &Entry) -> Vec<(&'r str, &'static str, &'r [String])> {
     let mut missing = Vec::new();
     for rule in rules {

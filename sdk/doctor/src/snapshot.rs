@@ -1,28 +1,18 @@
-//! What was observed in a cluster, as the checks need it.
+//! The values of which a snapshot consists.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Deref;
 
-use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Namespace, Pod, Secret, Service, ServiceAccount};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use portcullis_pki::Certificate;
 
-use super::configuration::Configuration;
-
 /// The result of one read.
 #[derive(Clone, Debug)]
-pub enum Look<T> {
+pub(super) enum Look<T> {
     /// It was read.
     Seen(T),
     /// The caller may not read it: the verb, the resource and the namespace of the missing right.
@@ -32,15 +22,15 @@ pub enum Look<T> {
 }
 
 impl<T> Look<T> {
-    /// What was read, if it was.
-    pub fn seen(&self) -> Option<&T> {
+    /// The value, if it was read.
+    pub(super) fn seen(&self) -> Option<&T> {
         match self {
             Self::Seen(seen) => Some(seen),
             Self::Refused(_) | Self::Failed(_) => None,
         }
     }
 
-    /// The same of what was read.
+    /// Applies a function to the value.
     pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
         match self {
             Self::Seen(seen) => Look::Seen(f(seen)),
@@ -49,12 +39,12 @@ impl<T> Look<T> {
         }
     }
 
-    /// What was read, or why a check that needs it says nothing.
-    pub(super) fn known(&self) -> Result<&T, Blind> {
+    /// The value, or why a check that needs it says nothing.
+    pub(super) fn known(&self) -> Result<&T, String> {
         match self {
             Self::Seen(seen) => Ok(seen),
-            Self::Refused(needs) => Err(Blind(format!("could not look: needs {needs}"))),
-            Self::Failed(why) => Err(Blind(format!("could not look: {why}"))),
+            Self::Refused(needs) => Err(format!("could not look: needs {needs}")),
+            Self::Failed(why) => Err(format!("could not look: {why}")),
         }
     }
 }
@@ -65,17 +55,37 @@ impl<T: Default> Default for Look<T> {
     }
 }
 
-/// Why a check says nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Blind(pub(super) String);
+/// A value that may have been read in part.
+pub(super) trait Extent {
+    /// Whether there is more of it than was read.
+    fn is_cut(&self) -> bool {
+        false
+    }
+}
+
+impl<T> Extent for Option<T> {}
 
 /// The beginning of a list.
 #[derive(Clone, Debug)]
-pub struct Listed<T> {
+pub(super) struct Listed<T> {
     /// The first items.
-    pub items: Vec<T>,
+    pub(super) items: Vec<T>,
     /// Whether there are more items.
-    pub more: bool,
+    pub(super) more: bool,
+}
+
+impl<T> Extent for Listed<T> {
+    fn is_cut(&self) -> bool {
+        self.more
+    }
+}
+
+impl<T> Deref for Listed<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
 }
 
 impl<T> Default for Listed<T> {
@@ -90,15 +100,12 @@ impl<T> From<Vec<T>> for Listed<T> {
     }
 }
 
-/// An admission policy, and the binding of the same name.
-pub type Bound = (Look<Option<ValidatingAdmissionPolicy>>, Look<Option<ValidatingAdmissionPolicyBinding>>);
-
 /// Namespace and name.
 pub(super) type Place = (String, String);
 
 /// A Secret. Its values are not shown in logs.
 #[derive(Clone)]
-pub struct Stored(pub Secret);
+pub(super) struct Stored(pub(super) Secret);
 
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,134 +114,59 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// Everything that the checks need.
+/// The end of the log of a pod of the operator.
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// When the lists were read, by this machine's clock.
-    pub now: Timestamp,
-    /// The same moment by the API server's clock (to the second), where its answer had a date.
-    pub server_time: Option<Timestamp>,
-    /// How many requests were sent to the API server.
-    pub requests: usize,
-    /// The namespace whose objects are checked; without it, the one that the operator is restricted to, or all.
-    pub in_namespace: Option<String>,
-    /// After this many seconds an object that is being deleted counts as stuck.
-    pub stuck_after_seconds: u64,
-    /// All webhook configurations of the cluster, both kinds.
-    pub configurations: Look<Listed<Configuration>>,
-    /// The same after [`Options::watch`](crate::Options::watch).
-    pub later: Option<Look<Listed<Configuration>>>,
-    /// The admission policies that should exist, each with its binding, by name.
-    pub cel_policies: BTreeMap<String, Bound>,
-    /// The operator's CRDs that exist, by name.
-    pub crds: BTreeMap<String, Look<Option<CustomResourceDefinition>>>,
-    /// The Services that matching webhooks call.
-    pub services: BTreeMap<Place, Look<Option<Service>>>,
-    /// The EndpointSlices of those Services.
-    pub endpoints: BTreeMap<Place, Look<Listed<EndpointSlice>>>,
-    /// The operator's namespace and [`in_namespace`](Self::in_namespace), by name.
-    pub namespaces: BTreeMap<String, Look<Option<Namespace>>>,
-    /// Deployments of the operator's namespace.
-    pub deployments: Look<Listed<Deployment>>,
-    /// Pods of the operator's namespace.
-    pub pods: Look<Listed<Pod>>,
-    /// ServiceAccounts of the operator's namespace.
-    pub accounts: Look<Listed<ServiceAccount>>,
-    /// Jobs of the operator's namespace.
-    pub jobs: Look<Listed<Job>>,
-    /// NetworkPolicies of the operator's namespace.
-    pub policies: Look<Listed<NetworkPolicy>>,
-    /// PodDisruptionBudgets of the operator's namespace.
-    pub budgets: Look<Listed<PodDisruptionBudget>>,
-    /// Warning events of the operator's namespace and of [`in_namespace`](Self::in_namespace).
-    pub events: Look<Listed<Event>>,
-    /// RoleBindings of the operator's namespace.
-    pub role_bindings: Look<Listed<RoleBinding>>,
-    /// The ClusterRoleBinding of the installation.
-    pub cluster_binding: Look<Option<ClusterRoleBinding>>,
-    /// The rights that the operator needs, and whether its ServiceAccount has them.
-    pub rights: Look<Listed<Right>>,
-    /// The serving Secret.
-    pub secret: Look<Option<Stored>>,
-    /// The Secret of the operator's own CA.
-    pub ca_secret: Look<Option<Stored>>,
-    /// The Leases by which restricted operators claim namespaces, in all namespaces.
-    pub leases: Look<Listed<Lease>>,
-    /// Namespaces that an admission policy with its binding hands over to restricted operators.
-    pub handed_over: Look<Listed<String>>,
-    /// The Leases of this operator's leader elections, in all namespaces.
-    pub leaders: Look<Listed<Lease>>,
-    /// [`leases`](Self::leases) after [`Options::watch`](crate::Options::watch).
-    pub leases_later: Option<Look<Listed<Lease>>>,
-    /// cert-manager's objects.
-    pub issuance: Look<Issuance>,
-    /// Objects of the operator's kinds, by CRD.
-    pub objects: BTreeMap<String, Look<Listed<DynamicObject>>>,
-    /// The last log lines of the operator's pods and of failed Jobs.
-    pub logs: Vec<(String, Look<Log>)>,
-    /// Calls to the listener.
-    pub listeners: Vec<Listener>,
-    /// The API server's metrics of webhook calls.
-    pub calls: Option<Look<Calls>>,
-    /// The same after [`Options::watch`](crate::Options::watch).
-    pub calls_later: Option<Look<Calls>>,
-    /// The user who runs the checks.
-    pub identity: Option<Look<Identity>>,
-    /// Objects that should be refused, each with the API server's answer.
-    pub probes: Vec<Probe>,
-    /// The message of a refusal to explain.
-    pub denial: Option<String>,
-    /// Name of an object, to find decisions about it in the logs.
-    pub object: Option<String>,
-}
-
-/// The end of a log.
-#[derive(Clone, Debug, Default)]
-pub struct Log {
-    /// Whether it is the log of a pod of the operator; otherwise that of a Job.
-    pub of_operator: bool,
+pub(super) struct Log {
+    /// The pod's name.
+    pub(super) pod: String,
     /// The last lines.
-    pub lines: Vec<String>,
+    pub(super) lines: Vec<String>,
 }
 
 /// cert-manager's objects.
 #[derive(Clone, Debug, Default)]
-pub struct Issuance {
+pub(super) struct Issuance {
     /// Whether its CRDs exist.
-    pub installed: bool,
+    pub(super) installed: bool,
     /// Certificates of the operator's namespace.
-    pub certificates: Vec<DynamicObject>,
+    pub(super) certificates: Listed<DynamicObject>,
     /// The Issuers and ClusterIssuers that those name, by kind and name; `None` where one is missing.
-    pub issuers: BTreeMap<Place, Look<Option<DynamicObject>>>,
-    /// Deployments of cainjector, in any namespace.
-    pub injectors: Look<Listed<Deployment>>,
+    pub(super) issuers: BTreeMap<Place, Option<DynamicObject>>,
+    /// Deployments of cainjector in any namespace, where the caller may list them.
+    pub(super) injectors: Option<Vec<Deployment>>,
+}
+
+impl Extent for Issuance {
+    fn is_cut(&self) -> bool {
+        self.certificates.more
+    }
 }
 
 /// One right that the operator needs.
 #[derive(Clone, Debug)]
-pub struct Right {
+pub(super) struct Right {
     /// Verb.
-    pub verb: String,
+    pub(super) verb: String,
     /// Resource, name and namespace, as in `secrets entity-webhook-tls in namespace demo`.
-    pub on: String,
+    pub(super) on: String,
     /// Whether the API server allows it.
-    pub allowed: bool,
+    pub(super) allowed: bool,
 }
 
 /// An address at which the webhooks should be served, and the result of a call to it.
 #[derive(Clone, Debug)]
-pub struct Listener {
+pub(super) struct Listener {
     /// `pod NAME` or `Service NAME`.
-    pub target: String,
+    pub(super) target: String,
     /// The address that was called.
-    pub address: Option<SocketAddr>,
+    pub(super) address: Option<SocketAddr>,
     /// The result.
-    pub reached: Reached,
+    pub(super) reached: Reached,
 }
 
 /// The result of a call to a listener.
 #[derive(Clone, Debug)]
-pub enum Reached {
+pub(super) enum Reached {
     /// It answered over TLS.
     Answered(Box<Served>),
     /// Connection refused: nothing listens.
@@ -245,53 +177,22 @@ pub enum Reached {
     NoTls(String),
 }
 
-/// What a listener answered.
+/// The certificate and the answers of a listener.
 #[derive(Clone, Debug)]
-pub struct Served {
+pub(super) struct Served {
     /// Its certificate.
-    pub leaf: Certificate,
-    /// The chain that it sent, as DER, leaf first.
-    pub chain: Vec<Vec<u8>>,
+    pub(super) leaf: Certificate,
     /// Its answer to a GET of each path that the configurations call.
-    pub answers: Vec<Answer>,
+    pub(super) answers: Vec<Answer>,
 }
 
 /// An answer to a GET, which sends no review.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(super) struct Answer {
     /// The path.
-    pub path: String,
+    pub(super) path: String,
     /// HTTP status, or why there is none.
-    pub status: Result<u16, String>,
+    pub(super) status: Result<u16, String>,
     /// The beginning of the body.
-    pub body: String,
-}
-
-/// Metrics since the start of the API server that answered, by the webhook's full name.
-#[derive(Clone, Debug, Default)]
-pub struct Calls {
-    /// Calls that failed, with the request allowed.
-    pub failed_open: BTreeMap<String, u64>,
-    /// Histogram of call durations: upper bounds in seconds (the last is infinite), and cumulative counts.
-    pub durations: BTreeMap<String, Vec<(f64, u64)>>,
-}
-
-/// The user who runs the checks.
-#[derive(Clone, Debug, Default)]
-pub struct Identity {
-    /// The user's name.
-    pub user: String,
-    /// The user's groups.
-    pub groups: Vec<String>,
-}
-
-/// A dry-run creation of an object that should be refused.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    /// Its kind.
-    pub kind: String,
-    /// Its namespace; empty for kinds without.
-    pub namespace: String,
-    /// The API server's refusal: code and message; `None` when it was accepted.
-    pub refusal: Option<(u16, String)>,
+    pub(super) body: String,
 }

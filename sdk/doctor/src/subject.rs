@@ -1,14 +1,10 @@
-//! The installation to check, and what should be in the cluster.
+//! The installation to check, and the objects that should be in the cluster.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
-use portcullis_manifest::{Webhook, WebhookKind, admission_policies};
+use portcullis_manifest::{Access, CertificateMode, Installation, Webhook, WebhookKind};
 
 use super::configuration::Entry;
-use portcullis_manifest::CertificateMode;
-use portcullis_manifest::{Access, Installation, ServiceRef};
 
 /// An installation of an operator, and the objects that its registration expects.
 #[derive(Clone, Debug)]
@@ -42,26 +38,33 @@ pub struct Kind {
     pub plural: String,
     /// Whether it is namespaced.
     pub namespaced: bool,
-    /// `status` and `scale`, where it has them.
-    pub subresources: Vec<&'static str>,
-    /// The schema of each version that is served.
-    pub schemas: Vec<(String, JSONSchemaProps)>,
+}
+
+/// Questions about an installation, beside whether it works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Check only objects of this namespace, and whether the webhooks are called for it.
+    pub in_namespace: Option<String>,
+    /// An object whose deletion takes longer counts as stuck.
+    pub stuck_after: Duration,
+    /// Call the pods by their addresses, which works inside the cluster.
+    pub call_pods: bool,
+    /// The message of a refusal to explain.
+    pub denial: Option<String>,
+    /// Name of an object, to find decisions about it in the logs.
+    pub object: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { in_namespace: None, stuck_after: Duration::from_mins(2), call_pods: false, denial: None, object: None }
+    }
 }
 
 impl Subject {
     /// The entries of the configuration of this kind.
     pub(super) fn webhooks_of(&self, kind: WebhookKind) -> impl Iterator<Item = &Webhook> {
         self.webhooks.iter().filter(move |webhook| webhook.kind == kind)
-    }
-
-    /// The entries as they are generated. One that could lock the cluster is not.
-    pub(super) fn as_generated(&self) -> Vec<Webhook> {
-        self.webhooks.iter().cloned().filter_map(|webhook| webhook.guarded(self.namespace()).ok()).collect()
-    }
-
-    /// The policies with the webhooks' CEL rules, each with its binding, as they are generated.
-    pub(super) fn policies(&self) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
-        admission_policies(&self.installation.validating(), &self.as_generated())
     }
 
     /// Name of the configuration of this kind.
@@ -100,9 +103,7 @@ impl Subject {
         if what == "operator" {
             words.push_str(" --image IMAGE");
         }
-        if self.installation.certificates == CertificateMode::External
-            && !matches!(what, "rbac" | "certificates" | "policies")
-        {
+        if self.installation.certificates == CertificateMode::External && !matches!(what, "rbac" | "certificates") {
             words.push_str(" --ca-bundle ca.crt");
         }
         format!("{} {APPLY}", self.command(&words))
@@ -118,18 +119,6 @@ impl Subject {
         let mut other = self.clone();
         let before = std::mem::take(&mut other.installation.certificates);
         other.flags = other.flags.replace(&format!(" --certificates={before}"), "");
-        other
-    }
-
-    /// The same installation, whose Service is called on this port.
-    pub(super) fn called_on(&self, port: u16) -> Self {
-        let mut other = self.clone();
-        let before = std::mem::replace(&mut other.installation.service.port, port);
-        other.flags = other.flags.replace(&format!(" --service-port={before}"), "");
-        if port != ServiceRef::PORT {
-            // Nothing fails to be written into a text.
-            let _ = write!(other.flags, " --service-port={port}");
-        }
         other
     }
 

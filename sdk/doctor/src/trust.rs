@@ -1,15 +1,11 @@
-//! What a stored pair and a bundle say, and whether they fit together.
+//! The stored pair and the bundles: their values, and whether they fit together.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{PairProblem, TrustProblem, check_server_pair, check_trust};
-use rustls::crypto::CryptoProvider;
-use rustls_pki_types::CertificateDer;
 
-use super::snapshot::{Served, Stored};
-use portcullis_certificates::verify;
+use super::snapshot::Stored;
 
 /// Fewer days than this are worth a warning.
 pub(super) const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -38,7 +34,7 @@ pub(super) fn pair(stored: &Stored) -> Result<Pair<'_>, Vec<&'static str>> {
 }
 
 impl Pair<'_> {
-    /// What keeps it from serving callers that trust `bundle`. A pair that only ends soon has nothing.
+    /// The problem that keeps it from serving callers that trust `bundle`. A pair that only ends soon has none.
     pub(super) fn problem(&self, bundle: &[u8], names: &[String], now: Timestamp) -> Option<PairProblem> {
         check_server_pair(self.cert, self.key, bundle, names, now, SignedDuration::ZERO).err()
     }
@@ -53,26 +49,12 @@ impl Pair<'_> {
     }
 }
 
-impl Served {
-    /// Whether a caller that trusts `bundle` would go on after the handshake.
-    pub(super) fn trusted_by(
-        &self,
-        bundle: &[u8],
-        server_name: &str,
-        now: Timestamp,
-        provider: &Arc<CryptoProvider>,
-    ) -> bool {
-        let chain: Vec<_> = self.chain.iter().map(|der| CertificateDer::from_slice(der)).collect();
-        verify(provider, &chain, server_name, bundle, now).is_ok()
-    }
-}
-
 /// The day of a time, as people write it.
 pub(super) fn day(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d").to_string()
 }
 
-/// How long ago or from now, in the largest unit that fits.
+/// A length of time, in the largest unit that fits.
 pub(super) fn span(duration: SignedDuration) -> String {
     let seconds = duration.abs().as_secs();
     match seconds {

@@ -45,6 +45,6 @@ pub use connection::{Connection, Crowded, Told};
 pub use handler::{Handler, retry_later};
 pub use limits::Limits;
 pub use listener::Listener;
-pub use server::{Connections, Server, UNTRUSTED_CERTIFICATE};
+pub use server::{Connections, Server};
 pub use socket::Socket;
 pub use tls::{TlsError, tls_config};

@@ -22,9 +22,6 @@ use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::serve;
 
-/// Log message when a client aborts the TLS handshake because of the served certificate.
-pub const UNTRUSTED_CERTIFICATE: &str = "a caller does not trust the certificate that is served";
-
 /// Time for a new connection to send its first request before it may be closed for another one.
 const MOMENT: Duration = Duration::from_millis(100);
 /// Interval at which a full server looks for an idle connection while a new one waits.
@@ -149,7 +146,7 @@ impl Server {
                 && said.is_none_or(|said| said.elapsed() >= SAID)
             {
                 said = Some(Instant::now());
-                warn!(?alert, "{UNTRUSTED_CERTIFICATE}");
+                warn!(?alert, "a caller does not trust the certificate that is served");
             }
         }
         let room = limits.connections.saturating_sub(tasks.len());

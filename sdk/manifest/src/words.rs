@@ -2,8 +2,6 @@
 
 /// Prefix of the line that a failing process writes to standard error.
 pub const FAILED: &str = "error: ";
-/// Log line of a process whose webhooks are switched off.
-pub const WEBHOOKS_OFF: &str = "Webhooks are disabled";
 /// Prefix of the log line with a validating webhook's decision; the operation follows, as in `validate create`.
 pub const VALIDATE: &str = "validate ";
 /// Prefix of the log line with a mutating webhook's decision; see [`VALIDATE`].

@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with an installation, and `doctor explain`: what is wrong with a manifest.
+//! `doctor` diagnoses an installation, and `doctor explain` a manifest.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use super::flags::Output;
 use super::generate::{installation_arguments, quoted};
 use super::input::read;
 use super::installation::{InstallationFlags, entries, label};
-use super::leases::{duration, duration_within};
+use super::leases::duration;
 use super::{Components, Installation, Operator};
-use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explain, observe};
+use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explain};
 
 /// A file with manifests is no larger.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
@@ -46,12 +46,6 @@ pub(super) struct DoctorFlags {
     /// Also call the pods by their addresses; always done where the command runs inside the cluster
     #[arg(long)]
     call_pods: bool,
-    /// Check twice, this far apart, to see who rewrites what, and how long calls take meanwhile
-    #[arg(long, value_name = "DURATION", value_parser = duration_within(1, 600))]
-    watch: Option<Duration>,
-    /// Create the objects of this file, which should be refused, as a dry run; may be given several times
-    #[arg(long, value_name = "FILE")]
-    probe: Vec<PathBuf>,
     /// Explain this refusal: the message that `kubectl` showed
     #[arg(long, value_name = "MESSAGE")]
     denial: Option<String>,
@@ -129,23 +123,16 @@ pub(super) async fn perform<A: clap::Args>(
             Report { subject: files.join(", "), requests: 0, findings }
         }
         None => {
-            let mut probes = Vec::new();
-            for file in &flags.probe {
-                probes.extend(manifests(file)?);
-            }
             // Every check that cannot look only warns: without an answer the exit code would say that all is well.
             let client = answering(flags.kubeconfig.as_deref()).await?;
             let options = Options {
                 in_namespace: flags.in_namespace.clone(),
                 stuck_after: flags.stuck_after,
                 call_pods: flags.call_pods || Path::new(IN_CLUSTER).exists(),
-                watch: flags.watch,
-                probes,
                 denial: flags.denial.clone(),
                 object: flags.object.clone(),
             };
-            let snapshot = Box::pin(observe(client, provider.clone(), &subject, &options)).await;
-            examine(&subject, &snapshot, &provider)
+            examine(client, &provider, &subject, &options).await
         }
     };
     tell(&report, &flags)
@@ -164,7 +151,7 @@ fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
     }
 }
 
-/// What should be there, from the registration.
+/// The objects that should be there, from the registration.
 fn subject<A: clap::Args>(
     operator: &Operator<A>,
     components: &Components,
@@ -185,14 +172,6 @@ fn subject<A: clap::Args>(
 
 fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
     let version = crd.spec.versions.iter().find(|version| version.storage)?;
-    let subresources = version.subresources.as_ref();
-    let has = |there: bool, name| there.then_some(name);
-    let subresources = subresources
-        .into_iter()
-        .flat_map(|sub| [has(sub.status.is_some(), "status"), has(sub.scale.is_some(), "scale")].into_iter().flatten());
-    let served = crd.spec.versions.iter().filter(|version| version.served);
-    let schemas =
-        served.filter_map(|version| Some((version.name.clone(), version.schema.as_ref()?.open_api_v3_schema.clone()?)));
     Some(Kind {
         crd: format!("{}.{}", crd.spec.names.plural, crd.spec.group),
         group: crd.spec.group.clone(),
@@ -200,8 +179,6 @@ fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
         kind: crd.spec.names.kind.clone(),
         plural: crd.spec.names.plural.clone(),
         namespaced: crd.spec.scope == "Namespaced",
-        subresources: subresources.collect(),
-        schemas: schemas.collect(),
     })
 }
 

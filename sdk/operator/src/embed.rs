@@ -28,7 +28,6 @@ use super::{Components, Installation, Operator, Runtime, SetupContext, Switch};
 use portcullis_certificates::Configurations;
 use portcullis_client::in_one_line;
 use portcullis_listener::{Handler, Limits, Server};
-use portcullis_manifest::words::WEBHOOKS_OFF;
 use portcullis_metrics::Metrics;
 use portcullis_webhook::Routes;
 
@@ -247,7 +246,7 @@ impl EmbeddedOperator {
         if installation.webhooks.is_on() {
             info!("Webhooks are enabled - webhooks will validate, controllers will skip validation");
         } else {
-            info!("{WEBHOOKS_OFF} - controllers will validate (defense in depth)");
+            info!("Webhooks are disabled - controllers will validate (defense in depth)");
         }
         // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.
         let drain_delay = if serves { drain_delay.min(LONGEST_DRAIN) } else { Duration::ZERO };

@@ -1,33 +1,30 @@
-//! W: is the webhook called at all?
+//! W: whether the webhooks are called.
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
-use portcullis_manifest::{FailurePolicy, MatchPolicy, ServiceRef, WebhookKind};
+use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
 use portcullis_pki::Certificate;
 
 use super::trusted::publish;
-use super::{Note, Said, View, fail, fine, info, warn};
-use crate::configuration::{Borrower, Configuration, conversion, selects, shown};
-use crate::report::Verdict;
-use crate::rules::{Asked, missing};
-use crate::snapshot::Look;
-use crate::subject::Subject;
+use super::{Note, fail, info, warn};
+use crate::configuration::{Configuration, Entry, conversion, selects, shown};
+use crate::lookups::is_external;
+use crate::parts::View;
+use crate::rules::missing;
 use crate::trust::day;
 
 const KINDS: [WebhookKind; 2] = [WebhookKind::Validating, WebhookKind::Mutating];
 
 /// W1
-pub(super) fn configurations(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
+pub(super) fn configurations(view: View<'_>) -> Vec<Note> {
+    let subject = view.subject;
     let mut notes = Vec::new();
     for kind in KINDS.into_iter().filter(|kind| subject.webhooks_of(*kind).next().is_some()) {
         let name = subject.configuration(kind);
-        if snapshot.configuration(subject, kind).is_some() {
+        if view.configuration(kind).is_some() {
             continue;
         }
-        let family = snapshot.family(subject).filter(|one| one.kind == kind && !one.is_development());
+        let family = view.family().filter(|one| one.kind == kind);
         let others: Vec<_> = family.map(Configuration::name).collect();
         let others = if others.is_empty() {
             String::new()
@@ -42,16 +39,15 @@ pub(super) fn configurations(view: &View<'_>) -> Said {
             subject.apply("webhooks"),
         ));
     }
-    Ok(notes)
+    notes
 }
 
 /// W2
-pub(super) fn rules(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
+pub(super) fn rules(view: View<'_>) -> Vec<Note> {
+    let subject = view.subject;
     let mut notes = Vec::new();
     for kind in &subject.kinds {
-        let Some(look) = snapshot.crds.get(&kind.crd) else { continue };
-        let Some(crd) = look.known()? else {
+        let Some(crd) = view.crds().iter().find(|crd| crd.name_any() == kind.crd) else {
             notes.push(fail(format!("the CRD {} is not installed", kind.crd), subject.apply("crds")));
             continue;
         };
@@ -61,9 +57,8 @@ pub(super) fn rules(view: &View<'_>) -> Said {
             notes.push(fail(message, subject.apply("crds")));
         }
     }
-    snapshot.configurations.known()?;
     for webhook in &subject.webhooks {
-        let Some(configuration) = snapshot.configuration(subject, webhook.kind) else { continue };
+        let Some(configuration) = view.configuration(webhook.kind) else { continue };
         let (name, fix) = (configuration.name(), subject.apply("webhooks"));
         let Some(entry) = configuration.entries.iter().find(|entry| entry.name == webhook.name) else {
             notes.push(fail(format!("{name}: no webhook {}", webhook.name), fix));
@@ -80,15 +75,14 @@ pub(super) fn rules(view: &View<'_>) -> Said {
             notes.push(warn(message, fix));
         }
     }
-    Ok(notes)
+    notes
 }
 
 /// W3
-pub(super) fn bundles(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    snapshot.configurations.known()?;
+pub(super) fn bundles(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
     let mut notes = Vec::new();
-    for (label, entry) in snapshot.ours(subject) {
+    for (label, entry) in view.ours() {
         let Some(bundle) = entry.bundle() else {
             notes.push(fail(format!("{label}: caBundle is empty"), publish(subject, &entry)));
             continue;
@@ -110,126 +104,80 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
             }
         }
     }
-    Ok(notes)
+    notes
 }
 
 /// W4
-pub(super) fn services(view: &View<'_>) -> Said {
-    let View { subject, given_port, snapshot, now, .. } = *view;
-    snapshot.configurations.known()?;
-    let installation = &subject.installation;
-    let mut notes: Vec<_> = snapshot.borrowed(subject).map(|(crd, by)| borrowed(subject, crd, &by, now)).collect();
-    if given_port != installation.service.port {
-        let ServiceRef { namespace, name, port } = &installation.service;
-        let message = format!(
-            "the API server calls port {port} of Service {namespace}/{name}, while --service-port is {given_port}: what \
-             is said here is about port {port}"
-        );
-        notes.push(warn(message, format!("give every command of this installation --service-port={port}")));
-    }
-    for (label, entry) in snapshot.ours(subject) {
+pub(super) fn services(view: View<'_>) -> Vec<Note> {
+    let subject = view.subject;
+    let own = &subject.installation.service;
+    let mut notes = Vec::new();
+    for (label, entry) in view.ours() {
         let Some(place) = entry.service() else {
             let url = entry.client.url.as_deref().unwrap_or("nothing");
             let message = format!("{label}: calls {url} and not the Service of this installation");
             notes.push(warn(message, subject.restore(&entry)));
             continue;
         };
-        let (namespace, name) = &place;
-        if place != subject.place() {
+        let ((namespace, name), port) = (&place, entry.port());
+        let is_own = place == subject.place();
+        if !is_own || port != i32::from(own.port) {
             let message = format!(
-                "{label}: calls Service {namespace}/{name}, this installation's is {}/{}",
-                installation.service.namespace, installation.service.name
+                "{label}: calls port {port} of Service {namespace}/{name}, this installation's is port {} of {}/{}",
+                own.port, own.namespace, own.name
             );
-            notes.push(warn(message, format!("{}; or give --namespace and --service-name", subject.restore(&entry))));
+            let flags =
+                if is_own { format!("--service-port={port}") } else { "--namespace and --service-name".to_owned() };
+            notes.push(warn(message, format!("give every command {flags}; or {}", subject.restore(&entry))));
         }
-        let Some(look) = snapshot.services.get(&place) else { continue };
-        let Some(service) = look.known()? else {
+        let Some(found) = view.service_at(&place) else { continue };
+        let Some(service) = found else {
             notes.push(fail(format!("{label}: Service {namespace}/{name} not found"), subject.apply("operator")));
             continue;
         };
-        let spec = service.spec.clone().unwrap_or_default();
-        let ports = spec.ports.unwrap_or_default();
-        let port = entry.port();
-        if spec.type_.as_deref() != Some("ExternalName") && !ports.iter().any(|one| one.port == port) {
+        let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+        if !is_external(service) && !ports.iter().any(|one| one.port == port) {
             let has: Vec<_> = ports.iter().map(|one| one.port.to_string()).collect();
             let message = format!("{label}: Service {namespace}/{name} has no port {port} (it has {})", has.join(", "));
             notes.push(fail(message, format!("{}; or give --service-port", subject.apply("operator"))));
         }
     }
-    Ok(notes)
-}
-
-/// What a development session has borrowed is its own until it gives it back.
-fn borrowed(subject: &Subject, crd: &str, by: &Borrower, now: Timestamp) -> Note {
-    let Borrower { owner, expires, url } = by;
-    let until = expires.map_or_else(|| "an unknown time".to_owned(), |expires| expires.to_string());
-    if by.is_over(now) {
-        let message = format!(
-            "{crd}/conversion: the development session of {owner} is over since {until}, and has not given it back: {url} \
-             is called"
-        );
-        return fail(message, subject.command(&format!("dev --sweep --owner {owner}")));
-    }
-    info(format!(
-        "{crd}/conversion: the development session of {owner} converts, at {url}, until {until} at the latest"
-    ))
+    notes
 }
 
 /// W5
-pub(super) fn paths(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
-    let served = subject.paths();
+pub(super) fn paths(view: View<'_>) -> Vec<Note> {
+    let subject = view.subject;
     let mut notes = Vec::new();
-    for (label, entry) in snapshot.ours(subject) {
+    for (label, entry) in view.ours() {
         let path = entry.path();
-        let wanted =
-            subject.webhooks.iter().find(|webhook| webhook.name == entry.name).map(|webhook| webhook.path.as_str());
-        if !served.contains(&path) {
+        let wanted = subject.webhooks.iter().find(|webhook| webhook.name == entry.name);
+        if !subject.paths().contains(&path) {
             let message = format!("{label}: path {path} is not served; the server answers 404");
             notes.push(fail(message, subject.restore(&entry)));
-        } else if wanted.is_some_and(|wanted| wanted != path) {
+        } else if wanted.is_some_and(|wanted| wanted.path != path) {
             let message = format!("{label}: calls path {path} of another webhook");
             notes.push(fail(message, subject.apply("webhooks")));
         }
     }
-    for listener in &snapshot.listeners {
-        let crate::snapshot::Reached::Answered(answered) = &listener.reached else { continue };
-        for answer in
-            answered.answers.iter().filter(|answer| answer.status == Ok(404) && served.contains(&&*answer.path))
-        {
-            let message = format!(
-                "{}: path {} is registered and not served; the server answers 404: an older version of the operator runs",
-                listener.target, answer.path
-            );
-            notes.push(fail(message, format!("kubectl -n {} get pods -o wide", subject.namespace())));
-        }
-    }
-    Ok(notes)
+    notes
 }
 
 /// W6
-pub(super) fn selected(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
-    let Some(asked) = snapshot.in_namespace.as_ref().or(subject.installation.restricted_to.as_ref()) else {
-        return Ok(vec![fine("give --in-namespace to know whether a namespace is selected")]);
-    };
-    let Some(look) = snapshot.namespaces.get(asked) else { return Ok(Vec::new()) };
-    let Some(namespace) = look.known()? else {
-        return Ok(vec![warn(format!("there is no namespace {asked}"), format!("kubectl create namespace {asked}"))]);
+pub(super) fn selected(view: View<'_>) -> Vec<Note> {
+    let asked = view.asked_namespace_name().unwrap_or_default();
+    let Some(namespace) = view.asked_namespace() else {
+        return vec![warn(format!("there is no namespace {asked}"), format!("kubectl create namespace {asked}"))];
     };
     let labels = labels(namespace);
-    let mut notes = Vec::new();
-    for (label, entry) in snapshot.ours(subject) {
-        if !selects(entry.namespaces.as_ref(), &labels) {
-            let selector = shown(entry.namespaces.as_ref());
-            let message = format!("namespace {asked} is not matched by {label} (selector {selector})");
-            let fix = format!("kubectl get namespace {asked} --show-labels, then label it, or change the registration");
-            notes.push(warn(message, fix));
-        }
-    }
-    Ok(notes)
+    let left_out = view.ours().into_iter().filter(|(_, entry)| !selects(entry.namespaces.as_ref(), &labels));
+    let note = |(label, entry): (String, Entry)| {
+        let selector = shown(entry.namespaces.as_ref());
+        let message = format!("namespace {asked} is not matched by {label} (selector {selector})");
+        let fix = format!("kubectl get namespace {asked} --show-labels, then label it, or change the registration");
+        warn(message, fix)
+    };
+    left_out.map(note).collect()
 }
 
 /// The labels that the API server selects by: it adds the name itself.
@@ -240,58 +188,15 @@ fn labels(namespace: &Namespace) -> std::collections::BTreeMap<String, String> {
 }
 
 /// W8
-pub(super) fn policies(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
-    let mut notes = Vec::new();
-    for (label, entry) in snapshot.ours(subject).into_iter().filter(|(_, entry)| !entry.fails_closed) {
+pub(super) fn policies(view: View<'_>) -> Vec<Note> {
+    let subject = view.subject;
+    let note = |(label, entry): (String, Entry)| {
         let wanted = subject.webhooks.iter().find(|webhook| webhook.name == entry.name);
         if wanted.is_some_and(|webhook| webhook.failure_policy == FailurePolicy::Ignore) {
-            notes.push(info(format!(
-                "{label} fails open, as registered or chosen; calls that fail are silently accepted"
-            )));
-        } else {
-            let message = format!("{label} fails open (failurePolicy Ignore); calls that fail are silently accepted");
-            notes.push(warn(message, subject.apply("webhooks")));
+            return info(format!("{label} fails open, as registered or chosen; calls that fail are silently accepted"));
         }
-    }
-    let [before, later] = [&snapshot.calls, &snapshot.calls_later].map(|calls| calls.as_ref().and_then(Look::seen));
-    let counted = later.or(before).into_iter().flat_map(|calls| &calls.failed_open).filter(|(_, count)| **count > 0);
-    for (webhook, count) in counted {
-        let known = before.and_then(|before| before.failed_open.get(webhook)).copied().unwrap_or_default();
-        let during = later.and_then(|_| count.checked_sub(known)).filter(|during| *during > 0);
-        notes.push(match during {
-            Some(during) => warn(
-                format!("{webhook}: {during} calls failed and were let pass while they were watched"),
-                "see the C and X checks for why they fail",
-            ),
-            // What is counted since the API server's start says little of today.
-            None => super::note(
-                Verdict::Info,
-                format!("{webhook}: {count} calls failed and were let pass since the API server's start"),
-                Some(format!("whether they still do, says: {}", subject.command("doctor --watch 1m"))),
-            ),
-        });
-    }
-    Ok(notes)
-}
-
-/// W11
-pub(super) fn subresources(view: &View<'_>) -> Said {
-    let View { subject, .. } = *view;
-    view.snapshot.configurations.known()?;
-    let mut notes = Vec::new();
-    for kind in &subject.kinds {
-        let ours: Vec<_> = view.snapshot.ours(subject).into_iter().map(|(_, entry)| entry).collect();
-        let covered = |resource: &str| {
-            let asked = Asked { operation: "UPDATE", group: &kind.group, version: None, resource };
-            ours.iter().any(|entry| entry.covers(asked))
-        };
-        let open = kind.subresources.iter().map(|sub| format!("{}/{sub}", kind.plural));
-        let open: Vec<_> = open.filter(|resource| covered(&kind.plural) && !covered(resource)).collect();
-        if !open.is_empty() {
-            notes.push(info(format!("writes to {} are not validated: no rule names them", open.join(" and "))));
-        }
-    }
-    Ok(notes)
+        let message = format!("{label} fails open (failurePolicy Ignore); calls that fail are silently accepted");
+        warn(message, subject.apply("webhooks"))
+    };
+    view.ours().into_iter().filter(|(_, entry)| !entry.fails_closed).map(note).collect()
 }

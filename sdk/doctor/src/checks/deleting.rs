@@ -1,194 +1,125 @@
-//! W10 and T: objects that are being deleted.
+//! T: objects that are being deleted.
 
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use portcullis_pki::Certificate;
 
-use super::answers::unreachable;
-use super::{Said, View, fail, info, warn};
-use crate::configuration::Entry;
-use crate::snapshot::Blind;
+use super::{Note, fail, warn};
+use crate::configuration::{Configuration, Entry};
+use crate::lookups::is_external;
+use crate::parts::View;
 use crate::subject::Kind;
 use crate::trust::span;
 
-/// The API server's own finalizers, each with the check that knows about it.
+/// A finalizer of the API server itself: dependents are deleted first.
 const FOREGROUND: &str = "foregroundDeletion";
 /// The most objects that one check names.
 const NAMED: usize = 10;
 
-/// Objects that are being deleted, each with its kind and for how long.
-fn terminating<'a>(view: &View<'a>) -> Result<Vec<(&'a Kind, &'a DynamicObject, SignedDuration)>, Blind> {
-    let mut found = Vec::new();
-    for kind in &view.subject.kinds {
-        let Some(objects) = view.snapshot.objects.get(&kind.crd) else { continue };
-        for object in &objects.known()?.items {
-            if let Some(at) = &object.metadata.deletion_timestamp {
-                found.push((kind, object, view.now.duration_since(at.0)));
-            }
-        }
+/// An object that is being deleted.
+struct Terminating<'a> {
+    kind: &'a Kind,
+    object: &'a DynamicObject,
+    age: SignedDuration,
+}
+
+fn terminating(view: View<'_>) -> impl Iterator<Item = Terminating<'_>> {
+    view.objects().iter().filter_map(move |(crd, object)| {
+        let kind = view.subject.kinds.iter().find(|kind| kind.crd == *crd)?;
+        let since = object.metadata.deletion_timestamp.as_ref()?;
+        Some(Terminating { kind, object, age: view.snapshot.now.duration_since(since.0) })
+    })
+}
+
+impl Terminating<'_> {
+    fn label(&self) -> String {
+        let namespace = self.object.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        format!("{} {namespace}{}", self.kind.kind, self.object.name_any())
     }
-    Ok(found)
-}
 
-fn called(kind: &Kind, object: &DynamicObject) -> String {
-    let namespace = object.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    format!("{} {namespace}{}", kind.kind, object.name_any())
-}
+    /// The arguments by which `kubectl` finds it.
+    fn arguments(&self) -> String {
+        let namespace = self.object.namespace().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
+        format!("{namespace}{}.{} {}", self.kind.plural, self.kind.group, self.object.name_any())
+    }
 
-/// How `kubectl` names it.
-fn named(kind: &Kind, object: &DynamicObject) -> String {
-    let namespace = object.namespace().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
-    format!("{namespace}{}.{} {}", kind.plural, kind.group, object.name_any())
-}
-
-/// W10
-pub(super) fn exempt(view: &View<'_>) -> Said {
-    let found = terminating(view)?;
-    let note = |(kind, object, age): &(&Kind, &DynamicObject, SignedDuration)| {
-        let message = format!(
-            "{} is being deleted for {}; updates of its metadata and status are not validated, an edit of the rest is",
-            called(kind, object),
-            span(*age)
-        );
-        info(message)
-    };
-    Ok(found.iter().take(NAMED).map(note).collect())
+    /// Whether calls of this entry are made before one of its finalizers can be removed.
+    fn waits_for(&self, entry: &Entry) -> bool {
+        let namespace = self.object.namespace();
+        let elsewhere = entry.restricted_to().is_some_and(|only| namespace.as_deref() != Some(only));
+        entry.covers_updates_of(self.kind) && !self.object.finalizers().is_empty() && !elsewhere
+    }
 }
 
 /// T1
-pub(super) fn stuck(view: &View<'_>) -> Said {
-    let patience = i64::try_from(view.snapshot.stuck_after_seconds).unwrap_or(i64::MAX);
-    let mut notes = Vec::new();
-    for (kind, object, age) in
-        terminating(view)?.into_iter().filter(|(_, _, age)| age.as_secs() >= patience).take(NAMED)
-    {
-        let finalizers: Vec<_> = object.finalizers().iter().filter(|one| *one != FOREGROUND).cloned().collect();
+pub(super) fn stuck(view: View<'_>) -> Vec<Note> {
+    let patience = i64::try_from(view.snapshot.options.stuck_after.as_secs()).unwrap_or(i64::MAX);
+    let late = terminating(view).filter(|one| one.age.as_secs() >= patience);
+    let note = |one: Terminating<'_>| {
+        let finalizers: Vec<_> = one.object.finalizers().iter().filter(|one| *one != FOREGROUND).cloned().collect();
         if finalizers.is_empty() {
-            continue;
+            return None;
         }
-        let message = format!("{}: {} not removed for {}", called(kind, object), finalizers.join(", "), span(age));
+        let message = format!("{}: {} not removed for {}", one.label(), finalizers.join(", "), span(one.age));
         let fix = format!(
             "see T2, C1 and the controller's log; who owns the finalizer has to run. At last, and losing what it would clean up: \
              kubectl patch {} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
-            named(kind, object)
+            one.arguments()
         );
-        notes.push(fail(message, fix));
-    }
-    Ok(notes)
+        Some(fail(message, fix))
+    };
+    late.filter_map(note).take(NAMED).collect()
 }
 
 /// T2
-pub(super) fn blocked(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
-    let terminating = terminating(view)?;
-    let mut notes = Vec::new();
+pub(super) fn blocked(view: View<'_>) -> Vec<Note> {
     let in_the_way = |entry: &Entry| entry.fails_closed && !entry.exempts_finalizers;
-    for (configuration, entry) in snapshot.related(subject).filter(|(_, entry)| in_the_way(entry)) {
-        let waiting = terminating.iter().find(|(kind, object, _)| {
-            let namespace = object.namespace();
-            let elsewhere = entry.restricted_to().is_some_and(|only| namespace.as_deref() != Some(only));
-            entry.covers_updates_of(kind) && !object.finalizers().is_empty() && !elsewhere
-        });
-        let (Some((kind, object, _)), Some(why)) = (waiting, unreachable(view, entry)) else { continue };
-        let (name, resource) = (configuration.name(), configuration.resource());
-        let patches: Vec<_> = configuration
-            .entries
-            .iter()
-            .enumerate()
-            .map(|(index, _)| {
-                format!("{{\"op\":\"replace\",\"path\":\"/webhooks/{index}/failurePolicy\",\"value\":\"Ignore\"}}")
-            })
-            .collect();
-        let message = format!("{name}/{} blocks finalizer removal of {}: {why}", entry.name, called(kind, object));
+    let mut notes = Vec::new();
+    for (configuration, entry) in view.related().filter(|(_, entry)| in_the_way(entry)) {
+        let waiting = terminating(view).find(|one| one.waits_for(entry));
+        let (Some(waiting), Some(why)) = (waiting, unreachable(view, entry)) else { continue };
+        let name = configuration.name();
+        let message = format!("{name}/{} blocks finalizer removal of {}: {why}", entry.name, waiting.label());
         let fix = format!(
-            "restore the operator, or let its webhooks fail open for now: kubectl patch {resource} {name} --type=json -p '[{}]' \
-             (and afterwards: {})",
-            patches.join(","),
-            subject.apply("webhooks")
+            "restore the operator, or let its webhooks fail open for now: {} (and afterwards: {})",
+            fail_open(configuration),
+            view.subject.apply("webhooks")
         );
         notes.push(fail(message, fix));
     }
     if notes.is_empty() {
-        let events = snapshot.events.known()?.items.iter();
-        let said = events.filter_map(|event| event.message.as_deref().map(|message| (event, message)));
-        let blocked = said.filter(|(event, message)| {
-            let about = terminating.iter().any(|(_, object, _)| event.involved_object.name == object.metadata.name);
-            about && message.contains("failed calling webhook")
+        let events = view.events().iter().filter(|event| {
+            let about = event.involved_object.name.as_ref();
+            terminating(view).any(|one| one.object.metadata.name.as_ref() == about)
         });
-        notes.extend(
-            blocked
-                .take(NAMED)
-                .map(|(_, message)| warn(format!("an event says: {message}"), "see the C and X checks for why")),
-        );
+        let failed =
+            events.filter_map(|event| event.message.as_deref().filter(|it| it.contains("failed calling webhook")));
+        let note = |message: &str| warn(format!("an event says: {message}"), "see the C and X checks for why");
+        notes.extend(failed.take(NAMED).map(note));
     }
-    Ok(notes)
+    notes
 }
 
-/// T3
-pub(super) fn invalid(view: &View<'_>) -> Said {
-    let mut notes = Vec::new();
-    for (kind, object, age) in terminating(view)? {
-        let conditions = object.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
-        let invalid = conditions.into_iter().flatten().any(|one| one["type"] == "Valid" && one["status"] == "False");
-        if invalid && !object.finalizers().is_empty() {
-            let message = format!(
-                "{} is invalid (condition Valid) and being deleted for {}: its controller may refuse it before it gets to its finalizer",
-                called(kind, object),
-                span(age)
-            );
-            notes.push(warn(
-                message,
-                format!("make it valid so that its controller goes on: kubectl edit {}", named(kind, object)),
-            ));
-        }
-    }
-    notes.truncate(NAMED);
-    Ok(notes)
+/// The command after which no entry of the configuration refuses a request that it was not asked about.
+fn fail_open(configuration: &Configuration) -> String {
+    let operation =
+        |index| format!("{{\"op\":\"replace\",\"path\":\"/webhooks/{index}/failurePolicy\",\"value\":\"Ignore\"}}");
+    let operations: Vec<_> = (0..configuration.entries.len()).map(operation).collect();
+    let (resource, name) = (configuration.resource(), configuration.name());
+    format!("kubectl patch {resource} {name} --type=json -p '[{}]'", operations.join(","))
 }
 
-/// T4
-pub(super) fn orphans(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
-    let mut notes = Vec::new();
-    for configuration in snapshot.family(subject) {
-        let gone = configuration.entries.iter().find_map(|entry| {
-            let place = entry.service()?;
-            let service = snapshot.services.get(&place)?.seen()?;
-            service.is_none().then_some(place)
-        });
-        // The one of this installation is W4's: there its Service is put back, not the configuration taken away.
-        let own = configuration.name() == subject.configuration(configuration.kind);
-        let Some((namespace, name)) = gone.filter(|_| !own) else { continue };
-        let closed = configuration.entries.iter().any(|entry| entry.fails_closed);
-        let effect = if closed { ": every write that it matches is refused" } else { "" };
-        let message = format!("{} points to deleted Service {namespace}/{name}{effect}", configuration.name());
-        notes.push(fail(message, format!("kubectl delete {} {}", configuration.resource(), configuration.name())));
-    }
-    Ok(notes)
-}
-
-/// T5
-pub(super) fn foreground(view: &View<'_>) -> Said {
-    let patience = i64::try_from(view.snapshot.stuck_after_seconds).unwrap_or(i64::MAX);
-    let only = |object: &DynamicObject| {
-        object.finalizers().iter().all(|one| one == FOREGROUND) && !object.finalizers().is_empty()
+/// Why calls of this entry fail, as far as its Service and its bundle tell.
+fn unreachable(view: View<'_>, entry: &Entry) -> Option<String> {
+    let place = entry.service()?;
+    let (namespace, name) = &place;
+    let Some(service) = view.service_at(&place)? else {
+        return Some(format!("Service {namespace}/{name} is gone"));
     };
-    let found = terminating(view)?.into_iter().filter(|(_, object, age)| only(object) && age.as_secs() >= patience);
-    let note = |(kind, object, age): (&Kind, &DynamicObject, SignedDuration)| {
-        let message = format!(
-            "{} waits for its dependents for {}: only {FOREGROUND} is left of its finalizers",
-            called(kind, object),
-            span(age)
-        );
-        let uid = object.uid().unwrap_or_default();
-        warn(
-            message,
-            format!(
-                "find what it owns (metadata.ownerReferences with uid {uid}) and what keeps that from being deleted"
-            ),
-        )
-    };
-    Ok(found.take(NAMED).map(note).collect())
+    if !is_external(service) && view.ready_endpoints(&place) == Some(0) {
+        return Some(format!("Service {namespace}/{name} has no ready endpoints"));
+    }
+    let Some(bundle) = entry.bundle() else { return Some("its caBundle is empty".to_owned()) };
+    Certificate::all_from_pem(bundle).err().map(|why| format!("its caBundle is not PEM: {why}"))
 }

@@ -1,201 +1,188 @@
-//! The checks: pure functions of what was observed.
-
-#![allow(clippy::unnecessary_wraps, reason = "all checks have one signature, for the table")]
+//! The checks: pure functions of the parts of a snapshot that they declare. A new check is a row of the table and its
+//! function.
 
 mod answers;
 mod called;
-mod cut;
 mod deleting;
 mod denials;
 mod hooks;
-mod registered;
+mod issuance;
+mod rights;
 mod rollout;
-mod schemas;
 mod scopes;
 mod trusted;
-mod writers;
+mod when;
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use rustls::crypto::CryptoProvider;
-
+use super::parts::{Part, Snapshot, View};
 use super::report::{Finding, Report, UNSEEN, Verdict};
-use super::snapshot::{Blind, Look, Snapshot};
-use super::subject::Subject;
+use super::subject::{Options, Subject};
 
-/// What a check sees.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    subject: &'a Subject,
-    /// The port of the Service as the flags say it. That of `subject` is the one that is called, where that is sure.
-    given_port: u16,
-    snapshot: &'a Snapshot,
-    now: Timestamp,
-    /// Verifies as callers would.
-    provider: &'a Arc<CryptoProvider>,
-}
-
-/// What a check says; nothing at all when everything is as it should be.
-type Said = Result<Vec<Note>, Blind>;
-
+/// One sentence of a check. A check that gives none has found everything as it should be.
 struct Note {
     verdict: Verdict,
     message: String,
     fix: Option<String>,
+    /// Whether it says that something is not there, which is not sure where a list was cut.
+    absent: bool,
 }
 
-fn note(verdict: Verdict, message: impl Into<String>, fix: Option<String>) -> Note {
-    Note { verdict, message: message.into(), fix }
+impl Note {
+    fn new(verdict: Verdict, message: impl Into<String>, fix: Option<String>) -> Self {
+        Self { verdict, message: message.into(), fix, absent: false }
+    }
 }
 
 fn fail(message: impl Into<String>, fix: impl Into<String>) -> Note {
-    note(Verdict::Fail, message, Some(fix.into()))
+    Note::new(Verdict::Fail, message, Some(fix.into()))
+}
+
+/// A failure because something is not there.
+fn absent(message: impl Into<String>, fix: impl Into<String>) -> Note {
+    Note { absent: true, ..fail(message, fix) }
 }
 
 fn warn(message: impl Into<String>, fix: impl Into<String>) -> Note {
-    note(Verdict::Warn, message, Some(fix.into()))
+    Note::new(Verdict::Warn, message, Some(fix.into()))
 }
 
 fn info(message: impl Into<String>) -> Note {
-    note(Verdict::Info, message, None)
+    Note::new(Verdict::Info, message, None)
 }
 
 fn fine(message: impl Into<String>) -> Note {
-    note(Verdict::Ok, message, None)
+    Note::new(Verdict::Ok, message, None)
 }
 
-/// Not all is well, and nothing is wrong: there was nothing from which to tell.
-fn unseen(why: &str) -> Said {
-    Ok(vec![info(format!("{UNSEEN}{why}"))])
-}
-
-/// That the operator's namespace does not exist, where it could be asked for.
-fn no_namespace(view: &View<'_>) -> Option<Note> {
-    let own = view.subject.namespace();
-    let missing = matches!(view.snapshot.namespaces.get(own)?, Look::Seen(None));
-    missing.then(|| fail(format!("namespace {own} does not exist"), format!("kubectl create namespace {own}")))
+/// Nothing is known to be wrong, and nothing was there from which to tell.
+fn unseen(why: &str) -> Vec<Note> {
+    vec![info(format!("{UNSEEN}{why}"))]
 }
 
 struct Check {
     id: &'static str,
     what: &'static str,
-    /// Whether it makes sense only where webhooks are served.
-    of_webhooks: bool,
-    look: fn(&View<'_>) -> Said,
+    /// Why there is nothing to check, where there is not.
+    when: fn(&Subject, &Options) -> Result<(), &'static str>,
+    reads: &'static [Part],
+    look: fn(View<'_>) -> Vec<Note>,
 }
 
 macro_rules! checks {
-    ($($id:literal $what:literal $of:ident $look:path;)+) => {
-        /// The id of every check, with what it checks.
-        pub const CATALOGUE: &[(&str, &str)] = &[$(($id, $what)),+];
-        const CHECKS: &[Check] =
-            &[$(Check { id: $id, what: $what, of_webhooks: checks!($of), look: $look }),+];
+    ($($symptom:literal { $($id:literal $what:literal $when:ident [$($part:ident)*] $look:path;)+ })+) => {
+        /// Each symptom, with the id of every check for it and the state in which the check passes.
+        pub const CATALOGUE: &[(&str, &[(&str, &str)])] = &[$(($symptom, &[$(($id, $what)),+])),+];
+        const CHECKS: &[Check] = &[
+            $($(Check { id: $id, what: $what, when: when::$when, reads: &[$(Part::$part),*], look: $look }),+),+
+        ];
     };
-    (webhooks) => { true };
-    (always) => { false };
 }
 
 checks! {
-    "W1" "the webhook configurations exist" webhooks called::configurations;
-    "W2" "every kind and operation has a rule" webhooks called::rules;
-    "W3" "every caBundle holds valid certificates" webhooks called::bundles;
-    "W4" "the Service that is called exists" webhooks called::services;
-    "W5" "every path that is called is served" webhooks called::paths;
-    "W6" "the namespace is selected" webhooks called::selected;
-    "W7" "no other operator has claimed the namespace" webhooks scopes::claimed;
-    "W8" "calls that fail refuse the request" webhooks called::policies;
-    "W9" "the operator serves its webhooks" always rollout::switched_on;
-    "W10" "objects that are being deleted" always deleting::exempt;
-    "W11" "writes to subresources" webhooks called::subresources;
-    "W12" "a bad object is refused" webhooks denials::probes;
-    "W13" "CEL rules hold as policies" always registered::policies;
-    "W14" "timeouts and selectors are those that were generated" webhooks registered::settings;
-    "W15" "CRDs have every field of the operator" always schemas::fields;
-    "C1" "a pod of the operator is ready" webhooks rollout::pods;
-    "C2" "the Service has endpoints" webhooks answers::endpoints;
-    "C3" "the Service and the pods agree on the port" webhooks answers::ports;
-    "C4" "the listener answers" webhooks answers::reached;
-    "C5" "it is the operator that answers" webhooks answers::ourselves;
-    "C6" "no NetworkPolicy keeps the API server out" webhooks answers::policies;
-    "C7" "no sidecar takes the calls" webhooks answers::sidecars;
-    "C8" "the operator's log is without errors" always rollout::logs;
-    "C9" "a rollout or a drained node does not stop admission" webhooks rollout::replicas;
-    "C10" "answers come long before the timeout" webhooks answers::latency;
-    "C11" "readiness covers the listener" webhooks rollout::readiness;
-    "C12" "the API server reaches the pod network" webhooks answers::network;
-    "X1" "the Secret holds a pair and a bundle" webhooks trusted::keys;
-    "X2" "the certificate is valid now and for a while" webhooks trusted::dates;
-    "X3" "the certificate names the Service" webhooks trusted::names;
-    "X4" "the key belongs to the certificate" webhooks trusted::key;
-    "X5" "every caBundle verifies the certificate" webhooks trusted::bundles;
-    "X6" "what is served is what is stored" webhooks trusted::served;
-    "X7" "every replica is trusted" webhooks trusted::replicas;
-    "X8" "all entries carry the same bundle" webhooks trusted::same;
-    "X9" "the CAs may sign, and the certificate may serve" webhooks trusted::fit;
-    "X10" "the Jobs that publish the CA ran after the Secret changed" webhooks hooks::publishing;
-    "X11" "cert-manager has issued and injects" webhooks writers::issuance;
-    "X12" "the bundle that was brought is the Secret's" webhooks writers::brought;
-    "X13" "one owner of the certificates" webhooks writers::owners;
-    "X14" "one writer of each caBundle" webhooks writers::fights;
-    "X15" "by the log, callers trust the certificate" webhooks rollout::handshakes;
-    "H1" "the installation's Jobs succeed" always hooks::jobs;
-    "H2" "the Jobs' pods run" always hooks::pods;
-    "H3" "accounts and bindings are those of this installation" always hooks::bindings;
-    "H4" "the operator may do what it needs to" always hooks::rights;
-    "H5" "the Jobs found the Secret" always hooks::secret;
-    "H6" "the Jobs could make certificates" always hooks::tools;
-    "H7" "what to do with failed Jobs" always hooks::cleanup;
-    "V1" "which rules an object breaks" webhooks denials::rules;
-    "V2" "what the operator decided about an object" always denials::decided;
-    "V3" "who refused the request" always denials::refused_by;
-    "V4" "who asked" always denials::asked_by;
-    "T1" "deletions end" always deleting::stuck;
-    "T2" "no webhook keeps finalizers from being removed" always deleting::blocked;
-    "T3" "objects that are invalid can be deleted" always deleting::invalid;
-    "T4" "no configuration calls what is gone" always deleting::orphans;
-    "T5" "foreground deletions end" always deleting::foreground;
-    "L1" "every restricted operator holds its namespace" always scopes::lost;
-    "L2" "every Lease that claims a namespace is in one that is handed over" always scopes::unguarded;
-    "L4" "each Lease has one holder" always scopes::holders;
-    "L5" "clocks agree" always scopes::clocks;
-    "L6" "one installation leads" always scopes::cluster_wide;
-    "L7" "restricted configurations select their namespace only" always scopes::selectors;
+    "Invalid objects are accepted" {
+        "W1" "the webhook configurations exist" webhooks [Configurations] called::configurations;
+        "W2" "every kind and operation has a rule" webhooks [Configurations Crds] called::rules;
+        "W3" "every caBundle holds valid certificates" webhooks [Configurations Crds] called::bundles;
+        "W4" "the Service that is called exists" webhooks [Services] called::services;
+        "W5" "every path that is called is served" webhooks [Configurations Crds] called::paths;
+        "W6" "the namespace is selected (`--in-namespace NAMESPACE`)" a_namespace [Configurations Crds AskedNamespace]
+            called::selected;
+        "W7" "no other operator has claimed the namespace" cluster_wide [Leases HandedOver] scopes::claimed;
+        "W8" "calls that fail refuse the request" webhooks [Configurations Crds] called::policies;
+        "W9" "the operator serves its webhooks" always [Configurations Crds Services Deployments] rollout::switched_on;
+    }
+    "`connection refused`, `no endpoints available`, `context deadline exceeded`" {
+        "C1" "a pod of the operator is ready" webhooks [Services Deployments Pods] rollout::pods;
+        "C2" "the Service has endpoints" webhooks [Services Endpoints] answers::endpoints;
+        "C3" "the Service and the pods agree on the port" webhooks [Services Deployments Pods] answers::ports;
+        "C4" "the listener answers" webhooks [Services Listeners] answers::reached;
+        "C5" "it is the operator that answers" webhooks [Listeners] answers::ourselves;
+        "C8" "the operator's log is without errors" always [Logs] rollout::logs;
+    }
+    "`x509: certificate signed by unknown authority`, `is valid for …, not …`, `has expired`" {
+        "X1" "the Secret holds a pair and a bundle" webhooks [Secret CaSecret] trusted::keys;
+        "X2" "the certificate is valid now and for a while" webhooks [Secret] trusted::dates;
+        "X3" "the certificate names the Service" webhooks [Secret] trusted::names;
+        "X4" "the key belongs to the certificate" webhooks [Secret] trusted::key;
+        "X5" "every caBundle verifies the certificate" webhooks [Secret Configurations Crds] trusted::bundles;
+        "X6" "the certificate that is served is the one that is stored" webhooks [Secret Listeners] trusted::served;
+        "X8" "all entries carry the same bundle" webhooks [Configurations Crds] trusted::same;
+        "X10" "the Jobs that publish the CA succeed" webhooks [Jobs] hooks::publishing;
+        "X11" "cert-manager has issued and injects" cert_manager [Issuance Configurations Crds] issuance::issuance;
+    }
+    "An installation with hook Jobs hangs, or the operator lacks rights" {
+        "H1" "the installation's Jobs succeed" always [Jobs] hooks::jobs;
+        "H3" "accounts and bindings are those of this installation" always
+            [Services Deployments Accounts RoleBindings ClusterBinding] rights::bindings;
+        "H4" "the operator may do all that it needs to" always [Rights] rights::rights;
+        "H7" "no failed Job is left" always [Jobs] hooks::cleanup;
+    }
+    "A refusal that says too little" {
+        "V1" "the rules that an object breaks (`doctor explain -f FILE`)" webhooks [] denials::rules;
+        "V2" "the operator's decisions about an object (`--object NAME`)" an_object [Logs] denials::decided;
+        "V3" "the author of a refusal (`--denial MESSAGE`)" a_denial [Configurations] denials::refused_by;
+    }
+    "Deletion does not end" {
+        "T1" "deletions end" always [Objects] deleting::stuck;
+        "T2" "no webhook keeps finalizers from being removed" always [Objects Configurations Endpoints Events]
+            deleting::blocked;
+    }
+    "Several operators" {
+        "L1" "every restricted operator holds its namespace" always [Configurations Leases] scopes::lost;
+        "L6" "one installation leads" always [Leaders] scopes::leaders;
+    }
 }
 
-/// Runs every check on a snapshot; certificates are verified with the algorithms of `provider`. Every check gives at
-/// least one finding.
-pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProvider>) -> Report {
-    let given_port = subject.installation.service.port;
-    // A command with a port that is not called would take down what works.
-    let called = snapshot.called_port(subject).map(|port| subject.called_on(port));
-    let subject = called.as_ref().unwrap_or(subject);
-    let now = snapshot.server_time.unwrap_or(snapshot.now);
-    let view = View { subject, given_port, snapshot, now, provider };
-    let mut findings = Vec::new();
-    for Check { id, what, of_webhooks, look } in CHECKS {
-        let said = if *of_webhooks && !subject.is_called() {
-            vec![fine("nothing to look at: this installation serves no webhooks")]
-        } else {
-            match look(&view) {
-                Ok(said) if said.iter().all(|note| note.verdict == Verdict::Ok) => match cut::unread(&view, id) {
-                    Some(why) => vec![info(why)],
-                    None if said.is_empty() => vec![fine(*what)],
-                    None => said,
-                },
-                Ok(said) => said,
-                // What could not be looked at may be well or not.
-                Err(Blind(why)) => vec![note(Verdict::Warn, format!("{what}? {why}"), None)],
+/// The parts that the checks of this installation read.
+pub(super) fn parts(subject: &Subject, options: &Options) -> Vec<Part> {
+    let asked = CHECKS.iter().filter(|check| (check.when)(subject, options).is_ok());
+    asked.flat_map(|check| check.reads).copied().collect()
+}
+
+impl Check {
+    /// Looks at its parts. Gives at least one note.
+    fn notes(&self, subject: &Subject, snapshot: &Snapshot) -> Vec<Note> {
+        if let Err(nothing) = (self.when)(subject, &snapshot.options) {
+            return vec![fine(nothing)];
+        }
+        let mut cut = Vec::new();
+        for part in Part::ALL.iter().filter(|part| part.is_read_for(self.reads)) {
+            match part.is_cut(snapshot) {
+                Ok(false) => {}
+                Ok(true) => cut.push(part.what()),
+                Err(why) => return vec![Note::new(Verdict::Warn, format!("{}? {why}", self.what), None)],
             }
+        }
+        let notes = (self.look)(View { subject, snapshot, parts: self.reads });
+        let well = notes.iter().all(|note| note.verdict == Verdict::Ok);
+        let unread = format!("not all of these were read: {}", cut.join(", "));
+        if well && !cut.is_empty() {
+            return vec![info(format!("nothing was found, but {unread}"))];
+        }
+        if notes.is_empty() {
+            return vec![fine(self.what)];
+        }
+        let judge = |note: Note| match note {
+            Note { absent: true, message, fix, .. } if !cut.is_empty() => {
+                Note::new(Verdict::Warn, format!("could not look: {unread}; it may be that {message}"), fix)
+            }
+            note => note,
         };
-        findings.extend(said.into_iter().map(|Note { verdict, message, fix }| Finding {
-            id,
-            what,
+        notes.into_iter().map(judge).collect()
+    }
+}
+
+/// Runs every check. Each gives at least one finding.
+pub(super) fn judge(subject: &Subject, snapshot: &Snapshot) -> Report {
+    let of = |check: &'static Check| {
+        let notes = check.notes(subject, snapshot).into_iter();
+        notes.map(|Note { verdict, message, fix, .. }| Finding {
+            id: check.id,
+            what: check.what,
             verdict,
             message,
             fix,
-        }));
-    }
+        })
+    };
     let installation = &subject.installation;
     let restricted = installation.restricted_to.as_ref().map(|to| format!(", restricted to {to}")).unwrap_or_default();
     Report {
@@ -204,6 +191,6 @@ pub fn examine(subject: &Subject, snapshot: &Snapshot, provider: &Arc<CryptoProv
             installation.operator, installation.release, installation.namespace, installation.certificates
         ),
         requests: snapshot.requests,
-        findings,
+        findings: CHECKS.iter().flat_map(of).collect(),
     }
 }

@@ -1,4 +1,4 @@
-//! X1–X9: do certificate, key and bundles fit together?
+//! X1–X8: certificate, key and bundles fit together.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,20 @@ use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::rotation::{self, PairData};
 use portcullis_pki::{Certificate, PairProblem, bundle_fingerprints};
 
-use super::{Note, Said, View, fail, fine, unseen, warn};
+use super::{Note, fail, fine, unseen, warn};
 use crate::configuration::Entry;
-use crate::snapshot::{Reached, Served, Snapshot, Stored};
+use crate::parts::View;
+use crate::snapshot::{Reached, Served, Stored};
 use crate::subject::Subject;
 use crate::trust::{Pair, SOON, day, pair, span};
 use portcullis_certificates::ca_data;
 use portcullis_manifest::CertificateMode;
 
-/// After this while a replica should have taken up what is in the Secret.
+/// A replica takes up a new Secret within this time.
 const TAKEN_UP: SignedDuration = SignedDuration::from_mins(3);
 
-/// How a pair is made anew.
-pub(super) fn renew(subject: &Subject) -> String {
+/// The way to make a pair anew.
+fn renew(subject: &Subject) -> String {
     let (namespace, secret) = (subject.namespace(), &subject.installation.secret);
     match subject.installation.certificates {
         CertificateMode::Automatic => {
@@ -37,7 +38,7 @@ pub(super) fn renew(subject: &Subject) -> String {
     }
 }
 
-/// How the bundle of an entry is put right.
+/// The way to put the bundle of an entry right.
 pub(super) fn publish(subject: &Subject, entry: &Entry) -> String {
     match subject.installation.certificates {
         CertificateMode::Automatic => {
@@ -51,9 +52,9 @@ pub(super) fn publish(subject: &Subject, entry: &Entry) -> String {
     }
 }
 
-/// The pair, unless X1 says what is missing of it.
-fn stored(snapshot: &Snapshot) -> Result<Option<Pair<'_>>, crate::snapshot::Blind> {
-    Ok(snapshot.secret.known()?.as_ref().and_then(|stored| pair(stored).ok()))
+/// The pair, unless X1 names what is missing of it.
+fn stored(view: View<'_>) -> Option<Pair<'_>> {
+    pair(view.secret().as_ref()?).ok()
 }
 
 /// Its leaf, unless X1 says that it does not read.
@@ -61,18 +62,18 @@ fn leaf(pair: Pair<'_>) -> Option<Certificate> {
     Certificate::from_pem(pair.cert).ok()
 }
 
-/// What is wrong with the stored authorities.
+/// The damage to the stored authorities.
 fn authorities(stored: &Stored, now: Timestamp) -> Vec<String> {
     let read = rotation::Stored::read(&ca_data(Some(&stored.0)), &PairData::default(), &[], now);
     read.authorities.err().map(|lost| lost.problem).into_iter().chain(read.damage).collect()
 }
 
 /// X1
-pub(super) fn keys(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
+pub(super) fn keys(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
     let (namespace, name) = (subject.namespace(), &subject.installation.secret);
-    let Some(stored) = snapshot.secret.known()? else {
-        return Ok(vec![fail(format!("Secret {namespace}/{name} not found"), renew(subject))]);
+    let Some(stored) = view.secret() else {
+        return vec![fail(format!("Secret {namespace}/{name} not found"), renew(subject))];
     };
     let mut notes: Vec<Note> = match pair(stored) {
         Err(missing) => {
@@ -89,27 +90,21 @@ pub(super) fn keys(view: &View<'_>) -> Said {
     };
     if subject.installation.certificates == CertificateMode::Automatic {
         let name = subject.installation.ca_secret();
-        // Who may read one of the two may mostly read both; not to see this one hides little.
-        match snapshot.ca_secret.seen() {
-            Some(None) => {
-                notes
-                    .push(fail(format!("Secret {namespace}/{name} not found: nothing can be renewed"), renew(subject)));
-            }
-            Some(Some(ca)) => notes.extend(
-                authorities(ca, now)
-                    .into_iter()
-                    .map(|problem| fail(format!("Secret {namespace}/{name}: {problem}"), renew(subject))),
-            ),
-            None => {}
-        }
+        let lost =
+            || vec![fail(format!("Secret {namespace}/{name} not found: nothing can be renewed"), renew(subject))];
+        let damaged = |ca| {
+            let problems = authorities(ca, now).into_iter();
+            problems.map(|problem| fail(format!("Secret {namespace}/{name}: {problem}"), renew(subject))).collect()
+        };
+        notes.extend(view.ca_secret().as_ref().map_or_else(lost, damaged));
     }
-    Ok(notes)
+    notes
 }
 
 /// X2
-pub(super) fn dates(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    let Some(leaf) = stored(snapshot)?.and_then(leaf) else { return Ok(vec![fine("see X1")]) };
+pub(super) fn dates(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
+    let Some(leaf) = stored(view).and_then(leaf) else { return vec![fine("see X1")] };
     let left = leaf.not_after.duration_since(now);
     let message = if now < leaf.not_before {
         fail(format!("the serving certificate is not valid before {} (clock skew?)", leaf.not_before), renew(subject))
@@ -119,50 +114,49 @@ pub(super) fn dates(view: &View<'_>) -> Said {
         // Certificates that are short-lived by intention are not warned of all their life.
         warn(format!("the serving certificate ends {}: {} left", day(leaf.not_after), span(left)), renew(subject))
     } else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
-    Ok(vec![message])
+    vec![message]
 }
 
 /// X3
-pub(super) fn names(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
-    let Some(leaf) = leaf(pair) else { return Ok(vec![fine("see X1")]) };
+pub(super) fn names(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
+    let Some(pair) = stored(view) else { return vec![fine("see X1")] };
+    let Some(leaf) = leaf(pair) else { return vec![fine("see X1")] };
     let name = subject.installation.server_name();
     // Names are looked at before the chain, and after the dates: at a time when it is valid.
     let at = now.clamp(leaf.not_before, leaf.not_after);
     match pair.problem(pair.ca, std::slice::from_ref(&name), at) {
         Some(PairProblem::MissingName { has, .. }) => {
             let has = if has.is_empty() { "no name".to_owned() } else { has.join(", ") };
-            Ok(vec![fail(format!("the serving certificate is valid for {has}, not {name}"), renew(subject))])
+            vec![fail(format!("the serving certificate is valid for {has}, not {name}"), renew(subject))]
         }
-        _ => Ok(Vec::new()),
+        _ => Vec::new(),
     }
 }
 
 /// X4
-pub(super) fn key(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
+pub(super) fn key(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
+    let Some(pair) = stored(view) else { return vec![fine("see X1")] };
     match pair.problem(pair.ca, &[], now) {
-        Some(PairProblem::KeyMismatch) => Ok(vec![fail("the key does not match the certificate", renew(subject))]),
-        Some(PairProblem::Key(why)) => Ok(vec![fail(format!("the key cannot be read: {why}"), renew(subject))]),
-        _ => Ok(Vec::new()),
+        Some(PairProblem::KeyMismatch) => vec![fail("the key does not match the certificate", renew(subject))],
+        Some(PairProblem::Key(why)) => vec![fail(format!("the key cannot be read: {why}"), renew(subject))],
+        _ => Vec::new(),
     }
 }
 
 /// X5
-pub(super) fn bundles(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
+pub(super) fn bundles(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
+    let Some(pair) = stored(view) else { return vec![fine("see X1")] };
     let mut notes = Vec::new();
     if pair.trusted_by(pair.ca, now) == Some(false) {
         let message = format!("ca.crt of Secret {} does not sign the serving certificate", subject.installation.secret);
         notes.push(fail(message, renew(subject)));
     }
-    snapshot.configurations.known()?;
-    for (label, entry) in snapshot.ours(subject) {
+    for (label, entry) in view.ours() {
         // An empty one is W3's.
         let Some(bundle) = entry.bundle() else { continue };
         if Certificate::all_from_pem(bundle).is_ok() && pair.trusted_by(bundle, now) == Some(false) {
@@ -172,12 +166,12 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
             notes.push(fail(message, publish(subject, &entry)));
         }
     }
-    Ok(notes)
+    notes
 }
 
 /// The leaves that listeners show.
-fn answered(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &Served)> {
-    snapshot.listeners.iter().filter_map(|listener| match &listener.reached {
+fn answered(view: View<'_>) -> impl Iterator<Item = (&str, &Served)> {
+    view.listeners().iter().filter_map(|listener| match &listener.reached {
         Reached::Answered(served) => Some((listener.target.as_str(), &**served)),
         _ => None,
     })
@@ -188,16 +182,15 @@ fn short(fingerprint: &str) -> &str {
 }
 
 /// X6
-pub(super) fn served(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    if answered(snapshot).next().is_none() {
+pub(super) fn served(view: View<'_>) -> Vec<Note> {
+    let (subject, now) = (view.subject, view.snapshot.now);
+    if answered(view).next().is_none() {
         return unseen("no listener was called that answered, see C4");
     }
-    let Some(stored_leaf) = stored(snapshot)?.and_then(leaf) else { return Ok(vec![fine("see X1")]) };
-    let since = written(snapshot).map(|at| now.duration_since(at));
+    let Some(stored_leaf) = stored(view).and_then(leaf) else { return vec![fine("see X1")] };
+    let since = written(view).map(|at| now.duration_since(at));
     let mut notes = Vec::new();
-    for (target, served) in answered(snapshot).filter(|(_, served)| served.leaf.fingerprint != stored_leaf.fingerprint)
-    {
+    for (target, served) in answered(view).filter(|(_, served)| served.leaf.fingerprint != stored_leaf.fingerprint) {
         let since_text = since.map(|since| format!(", since {}", span(since))).unwrap_or_default();
         let message = format!(
             "{target} still serves certificate {}, the Secret has {}{since_text}",
@@ -211,44 +204,20 @@ pub(super) fn served(view: &View<'_>) -> Said {
         );
         notes.push(if since.is_none_or(|since| since <= TAKEN_UP) { warn(message, fix) } else { fail(message, fix) });
     }
-    Ok(notes)
+    notes
 }
 
 /// When the Secret was written last.
-fn written(snapshot: &Snapshot) -> Option<Timestamp> {
-    let stored = snapshot.secret.seen()?.as_ref()?;
+fn written(view: View<'_>) -> Option<Timestamp> {
+    let stored = view.secret().as_ref()?;
     let fields = stored.0.metadata.managed_fields.iter().flatten();
     fields.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max()
 }
 
-/// X7
-pub(super) fn replicas(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, provider, .. } = *view;
-    let name = subject.installation.server_name();
-    snapshot.configurations.known()?;
-    if answered(snapshot).next().is_none() {
-        return unseen("no listener was called that answered, see C4");
-    }
-    let ours = snapshot.ours(subject);
-    let mut notes = Vec::new();
-    for (target, served) in answered(snapshot) {
-        let untrusting = ours
-            .iter()
-            .find(|(_, entry)| entry.bundle().is_some_and(|bundle| !served.trusted_by(bundle, &name, now, provider)));
-        if let Some((label, _)) = untrusting {
-            let message = format!("{target} serves a certificate that callers of {label} do not trust");
-            notes.push(fail(message, "see X5 and X6: what is stored, served and published has to become the same"));
-        }
-    }
-    Ok(notes)
-}
-
 /// X8
-pub(super) fn same(view: &View<'_>) -> Said {
-    let View { subject, snapshot, .. } = *view;
-    snapshot.configurations.known()?;
+pub(super) fn same(view: View<'_>) -> Vec<Note> {
     let mut seen: Vec<(BTreeSet<String>, Vec<String>)> = Vec::new();
-    for (label, entry) in snapshot.ours(subject) {
+    for (label, entry) in view.ours() {
         let Some(bundle) = entry.bundle().and_then(|bundle| bundle_fingerprints(bundle).ok()) else { continue };
         match seen.iter_mut().find(|(known, _)| *known == bundle) {
             Some((_, labels)) => labels.push(label),
@@ -256,53 +225,15 @@ pub(super) fn same(view: &View<'_>) -> Said {
         }
     }
     seen.sort_by_key(|(_, labels)| std::cmp::Reverse(labels.len()));
-    let Some(((_, most), others)) = seen.split_first() else { return Ok(Vec::new()) };
+    let Some(((_, most), others)) = seen.split_first() else { return Vec::new() };
     let others: Vec<_> = others.iter().flat_map(|(_, labels)| labels).map(String::as_str).collect();
     if others.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let message = format!(
         "{} has another caBundle than {} (a patch by index, or a rotation under way)",
         others.join(", "),
         most.first().map(String::as_str).unwrap_or_default()
     );
-    Ok(vec![warn(message, subject.command("certs show"))])
-}
-
-/// X9
-pub(super) fn fit(view: &View<'_>) -> Said {
-    let View { subject, snapshot, now, .. } = *view;
-    let Some(pair) = stored(snapshot)? else { return Ok(vec![fine("see X1")]) };
-    let mut notes = Vec::new();
-    if pair.problem(pair.ca, &[], now) == Some(PairProblem::NotForServers) {
-        let message =
-            "the serving certificate is not one for servers: it needs the extended key usage serverAuth, and CA:FALSE";
-        notes.push(fail(message, renew(subject)));
-    }
-    let bundle = Certificate::all_from_pem(pair.ca).unwrap_or_default();
-    // A leaf may be its own authority: an issuer that is self-signed makes such.
-    let own = leaf(pair).map(|leaf| leaf.fingerprint);
-    for authority in bundle.iter().filter(|one| !one.is_ca && own.as_ref() != Some(&one.fingerprint)) {
-        let message = format!("ca.crt: certificate {} may not sign others (no CA:TRUE)", authority.common_name);
-        notes.push(fail(message, renew(subject)));
-    }
-    let last = bundle.iter().filter(|authority| authority.is_ca).map(|authority| authority.not_after).max();
-    if let Some(last) = last {
-        let left = last.duration_since(now);
-        let rotate = match subject.installation.certificates {
-            CertificateMode::Automatic => subject.command("certs rotate"),
-            _ => renew(subject),
-        };
-        if left.is_negative() {
-            notes.push(fail(format!("ca.crt: its last CA expired {}", day(last)), rotate));
-        } else if left <= SOON {
-            notes.push(warn(format!("ca.crt: its last CA ends {}: {} left", day(last), span(left)), rotate));
-        }
-    }
-    for certificate in bundle.iter().chain(leaf(pair).iter()) {
-        for weakness in &certificate.weaknesses {
-            notes.push(warn(format!("certificate {}: {weakness}", certificate.common_name), renew(subject)));
-        }
-    }
-    Ok(notes)
+    vec![warn(message, view.subject.command("certs show"))]
 }

@@ -9,32 +9,25 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::read::Reader;
+use super::Reading;
 use crate::snapshot::{Issuance, Look, Place};
-use crate::subject::Subject;
-use portcullis_manifest::CertificateMode;
 
 /// The most Certificates whose issuers are looked at.
 const CERTIFICATES: usize = 4;
 
-/// What cert-manager has for this installation.
-pub(super) async fn issuance(reader: &Reader, subject: &Subject) -> Look<Issuance> {
-    let own = subject.namespace();
+/// The objects of cert-manager for this installation.
+pub(super) async fn issuance(reading: &Reading<'_>) -> Look<Issuance> {
+    let (reader, own) = (reading.reader, reading.view.subject.namespace());
     let resource = |kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", kind));
     let crds = Api::<CustomResourceDefinition>::all(reader.client.clone());
-    let found = reader.get(crds, "customresourcedefinitions", "certificates.cert-manager.io").await;
-    match found {
+    match reader.get(crds, "customresourcedefinitions", "certificates.cert-manager.io").await {
         Look::Seen(Some(_)) => {}
-        Look::Seen(None) => return Look::default(),
-        Look::Refused(_) if subject.installation.certificates != CertificateMode::CertManager => {
-            return Look::default();
-        }
-        blind => return blind.map(|_| Issuance::default()),
+        other => return other.map(|_| Issuance::default()),
     }
     let certificates: Api<DynamicObject> = Api::namespaced_with(reader.client.clone(), own, &resource("Certificate"));
     let what = format!("certificates.cert-manager.io in namespace {own}");
     let certificates = match reader.list(certificates, what, ListParams::default()).await {
-        Look::Seen(list) => list.items,
+        Look::Seen(list) => list,
         blind => return blind.map(|_| Issuance::default()),
     };
     let mut issuers = BTreeMap::new();
@@ -52,11 +45,14 @@ pub(super) async fn issuance(reader: &Reader, subject: &Subject) -> Look<Issuanc
             let api = Api::namespaced_with(reader.client.clone(), own, &resource("Issuer"));
             (api, format!("issuers.cert-manager.io in namespace {own}"))
         };
-        let issuer = reader.get(api, what, name).await;
-        issuers.insert(place, issuer);
+        match reader.get(api, what, name).await {
+            Look::Seen(issuer) => issuers.insert(place, issuer),
+            blind => return blind.map(|_| Issuance::default()),
+        };
     }
     let injectors = Api::<Deployment>::all(reader.client.clone());
     let labelled = ListParams::default().labels("app.kubernetes.io/name=cainjector");
     let injectors = reader.list(injectors, "deployments in all namespaces", labelled).await;
+    let injectors = injectors.seen().map(|found| found.to_vec());
     Look::Seen(Issuance { installed: true, certificates, issuers, injectors })
 }

@@ -1,4 +1,4 @@
-//! Calls to the listener: which certificate does it show, and which paths does it know?
+//! Calls to the listeners: the certificate that each shows, and its answers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::lookups::ready;
-use crate::snapshot::{Answer, Listener, Reached, Served, Snapshot};
-use crate::subject::Subject;
+use super::Reading;
+use crate::lookups::{is_external, port_of, ready};
+use crate::snapshot::{Answer, Listed, Listener, Look, Reached, Served};
 
 const CONNECT: Duration = Duration::from_secs(2);
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -31,45 +31,34 @@ const ADDRESSES: usize = 4;
 const PATHS: usize = 16;
 
 /// Calls to the places at which the webhooks are served, as far as they can be called from here.
-pub(super) async fn listeners(
-    provider: Arc<CryptoProvider>,
-    subject: &Subject,
-    snapshot: &Snapshot,
-    call_pods: bool,
-) -> Vec<Listener> {
-    let called = snapshot.called_port(subject).map(|port| subject.called_on(port));
-    let subject = called.as_ref().unwrap_or(subject);
-    let installation = &subject.installation;
-    if !subject.is_called() {
-        return Vec::new();
-    }
-    let service = snapshot.service(subject).and_then(|service| service.spec.as_ref());
-    let external = service.filter(|spec| spec.type_.as_deref() == Some("ExternalName"));
+pub(super) async fn listeners(reading: &Reading<'_>) -> Look<Listed<Listener>> {
+    let (view, provider) = (reading.view, reading.provider);
+    let installation = &view.subject.installation;
+    let service = view.service().filter(|service| is_external(service)).and_then(|service| service.spec.as_ref());
     let mut targets: Vec<(String, Vec<SocketAddr>)> = Vec::new();
-    if let Some(host) = external.and_then(|spec| spec.external_name.as_deref()) {
+    let mut more = false;
+    if let Some(host) = service.and_then(|spec| spec.external_name.as_deref()) {
         // It stands for a host; the port is the one that the API server calls.
-        let entries = snapshot.ours(subject);
-        let port = entries.first().and_then(|(_, entry)| u16::try_from(entry.port()).ok());
-        let port = port.unwrap_or(installation.service.port);
-        let found = addresses(tokio::net::lookup_host((host, port))).await;
+        let found = addresses(tokio::net::lookup_host((host, installation.service.port))).await;
         targets.push((format!("Service {} ({host})", installation.service.name), found));
-    } else if call_pods {
-        let port = snapshot.target_port(subject);
-        for pod in snapshot.operator_pods(subject).into_iter().filter(|pod| ready(pod)).take(PODS) {
+    } else if view.snapshot.options.call_pods {
+        let port = view.target_port();
+        let pods: Vec<_> = view.operator_pods().into_iter().filter(|pod| ready(pod)).collect();
+        more = pods.len() > PODS;
+        for pod in pods.into_iter().take(PODS) {
             let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-            let port = port.as_ref().and_then(|port| Snapshot::port_of(pod, port));
+            let port = port.as_ref().and_then(|port| port_of(pod, port));
             let address = ip.zip(port).map(|(ip, port)| SocketAddr::new(ip, port));
             targets.push((format!("pod {}", pod.name_any()), Vec::from_iter(address)));
         }
     }
-    let mut paths: Vec<String> = snapshot.ours(subject).iter().map(|(_, entry)| entry.path().to_owned()).collect();
-    paths.extend(subject.conversions.iter().map(|(_, path)| path.clone()));
+    let mut paths: Vec<String> = view.subject.paths().into_iter().map(str::to_owned).collect();
     paths.sort();
     paths.dedup();
     paths.truncate(PATHS);
     let name = installation.server_name();
     let calls = targets.into_iter().map(|(target, addresses)| {
-        let (provider, name, paths) = (&provider, &name, &paths);
+        let (name, paths) = (&name, &paths);
         async move {
             let mut listener =
                 Listener { target, address: None, reached: Reached::Unreachable("it has no address".to_owned()) };
@@ -84,7 +73,7 @@ pub(super) async fn listeners(
             listener
         }
     });
-    join_all(calls).await
+    Look::Seen(Listed { items: join_all(calls).await, more })
 }
 
 /// The first addresses that a name stands for; none when nobody says so in time.
@@ -95,29 +84,27 @@ async fn addresses(lookup: impl Future<Output = std::io::Result<impl Iterator<It
     }
 }
 
-/// Whoever answers is who is looked at: its certificate is kept and judged later, and nothing is told to it that
-/// matters.
+/// Accepts every certificate and keeps it, to be judged later: nothing secret is sent to the server.
 #[derive(Debug)]
 struct Curious {
     provider: Arc<CryptoProvider>,
-    seen: Mutex<Vec<CertificateDer<'static>>>,
+    seen: Mutex<Option<CertificateDer<'static>>>,
 }
 
 impl ServerCertVerifier for Curious {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,
-        rest: &[CertificateDer<'_>],
+        _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let chain = [leaf].into_iter().chain(rest).map(|der| der.clone().into_owned()).collect();
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = chain;
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(leaf.clone().into_owned());
         Ok(ServerCertVerified::assertion())
     }
 
-    // That it holds the key is checked nevertheless.
+    // The server proves nevertheless that it holds the key.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -170,8 +157,8 @@ async fn call(provider: Arc<CryptoProvider>, address: SocketAddr, server_name: &
         Ok(Err(error)) => return Reached::NoTls(error.to_string()),
         Err(_) => return Reached::NoTls(format!("no handshake within {} s", HANDSHAKE.as_secs())),
     }
-    let chain = std::mem::take(&mut *curious.seen.lock().unwrap_or_else(PoisonError::into_inner));
-    let leaf = match chain.first().map(|der| Certificate::from_der(der)) {
+    let leaf = curious.seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let leaf = match leaf.map(|der| Certificate::from_der(&der)) {
         Some(Ok(leaf)) => leaf,
         Some(Err(error)) => return Reached::NoTls(error.to_string()),
         None => return Reached::NoTls("it showed no certificate".to_owned()),
@@ -185,7 +172,7 @@ async fn call(provider: Arc<CryptoProvider>, address: SocketAddr, server_name: &
         };
         answers.push(Answer { path: path.clone(), status, body });
     }
-    Reached::Answered(Box::new(Served { leaf, chain: chain.iter().map(|der| der.to_vec()).collect(), answers }))
+    Reached::Answered(Box::new(Served { leaf, answers }))
 }
 
 /// Status and the beginning of the body.

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use kube::api::{ApiResource, ListParams, LogParams, PostParams};
-use kube::core::GroupVersionKind;
-use kube::discovery::{ApiCapabilities, pinned_kind};
+use kube::api::{ListParams, LogParams, PostParams};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::snapshot::{Listed, Look};
 
-/// How long one request may take.
+/// Timeout of one request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most items of one list that are looked at.
-pub(crate) const MOST: u32 = 250;
+const MOST: u32 = 250;
 /// The end of a log that is looked at.
 const LINES: i64 = 400;
 const BYTES: i64 = 256 * 1024;
@@ -87,27 +85,6 @@ impl Reader {
         self.request(&format!("create {what}"), api.create(&params, question)).await
     }
 
-    /// What would become of a creation; nothing is stored.
-    pub(super) async fn try_to_create<K>(&self, api: &Api<K>, object: &K) -> Result<(), (u16, String)>
-    where
-        K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
-    {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        match timeout(PATIENCE, api.create(&params, object)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(kube::Error::Api(status))) => Err((status.code, status.message)),
-            Ok(Err(error)) => Err((0, error.to_string())),
-            Err(_) => Err((0, format!("no answer within {} s", PATIENCE.as_secs()))),
-        }
-    }
-
-    /// What the API server calls objects of a kind, and whether they live in namespaces.
-    pub(super) async fn kind(&self, kind: &GroupVersionKind) -> Look<(ApiResource, ApiCapabilities)> {
-        let needs = format!("discover {} in {}", kind.kind, kind.api_version());
-        self.request(&needs, pinned_kind(&self.client, kind)).await
-    }
-
     /// The last lines of a container's log.
     pub(super) async fn log(&self, namespace: &str, pod: &str, container: Option<&str>) -> Look<Vec<String>> {
         let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), namespace);
@@ -129,18 +106,5 @@ impl Reader {
         let response = timeout(PATIENCE, self.client.send(request)).await.ok()?.ok()?;
         let date = response.headers().get(http::header::DATE)?.to_str().ok()?;
         rfc2822::parse(date).ok().map(|zoned| zoned.timestamp())
-    }
-
-    /// The lines of the API server's metrics that begin with one of these names.
-    pub(super) async fn metrics(&self, names: &[&str]) -> Look<Vec<String>> {
-        use futures::{AsyncBufReadExt as _, TryStreamExt as _};
-        let read = async {
-            let request = http::Request::get("/metrics").body(Vec::new()).map_err(kube::Error::HttpError)?;
-            let lines = self.client.request_stream(request).await?.lines();
-            let wanted = |line: &String| names.iter().any(|name| line.starts_with(name));
-            let kept = lines.try_filter(|line| std::future::ready(wanted(line))).try_collect();
-            kept.await.map_err(kube::Error::ReadEvents)
-        };
-        self.request("get the path /metrics of the API server", read).await
     }
 }

@@ -1,4 +1,4 @@
-//! How long is waited, what is counted, and what time it is, with an API server of our own.
+//! Deadlines, the count of requests and the clock, with an API server of our own.
 
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -9,6 +9,9 @@ use kube::client::Body;
 use serde_json::json;
 use tower::service_fn;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
 use crate::tests::subject;
 
@@ -18,7 +21,7 @@ fn nothing_is_there(clock: &str) -> Response<Body> {
     answer.body(Body::from(status.to_string().into_bytes())).unwrap()
 }
 
-/// What the API server was asked, and when.
+/// The paths that the API server was asked for, and when.
 type Asked = Arc<Mutex<Vec<(String, Timestamp)>>>;
 
 fn empty_cluster(asked: &Asked) -> Client {
@@ -34,30 +37,38 @@ fn empty_cluster(asked: &Asked) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_look_does_not_set_the_clocks_apart_and_every_request_is_counted() {
+async fn the_clock_is_the_api_servers_and_every_request_is_counted() {
     let asked = Asked::default();
-    let options = Options {
-        watch: Some(Duration::from_mins(10)),
-        probes: vec![json!({ "apiVersion": "shop.example/v1", "kind": "Order", "metadata": { "name": "a" } })],
-        ..Options::default()
-    };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let snapshot = Box::pin(observe(empty_cluster(&asked), provider, &subject(), &options)).await;
+    let snapshot =
+        Box::pin(observe(empty_cluster(&asked), &provider, &subject(), &Options::default(), Part::ALL)).await;
     let asked = asked.lock().unwrap();
-    let (_, at) = asked.iter().rfind(|(path, _)| path.ends_with("/leases")).unwrap();
-    assert!(snapshot.now <= *at, "{at}, {}", snapshot.now);
-    let apart = snapshot.now.duration_since(snapshot.server_time.unwrap());
-    assert!(apart.abs() < SignedDuration::from_secs(5), "{apart:#}");
+    let (_, at) = asked.iter().find(|(path, _)| path == "/version").unwrap();
+    // To the second.
+    assert!(snapshot.now.duration_since(*at).abs() < SignedDuration::from_secs(2), "{at}, {}", snapshot.now);
     assert_eq!(snapshot.requests, asked.len(), "{asked:#?}");
 }
 
+#[tokio::test]
+async fn nothing_is_asked_for_that_no_check_reads() {
+    let asked = Asked::default();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let parts = [Part::Jobs];
+    Box::pin(observe(empty_cluster(&asked), &provider, &subject(), &Options::default(), &parts)).await;
+    let asked: Vec<_> = asked.lock().unwrap().iter().map(|(path, _)| path.clone()).collect();
+    assert_eq!(asked, ["/apis/batch/v1/namespaces/shop-system/jobs", "/version"]);
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_does_not_answer_about_a_kind_is_not_waited_for() {
+async fn an_api_server_that_does_not_answer_is_not_waited_for() {
     let silent = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
-    let reader = Reader::new(Client::new(silent, "default"));
-    let object = json!({ "apiVersion": "shop.example/v1", "kind": "Order", "metadata": { "name": "a" } });
-    let probes = tokio::time::timeout(Duration::from_mins(1), parts::probes(&reader, &[object])).await.unwrap();
-    let said = "cannot discover Order in shop.example/v1: no answer within 10 s";
-    assert_eq!(probes[0].refusal, Some((0, said.to_owned())));
-    assert_eq!(reader.requests(), 1);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = Client::new(silent, "default");
+    let (subject, parts) = (subject(), [Part::Jobs]);
+    let options = Options::default();
+    let observed = Box::pin(observe(client, &provider, &subject, &options, &parts));
+    let snapshot = tokio::time::timeout(Duration::from_mins(1), observed).await.unwrap();
+    let said = "could not look: cannot list jobs in namespace shop-system: no answer within 10 s";
+    assert_eq!(Part::Jobs.is_cut(&snapshot), Err(said.to_owned()));
+    assert_eq!(snapshot.requests, 2);
 }

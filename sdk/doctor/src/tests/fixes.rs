@@ -1,9 +1,7 @@
-//! What `doctor` says is to be done: lines that the operator's binary takes, and that are about what was found.
+//! The fixes: lines that the operator's binary takes, and that are about the damage that was found.
 
 use portcullis_manifest::INJECT_CA_FROM;
 
-use super::super::Finding;
-use super::super::snapshot::{Issuance, Right};
 use super::*;
 use portcullis::operator::{NoArgs, Operator};
 
@@ -57,15 +55,15 @@ fn converted(snapshot: &mut Snapshot) {
     let Look::Seen(configurations) = &snapshot.configurations else { panic!("they are there") };
     let mut client = serde_json::to_value(&configurations.items[0].entries[0].client).unwrap();
     client["service"]["path"] = json!("/convert/orders");
-    let Some(Look::Seen(Some(crd))) = snapshot.crds.get_mut("orders.shop.example") else { panic!("it is there") };
-    crd.spec.conversion = Some(of(json!({
+    let conversion = json!({
         "strategy": "Webhook", "webhook": { "clientConfig": client, "conversionReviewVersions": ["v1"] },
-    })));
+    });
+    change(&mut snapshot.crds, |all| all[0].spec.conversion = Some(of(conversion)));
 }
 
 /// Further states than those of the table, most of them of everything at once.
 fn further() -> Vec<Snapshot> {
-    type All = fn(&mut super::super::Entry);
+    type All = fn(&mut crate::configuration::Entry);
     let of_all: &[All] = &[
         |entry| entry.client.ca_bundle = None,
         |entry| entry.client.ca_bundle = Some(ByteString(b"garbage".to_vec())),
@@ -112,12 +110,8 @@ fn further() -> Vec<Snapshot> {
     bare.ca_secret = Look::Seen(None);
     bare.pods = list(&[]);
     bare.accounts = list(&[]);
-    bare.cluster_binding = Look::Seen(None);
-    bare.role_bindings = list(&[]);
-    bare.services = [(subject().place(), Look::Seen(None))].into();
-    let mut empty = Snapshot { now: now(), issuance: issuance(false), ..Snapshot::default() };
-    empty.configurations = Look::Seen(Vec::new().into());
-    empty.crds = [("orders.shop.example".to_owned(), Look::Seen(None))].into();
+    bare.services = behind(None);
+    let empty = Snapshot { now: now(), issuance: issuance(false), ..Snapshot::default() };
     all.extend([well(), bare, empty]);
     all
 }
@@ -127,11 +121,11 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
     let operator: Operator<NoArgs> = Operator::named("shop");
     let mut command = operator.command();
     command.build();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let snapshots = cases().iter().map(|(.., change)| {
         let mut snapshot = well();
         change(&mut snapshot);
         snapshot
+            .options
             .denial
             .get_or_insert_with(|| "admission webhook \"sober.orders.shop.example\" denied the request".to_owned());
         snapshot
@@ -140,7 +134,7 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
     let mut taken = std::collections::BTreeSet::new();
     for subject in subjects() {
         for snapshot in &snapshots {
-            for Finding { id, message, fix, .. } in examine(&subject, snapshot, &provider).findings {
+            for Finding { id, message, fix, .. } in judge(&subject, snapshot).findings {
                 for line in lines(&message).into_iter().chain(lines(fix.as_deref().unwrap_or_default())) {
                     if taken.contains(&line.join(" ")) {
                         continue;
@@ -173,12 +167,11 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
 
 #[test]
 fn what_is_wrong_with_the_conversion_of_a_crd_is_mended_in_the_crd() {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut mended = 0;
     for subject in subjects().into_iter().filter(|one| one.installation.webhooks.is_on() && !one.conversions.is_empty())
     {
         for snapshot in further() {
-            for Finding { id, message, fix, .. } in examine(&subject, &snapshot, &provider).findings {
+            for Finding { id, message, fix, .. } in judge(&subject, &snapshot).findings {
                 let Some(fix) = fix.filter(|fix| message.contains("orders.shop.example") && fix.contains("generate"))
                 else {
                     continue;
@@ -189,7 +182,7 @@ fn what_is_wrong_with_the_conversion_of_a_crd_is_mended_in_the_crd() {
                         fix.contains("generate crds") || fix.contains("generate certificates"),
                         "{id} {message}: {fix}"
                     );
-                    mended += usize::from(id == "X5" || id == "X12" || id == "X11");
+                    mended += usize::from(id == "X5" || id == "X11" || id == "W3");
                 }
             }
         }
@@ -203,7 +196,7 @@ fn without_cert_manager_the_fix_is_a_line_that_has_the_operator_make_the_certifi
     subject.installation.certificates = CertificateMode::CertManager;
     subject.flags = " --release=blue --certificates=cert-manager".to_owned();
     let snapshot = Snapshot { issuance: Look::Seen(Issuance::default()), ..well() };
-    let report = examine(&subject, &snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    let report = judge(&subject, &snapshot);
     let fix = report.findings.into_iter().find(|one| one.id == "X11").and_then(|one| one.fix).unwrap();
     assert!(
         fix.ends_with(
@@ -220,31 +213,25 @@ fn conversions_that_are_left_when_webhooks_are_off_are_named_with_the_command_th
     subject.conversions = vec![("orders.shop.example".to_owned(), "/convert/orders".to_owned())];
     let mut snapshot = well();
     converted(&mut snapshot);
-    let report =
-        |snapshot: &Snapshot| examine(&subject, snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    let report = |snapshot: &Snapshot| judge(&subject, snapshot);
     let fix = |report: Report| report.findings.into_iter().find(|one| one.id == "W9").and_then(|one| one.fix).unwrap();
     let ends = "kubectl patch crd orders.shop.example --type=json -p \
                 '[{\"op\":\"replace\",\"path\":\"/spec/conversion\",\"value\":{\"strategy\":\"None\"}}]'";
     assert!(fix(report(&snapshot)).ends_with(ends));
     // Another installation's goes on.
-    let Some(Look::Seen(Some(crd))) = snapshot.crds.get_mut("orders.shop.example") else { panic!("it is there") };
-    let webhook = crd.spec.conversion.as_mut().and_then(|one| one.webhook.as_mut()).unwrap();
-    webhook.client_config.as_mut().and_then(|one| one.service.as_mut()).unwrap().name = "other".to_owned();
+    change(&mut snapshot.crds, |all| {
+        let webhook = all[0].spec.conversion.as_mut().and_then(|one| one.webhook.as_mut()).unwrap();
+        webhook.client_config.as_mut().and_then(|one| one.service.as_mut()).unwrap().name = "other".to_owned();
+    });
     assert!(!fix(report(&snapshot)).contains("kubectl patch"));
 }
 
 #[test]
 fn of_a_process_outside_of_the_cluster_no_pods_are_to_be_looked_at() {
     let mut snapshot = well();
-    snapshot.services = [(
-        subject().place(),
-        Look::Seen(Some(of(json!({
-            "spec": { "type": "ExternalName", "externalName": "host.example" },
-        })))),
-    )]
-    .into();
+    snapshot.services = behind(Some(json!({ "spec": { "type": "ExternalName", "externalName": "host.example" } })));
     for reached in [Reached::Refused, Reached::Unreachable("no route".to_owned()), Reached::NoTls("no".to_owned())] {
-        snapshot.listeners[0].reached = reached;
+        reach(&mut snapshot, reached);
         let findings = examined(&snapshot).findings;
         let fix = findings.iter().find(|one| one.id == "C4").and_then(|one| one.fix.clone()).unwrap();
         assert!(!fix.contains("pods") && !fix.contains("deployment") && !fix.contains("port-forward"), "{fix}");

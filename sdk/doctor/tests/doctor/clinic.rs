@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use portcullis_testing::{ControlPlane, Grant, User};
 use serde_json::{Value, json};
 
-use crate::process::{Running, develop, generate, output, run};
+use crate::process::{generate, output, run};
 
 /// What no other test has.
 fn uuid_bytes() -> [u8; 3] {
@@ -34,7 +34,7 @@ pub(crate) struct Clinic {
     admin: Client,
     admin_kubeconfig: String,
     operator: User,
-    pub(crate) running: Running,
+    _running: tokio::process::Child,
 }
 
 /// What one finding of a report says.
@@ -128,8 +128,18 @@ impl Clinic {
         let running = run(&[&place[..], &["--bind", &bind, "--kubeconfig", &kubeconfig]].concat()).await;
         let admin_kubeconfig = cluster.kubeconfig_path().to_str().unwrap().to_owned();
         let admin = cluster.admin();
-        let clinic =
-            Self { cluster, namespace, team, address, port, manifests, admin, admin_kubeconfig, operator, running };
+        let clinic = Self {
+            cluster,
+            namespace,
+            team,
+            address,
+            port,
+            manifests,
+            admin,
+            admin_kubeconfig,
+            operator,
+            _running: running,
+        };
         clinic.freeze().await;
         clinic
     }
@@ -176,27 +186,14 @@ impl Clinic {
         ["--namespace", &self.namespace, "--service-port", &self.port.to_string()].map(str::to_owned).to_vec()
     }
 
-    /// What `doctor` says.
+    /// The findings of `doctor` for the owner of the cluster.
     pub(crate) async fn examine(&self, arguments: &[&str]) -> Examined {
         self.examine_as(&self.admin_kubeconfig, arguments).await
     }
 
-    /// What `doctor` says to this user.
+    /// The findings of `doctor` for this user.
     pub(crate) async fn examine_as(&self, kubeconfig: &str, arguments: &[&str]) -> Examined {
-        self.examine_at(&self.place(), kubeconfig, arguments).await
-    }
-
-    /// What `doctor` says to who forgot the port of the Service.
-    pub(crate) async fn examine_without_port(&self) -> Examined {
-        self.examine_at(&self.place()[..2], &self.admin_kubeconfig, &[]).await
-    }
-
-    /// Starts a development session of the owner of the cluster, and returns when it is called.
-    pub(crate) async fn develop(&self) -> tokio::process::Child {
-        develop(&["--namespace", &self.namespace, "--kubeconfig", &self.admin_kubeconfig]).await
-    }
-
-    async fn examine_at(&self, place: &[String], kubeconfig: &str, arguments: &[&str]) -> Examined {
+        let place = self.place();
         let place: Vec<_> = place.iter().map(String::as_str).collect();
         let fixed = ["doctor", "--output", "json", "--kubeconfig", kubeconfig];
         let (code, stdout, stderr) = output(&[&fixed, &place[..], arguments].concat(), &[]).await;
@@ -245,14 +242,6 @@ impl Clinic {
     pub(crate) async fn status(&self, sort: Sort, name: &str, status: Value) {
         let patch = Patch::Merge(json!({ "status": status }));
         self.api(sort).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
-    }
-
-    /// Applies a part of an object, as another tool would.
-    pub(crate) async fn apply_as(&self, sort: Sort, manager: &str, mut part: Value) {
-        part["apiVersion"] = json!(format!("{}/{}", sort.0, sort.1));
-        part["kind"] = json!(sort.2);
-        let name = part["metadata"]["name"].as_str().unwrap().to_owned();
-        self.api(sort).patch(&name, &PatchParams::apply(manager).force(), &Patch::Apply(part)).await.unwrap();
     }
 
     pub(crate) async fn delete(&self, sort: Sort, name: &str) {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -41,39 +40,8 @@ pub(crate) async fn generate(arguments: &[&str]) -> Vec<Value> {
     serde_saphyr::from_multiple(&stdout).unwrap()
 }
 
-/// A process that is killed when it is not needed any more, and what it has said.
-pub(crate) struct Running {
-    _child: Child,
-    log: Arc<Mutex<Vec<String>>>,
-}
-
-impl Running {
-    /// A line with these words.
-    pub(crate) fn said(&self, words: &str) -> Option<String> {
-        self.log.lock().unwrap().iter().find(|line| line.contains(words)).cloned()
-    }
-}
-
-/// Starts a development session, and returns when it is called.
-pub(crate) async fn develop(arguments: &[&str]) -> Child {
-    let fixed = ["dev", "--port", "0", "--owner", "ann"];
-    let mut child = command(&[&fixed, arguments].concat()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let open = async {
-        while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains("and then all of it is removed") {
-                return;
-            }
-        }
-        panic!("it ended before it was called");
-    };
-    tokio::time::timeout(PATIENCE, open).await.unwrap();
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    child
-}
-
-/// Starts it, and returns when it is ready.
-pub(crate) async fn run(arguments: &[&str]) -> Running {
+/// Starts it, and returns when it is ready. It is killed with the value.
+pub(crate) async fn run(arguments: &[&str]) -> Child {
     let fixed = ["run", "--log", "info", "--health-bind", "127.0.0.1:0"];
     let mut child = command(&[&fixed, arguments].concat()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -89,13 +57,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Running {
         panic!("it ended before it was ready:\n{log}");
     };
     tokio::time::timeout(PATIENCE, ready).await.unwrap();
-    let log = Arc::<Mutex<Vec<String>>>::default();
-    let kept = Arc::clone(&log);
     // A pipe that nobody empties would stop it.
-    tokio::spawn(async move {
-        while let Ok(Some(line)) = lines.next_line().await {
-            kept.lock().unwrap().push(line);
-        }
-    });
-    Running { _child: child, log }
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    child
 }

@@ -1,18 +1,13 @@
-//! What people ask for, and what they may see.
+//! Questions of people, and the rights of readers.
 
 use std::io::Write as _;
-use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
-use portcullis_pki::Ca;
 use portcullis_testing::{Grant, wait_until};
 use serde_json::{Value, json};
 
-use crate::clinic::{Clinic, MUTATING, SECRET, SERVICE, Sort, VALIDATING};
+use crate::clinic::{Clinic, SERVICE, Sort, VALIDATING};
 use crate::process::{PATIENCE, output};
 
 const ORDER: Sort = ("doctor.example", "v2", "Order", "orders", true);
@@ -84,7 +79,6 @@ async fn a_deletion_that_a_webhook_blocks_is_named(clinic: &Clinic) {
     clinic.api(ORDER).delete("stuck", &DeleteParams::default()).await.unwrap();
     let patient = clinic.examine(&[]).await;
     assert_eq!(patient.code, 0, "{patient:#?}");
-    assert!(patient.of("W10")[0].message.contains("Order shop-"), "{patient:#?}");
 
     clinic.delete(SERVICE, "shop-webhook").await;
     let examined = clinic.examine(&["--stuck-after", "0", "--in-namespace", &clinic.namespace]).await;
@@ -108,35 +102,7 @@ async fn a_deletion_that_a_webhook_blocks_is_named(clinic: &Clinic) {
     assert_eq!(examined.code, 1);
 }
 
-/// W12. Takes a configuration away.
-async fn a_probe_is_refused_by_us_or_says_that_nobody_refuses(clinic: &Clinic) {
-    let probe = file(&BAD.replace("metadata:", &format!("metadata:\n  namespace: {}", clinic.team)));
-    let path = probe.path().to_str().unwrap();
-    let refused = || async {
-        let examined = clinic.examine(&["--probe", path]).await;
-        let found = examined.findings.iter().find(|found| found.id == "W12").unwrap().clone();
-        (found.verdict == "OK").then_some(found)
-    };
-    let found = wait_until("the probe to be refused", PATIENCE, refused).await;
-    assert!(
-        found.message.contains("probe Order was refused: admission webhook \"sober.orders.doctor.example\" denied"),
-        "{found:?}"
-    );
-
-    clinic.delete(VALIDATING, "shop-validating").await;
-    let accepted = || async {
-        let examined = clinic.examine(&["--probe", path]).await;
-        let found = examined.of("W12").first().map(|found| (*found).clone());
-        found.filter(|found| found.verdict == "FAIL")
-    };
-    let found = wait_until("the probe to be accepted", PATIENCE, accepted).await;
-    assert!(
-        found.message.contains(&format!("probe was accepted: Order is not validated in {}", clinic.team)),
-        "{found:?}"
-    );
-}
-
-/// V3, V4
+/// V3
 async fn a_denial_is_told_apart(clinic: &Clinic) {
     for (denial, words) in [
         ("admission webhook \"sober.orders.doctor.example\" denied the request: no", "a rule of this operator"),
@@ -146,65 +112,14 @@ async fn a_denial_is_told_apart(clinic: &Clinic) {
     ] {
         let examined = clinic.examine(&["--denial", denial]).await;
         assert!(examined.of("V3")[0].message.contains(words), "{denial}: {:?}", examined.of("V3"));
-        assert!(examined.of("V4")[0].message.contains("you act as"), "{:?}", examined.of("V4"));
     }
-}
-
-/// X15: what the API server says of a certificate that it does not trust, as it is in the log. Breaks the bundles.
-async fn a_call_under_a_foreign_bundle_is_in_the_operators_log(clinic: &Clinic) {
-    let (now, day) = (Timestamp::now(), SignedDuration::from_hours(24));
-    let foreign = Ca::generate("somebody else", now - day, now + day).unwrap();
-    let bundle = json!(BASE64_STANDARD.encode(foreign.cert_pem()));
-    for (sort, name) in [(VALIDATING, "shop-validating"), (MUTATING, "shop-mutating")] {
-        let path = "/webhooks/0/clientConfig/caBundle";
-        clinic.patch(sort, name, json!([{ "op": "replace", "path": path, "value": bundle }])).await;
-    }
-    let probe = file(&BAD.replace("metadata:", &format!("metadata:\n  namespace: {}", clinic.team)));
-    let path = probe.path().to_str().unwrap();
-    let said = || async {
-        clinic.examine(&["--probe", path]).await;
-        clinic.running.said("a caller does not trust the certificate that is served")
-    };
-    let line = wait_until("the log to say so", PATIENCE, said).await;
-    assert!(line.contains("WARN") && line.contains("alert=BadCertificate"), "{line}");
-}
-
-/// X14: what only a second look shows.
-async fn a_second_look_names_who_rewrites_a_bundle(clinic: &Clinic) {
-    let fight = async {
-        let mut tick = tokio::time::interval(Duration::from_millis(100));
-        for round in 0.. {
-            tick.tick().await;
-            let bundle = if round % 2 == 0 { "AAAA" } else { "BBBB" };
-            let entry = json!({ "name": "sober.orders.doctor.example", "clientConfig": { "caBundle": bundle } });
-            let part = json!({ "metadata": { "name": "shop-validating" }, "webhooks": [entry] });
-            clinic.apply_as(VALIDATING, "argocd", part).await;
-        }
-    };
-    let examined = tokio::select! {
-        () = fight => unreachable!(),
-        examined = clinic.examine(&["--watch", "1"]) => examined,
-    };
-    let found = &examined.of("X14")[0];
-    assert!(
-        found.verdict == "FAIL" && found.message.contains("caBundle was rewritten while it was looked at"),
-        "{found:?}"
-    );
-    assert!(found.message.contains("argocd"), "{found:?}");
 }
 
 // D10: with flags.
 #[tokio::test]
-async fn people_ask_about_probes_denials_fights_and_deletions() {
+async fn people_ask_about_denials_and_deletions() {
     let clinic = Clinic::open().await;
-    let chart = clinic.chart().await;
     a_denial_is_told_apart(&clinic).await;
-    a_probe_is_refused_by_us_or_says_that_nobody_refuses(&clinic).await;
-    clinic.mend(&chart).await;
-    a_call_under_a_foreign_bundle_is_in_the_operators_log(&clinic).await;
-    clinic.mend(&chart).await;
-    a_second_look_names_who_rewrites_a_bundle(&clinic).await;
-    clinic.mend(&chart).await;
     a_deletion_that_a_webhook_blocks_is_named(&clinic).await;
 }
 
@@ -226,31 +141,6 @@ async fn explain_names_every_rule_that_a_manifest_breaks_without_a_cluster() {
     let last = report["findings"].as_array().unwrap().last().unwrap();
     assert_eq!(last["verdict"], "INFO");
     assert!(last["message"].as_str().unwrap().starts_with("only webhooks were asked: not the schema"), "{report}");
-}
-
-/// A wrong port, as the one that is taken where none is given: the whole installation works on another.
-pub(crate) async fn a_port_that_nobody_calls_is_in_no_command(clinic: &Clinic) {
-    clinic.patch(SECRET, "shop-webhook-tls", json!([{ "op": "remove", "path": "/data/ca.crt" }])).await;
-    let examined = clinic.examine_without_port().await;
-    let told = &examined.of("W4")[0];
-    let (port, right) = (clinic.port, format!("--service-port={}", clinic.port));
-    assert!(told.message.contains(&format!("calls port {port} of Service")), "{told:?}");
-    assert!(told.fix.ends_with(&right), "{told:?}");
-    let mends: Vec<_> = examined.findings.iter().filter(|found| found.fix.contains("shop certs ensure")).collect();
-    assert!(!mends.is_empty() && mends.iter().all(|found| found.fix.contains(&right)), "{examined:#?}");
-}
-
-/// A developer's session beside it, which converts meanwhile, with a certificate of its own.
-pub(crate) async fn what_a_session_borrowed_is_not_mended(clinic: &Clinic) {
-    let mut session = clinic.develop().await;
-    let examined = clinic.examine(&[]).await;
-    let bad: Vec<_> = examined.findings.iter().filter(|found| matches!(&*found.verdict, "WARN" | "FAIL")).collect();
-    assert!(bad.is_empty(), "{bad:#?}");
-    let told = examined.of("W4");
-    assert!(told[0].message.starts_with("orders.doctor.example/conversion: the development session of ann converts"));
-    let id = session.id().unwrap().to_string();
-    assert!(tokio::process::Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
-    assert!(tokio::time::timeout(PATIENCE, session.wait()).await.unwrap().unwrap().success());
 }
 
 /// Colours only where people want them.

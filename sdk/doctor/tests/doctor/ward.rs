@@ -6,8 +6,6 @@ use crate::broken::{Act, Variant, examine, variant};
 use crate::clinic::{Clinic, POD, SLICE, Sort};
 
 const DEPLOYMENT: Sort = ("apps", "v1", "Deployment", "deployments", true);
-const POLICY: Sort = ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true);
-const BUDGET: Sort = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
 const BINDING: Sort = ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", false);
 const ROLE: Sort = ("rbac.authorization.k8s.io", "v1", "Role", "roles", true);
 const ACCOUNT: Sort = ("", "v1", "ServiceAccount", "serviceaccounts", true);
@@ -25,66 +23,25 @@ fn variants(clinic: &Clinic) -> Vec<Variant> {
     let binding = format!("shop:{}", clinic.namespace).leak();
     vec![
         variant(
-            "no budget",
-            vec![Act::Delete(BUDGET, "shop")],
-            &[("C9", "INFO", "no PodDisruptionBudget for Deployment shop", "generate operator --image IMAGE")],
-        ),
-        variant(
-            "one replica, and its webhooks fail closed",
-            of(DEPLOYMENT, "/spec/replicas", json!(1)),
-            &[("C9", "WARN", "Deployment shop has 1 replica(s)", "scale deployment shop --replicas=2")],
-        ),
-        variant(
-            "Recreate",
-            of(DEPLOYMENT, "/spec/strategy", json!({ "type": "Recreate" })),
-            &[("C9", "WARN", "has strategy Recreate", "use RollingUpdate")],
-        ),
-        variant(
-            "readiness is a ping",
-            of(DEPLOYMENT, "/spec/template/spec/containers/0/readinessProbe/httpGet/path", json!("/healthz")),
-            &[("C11", "WARN", "asks /healthz: readiness does not cover the webhook listener", "generate operator")],
-        ),
-        variant(
             "webhooks off",
             of(DEPLOYMENT, "/spec/template/spec/containers/0/args/-", json!("--webhooks=off")),
-            &[("W9", "FAIL", "the operator runs with webhooks disabled", "take --webhooks off out")],
-        ),
-        variant(
-            "policy that lets nobody in",
-            of(POLICY, "/spec/ingress", json!([{ "from": [{ "podSelector": {} }] }])),
-            &[("C6", "WARN", "NetworkPolicy shop may block the API server", "ipBlock")],
+            &[("W9", "FAIL", "take --webhooks off out")],
         ),
         variant(
             "another installation under the same name",
             named(BINDING, binding, "/subjects/0/namespace", json!("elsewhere")),
-            &[
-                ("H3", "FAIL", " points to elsewhere/shop", "give one of them another --release"),
-                (
-                    "H4",
-                    "FAIL",
-                    "cannot list, watch, patch validatingwebhookconfigurations shop-validating",
-                    "generate rbac",
-                ),
-            ],
+            &[("H3", "FAIL", "give one of them another --release"), ("H4", "FAIL", "generate rbac")],
         ),
         variant(
             "role without the Secrets",
             of(ROLE, "/rules", json!([])),
-            &[
-                ("H4", "FAIL", "cannot create secrets in namespace shop-", "generate rbac"),
-                (
-                    "H4",
-                    "FAIL",
-                    "cannot get, list, watch, patch secrets shop-webhook-tls-ca in namespace",
-                    "generate rbac",
-                ),
-            ],
+            &[("H4", "FAIL", "generate rbac"), ("H4", "FAIL", "generate rbac")],
         ),
-        variant("no account", vec![Act::Delete(ACCOUNT, "shop")], &[("H3", "FAIL", "ServiceAccount", "generate rbac")]),
+        variant("no account", vec![Act::Delete(ACCOUNT, "shop")], &[("H3", "FAIL", "generate rbac")]),
         variant(
             "endpoints that are not ready",
             of(SLICE, "/endpoints/0/conditions/ready", json!(false)),
-            &[("C2", "FAIL", "has no ready endpoints", "get pods -l 'app.kubernetes.io/instance=shop")],
+            &[("C2", "FAIL", "get pods -l 'app.kubernetes.io/instance=shop")],
         ),
         variant(
             "a port that no pod has",
@@ -93,7 +50,7 @@ fn variants(clinic: &Clinic) -> Vec<Variant> {
                 "shop-webhook",
                 json!([{ "op": "replace", "path": "/spec/ports/0/targetPort", "value": 1 }]),
             )],
-            &[("C3", "FAIL", "Service shop-webhook targets port 1, pod shop-0 exposes webhooks ", "generate operator")],
+            &[("C3", "FAIL", "generate operator")],
         ),
         variant(
             "pods that are not ready",
@@ -109,7 +66,7 @@ fn variants(clinic: &Clinic) -> Vec<Variant> {
                     json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "ContainersNotReady" }] }),
                 ),
             ],
-            &[("C1", "FAIL", "no ready operator pod in namespace", "describe pod shop-0")],
+            &[("C1", "FAIL", "describe pod shop-0")],
         ),
     ]
 }

@@ -5,7 +5,6 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -120,30 +119,17 @@ async fn the_policy_of_a_restricted_installation_judges_its_namespace_and_no_oth
     assert_eq!(refusal(&maps(cluster, &others), &map("large", 3)).await, None);
 }
 
-/// Verdicts and messages of these checks of `doctor` that are not as they should be.
-fn findings(kubeconfig: &Path, flags: &[&str], checks: &[&str]) -> Vec<String> {
+/// The verdict of `doctor` about calls that fail.
+fn verdict(kubeconfig: &Path, flags: &[&str]) -> Value {
     let fixed = ["doctor", "--output", "json", "--kubeconfig", kubeconfig.to_str().unwrap()];
     let (_, stdout, stderr) = output(&[&fixed, flags].concat());
     let report: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-    let findings = report["findings"].as_array().unwrap().iter();
-    let bad = findings.filter(|found| found["verdict"] == "WARN" || found["verdict"] == "FAIL");
-    // Calls are counted by the webhook's name alone, those of other installations on this API server too.
-    let bad = bad.filter(|found| !found["message"].as_str().unwrap().contains("calls failed and were let pass"));
-    let of = bad.filter(|found| checks.contains(&found["id"].as_str().unwrap()));
-    of.map(|found| {
-        format!(
-            "{} {} {}",
-            found["id"].as_str().unwrap(),
-            found["verdict"].as_str().unwrap(),
-            found["message"].as_str().unwrap()
-        )
-    })
-    .collect()
+    let mut findings = report["findings"].as_array().unwrap().iter();
+    findings.find(|found| found["id"] == "W8").unwrap()["verdict"].clone()
 }
 
 #[tokio::test]
-async fn settings_that_were_chosen_at_the_installation_are_no_drift_to_doctor_and_others_are() {
-    const CHECKS: [&str; 3] = ["W8", "W13", "W14"];
+async fn settings_that_were_chosen_at_the_installation_are_those_of_the_deployment_and_no_drift_to_doctor() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("chosen").await;
     let place = ["--release", "chosen", "--namespace", &namespace];
@@ -154,45 +140,21 @@ async fn settings_that_were_chosen_at_the_installation_are_no_drift_to_doctor_an
         "--object-selector=!loose",
     ];
     let with = [&place[..], &chosen].concat();
-    let mut configuration = generate("webhooks", &with);
+    let configuration = generate("webhooks", &with);
     let webhook = &configuration[0]["webhooks"][0];
     assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Ignore"), &json!(3)));
     assert_eq!(
         webhook["objectSelector"],
         json!({ "matchExpressions": [{ "key": "loose", "operator": "DoesNotExist" }] })
     );
-    configuration.extend(generate("policies", &with));
     cluster.apply(&configuration).await;
     let kubeconfig = cluster.kubeconfig_path();
-    let doctor = |flags: &[&str]| findings(&kubeconfig, flags, &CHECKS);
-
-    assert_eq!(doctor(&with), Vec::<String>::new());
-    let hook = "chosen-validating/small.configmaps.core";
-    let policy = "chosen-validating.small.configmaps.core";
-    let own = format!("kubernetes.io/metadata.name NotIn ({namespace}, kube-system)");
-    let drift = [
-        format!("W8 WARN {hook} fails open (failurePolicy Ignore); calls that fail are silently accepted"),
-        format!("W13 WARN ValidatingAdmissionPolicyBinding {policy}: selectors are not those that were generated"),
-        format!("W14 WARN {hook}: namespaceSelector is team In (chosen), {own}; generated: {own}"),
-        format!("W14 WARN {hook}: objectSelector is loose DoesNotExist; generated: everything"),
-        format!("W14 WARN {hook}: timeoutSeconds is 3; generated: 10"),
-    ];
-    assert_eq!(doctor(&place), drift);
+    assert_eq!(verdict(&kubeconfig, &with), "INFO");
+    assert_eq!(verdict(&kubeconfig, &place), "WARN");
 
     // The Deployment starts `run` with the same.
     let deployment = generate("operator", &[&with[..], &["--image", "op:1"]].concat());
     let deployment = deployment.iter().find(|one| one["kind"] == "Deployment").unwrap();
     let arguments = json!([&["run", "--release=chosen"][..], &chosen].concat());
     assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["args"], arguments);
-
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.admin());
-    let audit = Patch::Merge(json!({ "spec": { "validationActions": ["Audit"] } }));
-    bindings.patch(policy, &PatchParams::default(), &audit).await.unwrap();
-    let open = format!(
-        "W13 FAIL ValidatingAdmissionPolicyBinding {policy} does not refuse what breaks the policy's CEL rules"
-    );
-    assert_eq!(doctor(&with), [open]);
-    bindings.delete(policy, &DeleteParams::default()).await.unwrap();
-    let gone = format!("W13 FAIL no ValidatingAdmissionPolicyBinding {policy}: the policy's CEL rules do not hold");
-    assert_eq!(doctor(&with), [gone]);
 }

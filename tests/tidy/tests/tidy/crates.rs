@@ -52,7 +52,7 @@ const CRATES: [(&str, &str); 17] = [
     (
         "doctor",
         "futures http jiff k8s-openapi kube portcullis-certificates portcullis-client \
-         portcullis-lease portcullis-listener portcullis-manifest portcullis-pki portcullis-webhook rustls \
+         portcullis-lease portcullis-manifest portcullis-pki portcullis-webhook rustls \
          rustls-pki-types serde serde_json tokio tokio-rustls",
     ),
     ("migrate", "aws-lc-rs futures k8s-openapi kube portcullis-client serde serde_json thiserror tokio"),

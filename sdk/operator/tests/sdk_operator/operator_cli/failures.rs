@@ -37,7 +37,7 @@ async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
         (&["generate", "rbac", "--certificate-secret", "a..b"], "use 1 to 250 lower-case letters, digits, '-' and '.'"),
         (&["generate", "rbac", "--replicas", "2147483648"], "2147483648 is not in 1..=2147483647"),
         (&["certs", "rotate", "--timeout", "25h"], "for '--timeout <DURATION>': give at least 1s and at most 24h"),
-        (&["doctor", "--watch", "soon"], "'soon' is no span of time: write it as in 500ms, 5s or 2m"),
+        (&["doctor", "--stuck-after", "soon"], "'soon' is no span of time: write it as in 500ms, 5s or 2m"),
         (&["doctor", "--stuck-after", "-1"], "unexpected argument '-1'"),
         (&[], "Usage: controller <COMMAND>"),
     ];
