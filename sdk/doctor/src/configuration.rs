@@ -2,17 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta};
-use kube::ResourceExt as _;
 use portcullis_manifest::{NAMESPACE_NAME, WebhookKind, exempts_finalizer_removal};
 use serde_json::Value;
-
-use portcullis_manifest::names::{DEV_EXPIRES, DEV_OF, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
 
 const DEFAULT_PORT: i32 = 443;
 const DEFAULT_TIMEOUT: i32 = 10;
@@ -86,11 +82,6 @@ impl Configuration {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether a development session put it there: that claims no namespace, and takes it away again.
-    pub(super) fn is_development(&self) -> bool {
-        self.metadata.labels.iter().flatten().any(|(key, _)| key == DEV_OF)
-    }
-
     /// The word for it on a command line.
     pub(super) fn resource(&self) -> &'static str {
         match self.kind {
@@ -114,34 +105,6 @@ pub(super) fn conversion(crd: &CustomResourceDefinition) -> Option<Entry> {
     // The two kinds have the same members under two names.
     let client: WebhookClientConfig = convert(client)?;
     Some(Entry { name: CONVERSION.to_owned(), client, fails_closed: true, timeout_seconds: 30, ..Entry::default() })
-}
-
-/// A development session that has borrowed the conversion of a CRD.
-#[derive(Clone, Debug)]
-pub(super) struct Borrower {
-    /// Whose session it is.
-    pub(super) owner: String,
-    /// When it ends at the latest, where that reads.
-    pub(super) expires: Option<Timestamp>,
-    /// Where the objects are converted meanwhile.
-    pub(super) url: String,
-}
-
-impl Borrower {
-    /// Who has borrowed the conversion of this CRD. A session calls a URL: whoever put a Service there since has taken
-    /// the conversion back.
-    pub(super) fn of(crd: &CustomResourceDefinition) -> Option<Self> {
-        let annotations = crd.annotations();
-        annotations.get(DEV_SESSION)?;
-        let url = conversion(crd)?.client.url?;
-        let owner = annotations.get(DEV_OWNER).cloned().unwrap_or_else(|| "somebody".to_owned());
-        Some(Self { owner, expires: annotations.get(DEV_EXPIRES).and_then(|time| time.parse().ok()), url })
-    }
-
-    /// Whether the session is over, however wrong its clock is.
-    pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|expires| now.duration_since(expires) > SignedDuration::from_secs(DEV_SKEW_SECONDS))
-    }
 }
 
 /// Who owns the field at this path.

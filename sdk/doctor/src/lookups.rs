@@ -3,12 +3,11 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use portcullis_manifest::WebhookKind;
 
-use super::configuration::{Borrower, Configuration, Entry, conversion, selects};
+use super::configuration::{Configuration, Entry, conversion, selects};
 use super::snapshot::{Listener, Look, Reached, Snapshot};
 use super::subject::Subject;
 use portcullis_manifest::Installation;
@@ -42,20 +41,10 @@ impl Snapshot {
         ours
     }
 
-    /// The CRDs that are converted by a webhook, each with the entry for that. One that a development session has borrowed
-    /// is not this installation's to mend.
+    /// The CRDs that are converted by a webhook, each with the entry for that.
     pub(super) fn conversions<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, Entry)> {
-        let own = self.converted(subject).filter(|(_, crd)| Borrower::of(crd).is_none());
-        own.filter_map(|(name, crd)| Some((name, conversion(crd)?)))
-    }
-
-    /// The CRDs whose conversion development sessions have borrowed.
-    pub(super) fn borrowed<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, Borrower)> {
-        self.converted(subject).filter_map(|(name, crd)| Some((name, Borrower::of(crd)?)))
-    }
-
-    fn converted<'a>(&'a self, subject: &'a Subject) -> impl Iterator<Item = (&'a str, &'a CustomResourceDefinition)> {
-        subject.conversions.iter().filter_map(|(name, _)| Some((&**name, self.crds.get(name)?.seen()?.as_ref()?)))
+        let seen = |name: &String| self.crds.get(name)?.seen()?.as_ref().and_then(conversion);
+        subject.conversions.iter().filter_map(move |(name, _)| Some((&**name, seen(name)?)))
     }
 
     /// The port of its Service on which this installation is called, where that is sure and not what its flags say.

@@ -26,7 +26,6 @@ use portcullis_manifest::{Access, Installation, Switch};
 
 mod fixes;
 mod promises;
-mod sessions;
 
 fn examined(snapshot: &Snapshot) -> Report {
     examine(&subject(), snapshot, &Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
@@ -455,7 +454,6 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, &'static str, Chan
         ("C1", Verdict::Fail, "namespace shop-system does not exist", "kubectl create namespace shop-system", |s| {
             s.namespaces = [("shop-system".to_owned(), Look::Seen(None))].into();
         }),
-        ("L1", Verdict::Info, "development session of ann, until 2026-01-01T13:00:00Z", "", |s| sessions::develop(s)),
         ("C5", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),
         ("X6", Verdict::Info, "not looked: no listener was called", "", |s| s.listeners.clear()),
         ("C8", Verdict::Info, "not looked: there is no log of a pod", "", |_| {}),

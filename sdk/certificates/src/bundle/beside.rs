@@ -4,9 +4,8 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, PatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use portcullis_client::Pauses;
-use portcullis_manifest::names::DEV_SESSION;
 use portcullis_pki::bundle_fingerprints;
 use tokio::time::{Instant, sleep};
 
@@ -64,10 +63,6 @@ impl Beside<'_> {
 
     /// The entries to write, and their bundle; nothing where they have it and keep it.
     fn wanted<'o, C: BundleTarget>(&self, live: &'o C, ours: &[String]) -> Option<(Vec<&'o str>, Vec<u8>)> {
-        // Its conversion is borrowed, and is given back as it was.
-        if live.annotations().contains_key(DEV_SESSION) {
-            return None;
-        }
         let mine = live.entries().into_iter().filter(|entry| {
             ours.iter().any(|name| name == entry.name)
                 && entry.service.as_ref().is_none_or(|service| self.services.contains(service))

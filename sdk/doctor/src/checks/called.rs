@@ -1,18 +1,16 @@
 //! W: is the webhook called at all?
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use portcullis_manifest::{FailurePolicy, MatchPolicy, ServiceRef, WebhookKind};
 use portcullis_pki::Certificate;
 
 use super::trusted::publish;
-use super::{Note, Said, View, fail, fine, info, warn};
-use crate::configuration::{Borrower, Configuration, conversion, selects, shown};
+use super::{Said, View, fail, fine, info, warn};
+use crate::configuration::{Configuration, conversion, selects, shown};
 use crate::report::Verdict;
 use crate::rules::{Asked, missing};
 use crate::snapshot::Look;
-use crate::subject::Subject;
 use crate::trust::day;
 
 const KINDS: [WebhookKind; 2] = [WebhookKind::Validating, WebhookKind::Mutating];
@@ -27,7 +25,7 @@ pub(super) fn configurations(view: &View<'_>) -> Said {
         if snapshot.configuration(subject, kind).is_some() {
             continue;
         }
-        let family = snapshot.family(subject).filter(|one| one.kind == kind && !one.is_development());
+        let family = snapshot.family(subject).filter(|one| one.kind == kind);
         let others: Vec<_> = family.map(Configuration::name).collect();
         let others = if others.is_empty() {
             String::new()
@@ -115,10 +113,10 @@ pub(super) fn bundles(view: &View<'_>) -> Said {
 
 /// W4
 pub(super) fn services(view: &View<'_>) -> Said {
-    let View { subject, given_port, snapshot, now, .. } = *view;
+    let View { subject, given_port, snapshot, .. } = *view;
     snapshot.configurations.known()?;
     let installation = &subject.installation;
-    let mut notes: Vec<_> = snapshot.borrowed(subject).map(|(crd, by)| borrowed(subject, crd, &by, now)).collect();
+    let mut notes = Vec::new();
     if given_port != installation.service.port {
         let ServiceRef { namespace, name, port } = &installation.service;
         let message = format!(
@@ -157,22 +155,6 @@ pub(super) fn services(view: &View<'_>) -> Said {
         }
     }
     Ok(notes)
-}
-
-/// What a development session has borrowed is its own until it gives it back.
-fn borrowed(subject: &Subject, crd: &str, by: &Borrower, now: Timestamp) -> Note {
-    let Borrower { owner, expires, url } = by;
-    let until = expires.map_or_else(|| "an unknown time".to_owned(), |expires| expires.to_string());
-    if by.is_over(now) {
-        let message = format!(
-            "{crd}/conversion: the development session of {owner} is over since {until}, and has not given it back: {url} \
-             is called"
-        );
-        return fail(message, subject.command(&format!("dev --sweep --owner {owner}")));
-    }
-    info(format!(
-        "{crd}/conversion: the development session of {owner} converts, at {url}, until {until} at the latest"
-    ))
 }
 
 /// W5

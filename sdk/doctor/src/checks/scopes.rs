@@ -12,7 +12,6 @@ use super::{Said, View, fail, fine, info, unseen, warn};
 use crate::configuration::{Configuration, shown};
 use crate::snapshot::Blind;
 use crate::trust::span;
-use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER};
 
 /// Clocks that differ by more are worth a word.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -59,7 +58,7 @@ fn claim(lease: &Lease) -> Claim<'_> {
 fn restricted<'a>(view: &View<'a>) -> Result<BTreeMap<&'a str, Vec<&'a Configuration>>, Blind> {
     view.snapshot.configurations.known()?;
     let mut restricted: BTreeMap<&str, Vec<&Configuration>> = BTreeMap::new();
-    for one in view.snapshot.family(view.subject).filter(|one| !one.is_development()) {
+    for one in view.snapshot.family(view.subject) {
         if let Some(namespace) = one.entries.first().and_then(|entry| entry.restricted_to()) {
             restricted.entry(namespace).or_default().push(one);
         }
@@ -135,12 +134,6 @@ pub(super) fn lost(view: &View<'_>) -> Said {
                 missing(view.snapshot.leases.known()?, "Leases by which namespaces are claimed", fail(message, fix))
             }
         });
-    }
-    for session in view.snapshot.family(view.subject).filter(|one| one.is_development()) {
-        let of = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().and_then(|map| map.get(key).cloned());
-        let owner = of(&session.metadata.labels, DEV_OWNER).unwrap_or_else(|| "somebody".to_owned());
-        let until = of(&session.metadata.annotations, DEV_EXPIRES).unwrap_or_else(|| "an unknown time".to_owned());
-        notes.push(info(format!("development session of {owner}, until {until}: {}", session.name())));
     }
     Ok(notes)
 }
@@ -258,10 +251,7 @@ pub(super) fn cluster_wide(view: &View<'_>) -> Said {
     for configuration in snapshot.family(subject) {
         let everywhere = configuration.entries.iter().any(|entry| entry.restricted_to().is_none());
         let service = configuration.entries.first().and_then(crate::configuration::Entry::service);
-        if everywhere
-            && !configuration.is_development()
-            && service.as_ref().is_some_and(|place| !called.contains(place))
-        {
+        if everywhere && service.as_ref().is_some_and(|place| !called.contains(place)) {
             called.extend(service);
         }
     }

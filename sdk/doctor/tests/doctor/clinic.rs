@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use portcullis_testing::{ControlPlane, Grant, User};
 use serde_json::{Value, json};
 
-use crate::process::{Running, develop, generate, output, run};
+use crate::process::{Running, generate, output, run};
 
 /// What no other test has.
 fn uuid_bytes() -> [u8; 3] {
@@ -189,11 +189,6 @@ impl Clinic {
     /// What `doctor` says to who forgot the port of the Service.
     pub(crate) async fn examine_without_port(&self) -> Examined {
         self.examine_at(&self.place()[..2], &self.admin_kubeconfig, &[]).await
-    }
-
-    /// Starts a development session of the owner of the cluster, and returns when it is called.
-    pub(crate) async fn develop(&self) -> tokio::process::Child {
-        develop(&["--namespace", &self.namespace, "--kubeconfig", &self.admin_kubeconfig]).await
     }
 
     async fn examine_at(&self, place: &[String], kubeconfig: &str, arguments: &[&str]) -> Examined {

@@ -54,24 +54,6 @@ impl Running {
     }
 }
 
-/// Starts a development session, and returns when it is called.
-pub(crate) async fn develop(arguments: &[&str]) -> Child {
-    let fixed = ["dev", "--port", "0", "--owner", "ann"];
-    let mut child = command(&[&fixed, arguments].concat()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let open = async {
-        while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains("and then all of it is removed") {
-                return;
-            }
-        }
-        panic!("it ended before it was called");
-    };
-    tokio::time::timeout(PATIENCE, open).await.unwrap();
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    child
-}
-
 /// Starts it, and returns when it is ready.
 pub(crate) async fn run(arguments: &[&str]) -> Running {
     let fixed = ["run", "--log", "info", "--health-bind", "127.0.0.1:0"];

@@ -240,19 +240,6 @@ pub(crate) async fn a_port_that_nobody_calls_is_in_no_command(clinic: &Clinic) {
     assert!(!mends.is_empty() && mends.iter().all(|found| found.fix.contains(&right)), "{examined:#?}");
 }
 
-/// A developer's session beside it, which converts meanwhile, with a certificate of its own.
-pub(crate) async fn what_a_session_borrowed_is_not_mended(clinic: &Clinic) {
-    let mut session = clinic.develop().await;
-    let examined = clinic.examine(&[]).await;
-    let bad: Vec<_> = examined.findings.iter().filter(|found| matches!(&*found.verdict, "WARN" | "FAIL")).collect();
-    assert!(bad.is_empty(), "{bad:#?}");
-    let told = examined.of("W4");
-    assert!(told[0].message.starts_with("orders.doctor.example/conversion: the development session of ann converts"));
-    let id = session.id().unwrap().to_string();
-    assert!(tokio::process::Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
-    assert!(tokio::time::timeout(PATIENCE, session.wait()).await.unwrap().unwrap().success());
-}
-
 /// Colours only where people want them.
 pub(crate) async fn people_get_colours_where_they_want_them(clinic: &Clinic) {
     let (code, plain) = clinic.text(&[], &[]).await;

@@ -3,7 +3,7 @@
 use crate::clinic::Clinic;
 use crate::visits::{
     a_port_that_nobody_calls_is_in_no_command, a_reader_is_told_what_was_not_looked_at,
-    people_get_colours_where_they_want_them, what_a_session_borrowed_is_not_mended,
+    people_get_colours_where_they_want_them,
 };
 
 /// A run sends no more requests than this, whatever the size of the cluster.
@@ -26,7 +26,6 @@ async fn an_installation_that_is_well_gets_a_clean_bill() {
     assert!(writes.is_empty(), "{writes:?}");
 
     people_get_colours_where_they_want_them(&clinic).await;
-    what_a_session_borrowed_is_not_mended(&clinic).await;
     let chart = clinic.chart().await;
     a_port_that_nobody_calls_is_in_no_command(&clinic).await;
     clinic.mend(&chart).await;
