@@ -15,7 +15,8 @@ use super::state::{State, Wanted};
 use super::target::{BundleTarget, Entry, object};
 use super::{Bundle, Origin};
 use crate::follow::follow;
-use portcullis_client::{Pauses, own_sentence};
+use crate::pauses::{Pauses, pauses};
+use portcullis_client::own_sentence;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -58,7 +59,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             unregistered: Vec::new(),
             others: None,
             not_before: Instant::now(),
-            pauses: Pauses::new(bundle.first_pause, LONGEST_PAUSE),
+            pauses: pauses(bundle.first_pause, LONGEST_PAUSE),
             doubted: None,
             last_written: None,
         }
@@ -179,7 +180,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
     async fn publish(&mut self, live: &C, entries: &[&str], bundle: &Arc<str>) -> Option<Instant> {
         let written = self.write(live, entries, bundle).await;
         // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
-        self.not_before = Instant::now() + self.pauses.next(Instant::now());
+        self.not_before = Instant::now() + self.pauses.next().unwrap_or(LONGEST_PAUSE);
         match written {
             Ok(written) => {
                 info!(object = object::<C>(self.name), webhooks = entries.len(), "published the CA");

@@ -2,14 +2,13 @@
 
 use std::sync::Mutex;
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use portcullis::certificates::{Bundle, Configurations};
-use portcullis_testing::{ControlPlane, Log, User, wait_until};
+use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
 
 use crate::fixture::{PATIENCE, Publisher, heard};

@@ -14,7 +14,7 @@ const CRATES: [(&str, &str); 18] = [
     ("pki", "aws-lc-rs base64 jiff rcgen rustls-pki-types thiserror x509-parser"),
     ("manifest", "k8s-openapi portcullis-review serde serde-saphyr serde_json thiserror"),
     ("metrics", "prometheus-client thiserror"),
-    ("client", "futures kube serde tokio"),
+    ("client", "futures kube serde"),
     (
         "lease",
         "futures jiff k8s-openapi kube portcullis-client portcullis-metrics prometheus-client serde \
@@ -55,7 +55,7 @@ const CRATES: [(&str, &str); 18] = [
          portcullis-lease portcullis-listener portcullis-manifest portcullis-pki portcullis-webhook rustls \
          rustls-pki-types serde serde_json tokio tokio-rustls",
     ),
-    ("migrate", "aws-lc-rs futures k8s-openapi kube portcullis-client serde serde_json thiserror tokio"),
+    ("migrate", "aws-lc-rs backon futures k8s-openapi kube portcullis-client serde serde_json thiserror tokio"),
     (
         "dev",
         "anyhow arc-swap backon clap futures http jiff k8s-openapi kube portcullis-client portcullis-listener \
@@ -63,7 +63,7 @@ const CRATES: [(&str, &str); 18] = [
     ),
     (
         "operator",
-        "anyhow arc-swap aws-lc-rs bytes clap futures http http-body-util hyper jiff k8s-openapi \
+        "anyhow arc-swap aws-lc-rs backon bytes clap futures http http-body-util hyper jiff k8s-openapi \
          kube portcullis-certificates portcullis-client portcullis-controller portcullis-dev portcullis-doctor \
          portcullis-lease portcullis-listener portcullis-manifest portcullis-metrics \
          portcullis-migrate portcullis-pki portcullis-webhook prometheus-client rustls serde serde-saphyr serde_json thiserror tokio tokio-util \
