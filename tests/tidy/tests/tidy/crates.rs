@@ -63,7 +63,7 @@ const CRATES: [(&str, &str); 18] = [
     ),
     (
         "operator",
-        "anyhow arc-swap aws-lc-rs backon bytes clap futures http http-body-util hyper jiff k8s-openapi \
+        "anyhow arc-swap backon bytes clap futures http http-body-util hyper jiff k8s-openapi \
          kube portcullis-certificates portcullis-client portcullis-controller portcullis-dev portcullis-doctor \
          portcullis-lease portcullis-listener portcullis-manifest portcullis-metrics \
          portcullis-migrate portcullis-pki portcullis-webhook prometheus-client rustls serde serde-saphyr serde_json thiserror tokio tokio-util \
