@@ -40,6 +40,7 @@ mod caller;
 mod error;
 mod follow;
 mod metrics;
+mod pauses;
 mod provided;
 mod read;
 mod time_of_day;

@@ -3,17 +3,14 @@
 //! | | |
 //! |---|---|
 //! | [`watched`], [`relist_after_outage`] | watches that list again after an outage of the API server, in case etcd was restored from a backup |
-//! | [`Pauses`] | exponential backoff between retries |
 //! | [`own_sentence`] | the message of an error, for a log line or a condition |
 //! | [`in_one_line`] | an error with its causes, in one line |
 //! | [`plain`] | untrusted text, escaped for a terminal |
 
 mod api_error;
-mod pauses;
 mod relist;
 mod terminal;
 
 pub use api_error::{in_one_line, own_sentence};
-pub use pauses::Pauses;
 pub use relist::{relist_after_outage, watched};
 pub use terminal::plain;

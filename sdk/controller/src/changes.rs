@@ -1,4 +1,4 @@
-//! What a change does: whom it wakes, and who is told.
+//! The effects of a change: it wakes objects, and listeners are told.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,19 +8,16 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::observed::same;
 use super::store::Begun;
-use super::writes::{Write, Writes};
-use super::{Change, Key, Kind, Observed, Queue, Store, Stored as _};
+use super::{Change, Key, Kind, Observed, Queue, Store};
 
 /// Told of every change of an object that its controller is for.
 pub(super) type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
-/// What has to differ for a change to wake anybody.
+/// The property that has to differ for a change to wake anybody.
 pub(super) type Filter<K> = Arc<dyn Fn(&K) -> Option<u64> + Send + Sync>;
 
-/// What changes of the objects of one controller do.
+/// The effects of changes of the objects of one controller.
 pub(super) struct Changes<K> {
     pub(super) queue: Arc<Queue>,
-    /// Our own, which wake nobody.
-    pub(super) writes: Arc<Writes>,
     pub(super) filter: Option<Filter<K>>,
     pub(super) listener: Option<Listener<K>>,
 }
@@ -30,7 +27,7 @@ pub(super) fn filter<K>(predicate: impl Predicate<K> + Send + Sync + 'static) ->
     Arc::new(move |object| predicate.hash_property(object))
 }
 
-/// Whether the difference between two states of an object counts. What has no such property counts always.
+/// Whether the difference between two states of an object counts. An object without such a property counts always.
 pub(super) fn differs<K>(filter: Option<&Filter<K>>, old: &K, new: &K) -> bool {
     let Some(filter) = filter else { return true };
     let new = filter(new);
@@ -39,28 +36,26 @@ pub(super) fn differs<K>(filter: Option<&Filter<K>>, old: &K, new: &K) -> bool {
 
 impl<K> Default for Changes<K> {
     fn default() -> Self {
-        Self { queue: Arc::default(), writes: Arc::default(), filter: None, listener: None }
+        Self { queue: Arc::default(), filter: None, listener: None }
     }
 }
 
 impl<K> Clone for Changes<K> {
     fn clone(&self) -> Self {
-        let Self { queue, writes, filter, listener } = self;
-        Self { queue: queue.clone(), writes: writes.clone(), filter: filter.clone(), listener: listener.clone() }
+        let Self { queue, filter, listener } = self;
+        Self { queue: queue.clone(), filter: filter.clone(), listener: listener.clone() }
     }
 }
 
 impl<K: Kind> Changes<K> {
     /// The watch delivered this one.
     pub(super) fn delivered(&self, change: &Change<Observed<K>>) {
-        // What is gone is asked for too, to be forgotten.
+        // An object that is gone is asked for too, to be forgotten.
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
-        let (key, news) = (Key::of(&**any), !same(change));
-        let wakes = news && self.wakes(change.old.as_deref(), change.new.as_deref());
-        self.writes
-            .takes(&key, change.delivered, vec![key.clone()], wakes)
-            .into_iter()
-            .for_each(|key| self.queue.add(key));
+        let news = !same(change);
+        if change.is_overtaken() || (news && self.wakes(change.old.as_deref(), change.new.as_deref())) {
+            self.queue.add(Key::of(&**any));
+        }
         if news && let Some(listener) = &self.listener {
             listener(change);
         }
@@ -79,32 +74,15 @@ impl<K: Kind> Changes<K> {
         }
     }
 
-    /// A write to this object begins.
-    pub(super) fn begin<'a>(&'a self, key: &'a Key) -> Write<'a> {
-        self.writes.begin(key.clone(), &self.queue, key)
-    }
-
-    /// Takes the answer to a write to the object as it was `before`. What others changed in between wakes it: the watch
-    /// may not tell of that any more.
-    pub(super) fn answered(
-        &self,
-        write: Write<'_>,
-        before: &Observed<K>,
-        (answer, begun): (Observed<K>, Begun),
-        finalizer: Option<&str>,
-        store: &Store<Observed<K>>,
-        panics: &Counter,
-    ) {
-        write.answered(answer.version());
-        if answer.changed_by_others(before, finalizer) && self.wakes(Some(before), Some(&answer)) {
-            self.queue.add(Key::of(before));
-        }
+    /// Takes the answer to our own write to an object. It wakes nobody: the watch brings what others changed before it.
+    pub(super) fn answered(&self, answer: Observed<K>, begun: Begun, store: &Store<Observed<K>>, panics: &Counter) {
+        let key = Key::of(&answer);
         let Some(change) = store.written(answer, begun).filter(|change| !same(change)) else { return };
         if let Some(listener) = &self.listener
             && catch_unwind(AssertUnwindSafe(|| listener(&change))).is_err()
         {
             panics.inc();
-            let (kind, namespace, name) = (K::kind(&()), before.namespace(), before.name());
+            let (kind, namespace, name) = (K::kind(&()), key.namespace, key.name);
             tracing::error!(%kind, namespace, name, "a listener of this controller panicked; the reconcile goes on");
         }
     }

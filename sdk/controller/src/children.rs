@@ -6,7 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::apply::{Desired, FieldManager, Live};
 use super::store::Begun;
-use super::writes::Writes;
 use super::{Store, Stored};
 
 /// What a store keeps of a child, for controllers that keep more of it than the default
@@ -124,6 +123,4 @@ pub(super) struct Children {
     pub(super) store: Arc<dyn ChildStore>,
     /// Whether they live in namespaces.
     pub(super) namespaced: bool,
-    /// Our own writes to them; none where the controller's author watches them.
-    pub(super) writes: Option<Arc<Writes>>,
 }

@@ -23,7 +23,6 @@ use super::observed::Managers;
 use super::reconcile::{CleanUp, OnInvalid, Reconciler, failed};
 use super::validity::Validators;
 use super::writer::Writer;
-use super::writes::Writes;
 use super::{
     Action, Backoff, Change, ChildTrace, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces, Observed, Queue,
     Reconcile, Runtime, Store, Stored as _, Watches, paged,
@@ -128,15 +127,14 @@ impl<K: Kind> Controller<K> {
     where
         K::Scope: MayOwn<C::Scope>,
     {
-        let (store, writes) = (Arc::<Store<Child>>::default(), Arc::<Writes>::default());
-        let children =
-            Children { store: store.clone(), namespaced: C::Scope::NAMESPACED, writes: Some(writes.clone()) };
+        let store = Arc::<Store<Child>>::default();
+        let children = Children { store: store.clone(), namespaced: C::Scope::NAMESPACED };
         let follow: Follow<K> = Box::new(move |watches, field_manager, woken| {
-            let (field_manager, woken, writes) = (field_manager.clone(), woken.clone(), writes.clone());
+            let (field_manager, woken) = (field_manager.clone(), woken.clone());
             let read = move |child: PartialObjectMeta<C>| {
                 Child::read(&C::kind(&()), &child.metadata, &field_manager, &K::kind(&()))
             };
-            watches.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(&writes, change));
+            watches.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
         });
         let resource = ApiResource::erase::<C>(&());
         let kind = (resource.api_version.clone(), resource.kind.clone());
@@ -153,7 +151,7 @@ impl<K: Kind> Controller<K> {
         T: ChildTrace,
         K::Scope: MayOwn<C::Scope>,
     {
-        let children = Children { store, namespaced: C::Scope::NAMESPACED, writes: None };
+        let children = Children { store, namespaced: C::Scope::NAMESPACED };
         let resource = ApiResource::erase::<C>(&());
         let kind = (resource.api_version.clone(), resource.kind.clone());
         self.owned.insert(kind, Owned { resource, children, follow: None });
@@ -327,12 +325,8 @@ impl<K: Kind> Controller<K> {
     /// Forgets what the watches brought.
     fn forget(&self) {
         self.store.clear();
-        self.changes.writes.clear();
         for Owned { children, .. } in self.owned.values().filter(|owned| owned.follow.is_some()) {
             children.store.clear();
-            if let Some(writes) = &children.writes {
-                writes.clear();
-            }
         }
     }
 
@@ -437,18 +431,16 @@ impl<K: Kind> Woken<K> {
     }
 
     /// A child wakes its owner, and the one that it had before.
-    fn by_child(&self, writes: &Writes, change: &Change<Child>) {
-        let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
+    fn by_child(&self, change: &Change<Child>) {
         let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|child| child.version()));
-        // What came before our own write is no step of the store any more, and may be somebody else's.
-        let news = old != new || new.is_some_and(|new| new > change.delivered);
+        if old == new && !change.is_overtaken() {
+            return;
+        }
         let owners = [&change.old, &change.new].into_iter().flatten().filter_map(|child| {
             let namespace = if K::Scope::NAMESPACED { child.namespace() } else { "" };
             Some(Key::new(namespace, child.owner()?))
         });
-        for owner in writes.takes(&Key::of(&**any), change.delivered, owners.collect(), news) {
-            self.wake(owner);
-        }
+        owners.for_each(|owner| self.wake(owner));
     }
 }
 

@@ -12,7 +12,7 @@
 //! - the finalizer, added before the first reconcile and removed when the cleanup is done;
 //! - the registered validators, evaluated in the controller while webhooks are off (see below);
 //! - writes by server-side apply, only where something differs ([`apply`]). In the steady state nothing is written, and
-//!   a controller's own writes trigger no reconcile.
+//!   a controller's own write triggers at most one more reconcile.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -102,7 +102,6 @@ mod watches;
 #[cfg(feature = "webhook")]
 mod webhooks;
 mod writer;
-mod writes;
 
 pub use children::ChildTrace;
 pub use conditions::{ConditionStatus, Conditions, fitting};

@@ -1,4 +1,4 @@
-//! What is kept of the objects that a controller is for.
+//! The part of the objects of a controller that is kept.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use kube::core::DeserializeGuard;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::apply::{StatusState, held_by, prune, version_number, without};
+use super::apply::{StatusState, held_by, version_number};
 use super::kind_scope::full_name;
 use super::{Change, Key, Store, Stored};
 
@@ -106,32 +106,6 @@ impl<K: Resource<DynamicType = ()> + Serialize> Observed<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Serialize> Observed<K> {
-    /// Whether this answer to a write of ours differs from the object `before` it in more than that write: somebody else
-    /// changed the object in between. `finalizer` is what was written, if that was one.
-    pub(super) fn changed_by_others(&self, before: &Self, finalizer: Option<&str>) -> bool {
-        let held = [before, self].map(|it| [it.held_status.as_deref(), it.held_validity.as_deref()]);
-        let held = held.concat().into_iter().flatten().filter_map(|held| serde_json::from_str(held).ok());
-        let held: Vec<Value> = held.collect();
-        let theirs = |observed: &Self| {
-            let mut json = told(observed);
-            if let Some(finalizers) = json.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut) {
-                finalizers.retain(|name| name.as_str() != finalizer);
-            }
-            // What is absent and what is null says the same here: a type may fill in either.
-            prune(&mut json);
-            for held in &held {
-                without(&mut json, held);
-            }
-            json
-        };
-        self.uid != before.uid
-            || self.deleting != before.deleting
-            || self.object.as_ref().err() != before.object.as_ref().err()
-            || theirs(self) != theirs(before)
-    }
-}
-
 /// The object without its version.
 fn told<K: Resource<DynamicType = ()> + Serialize>(observed: &Observed<K>) -> Value {
     let mut json = observed.json();
@@ -166,73 +140,5 @@ impl<K: Send + Sync + 'static> Stored for Observed<K> {
 
     fn tokens(&self) -> Vec<String> {
         self.tokens.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::CustomResource;
-    use schemars::JsonSchema;
-    use serde::Deserialize;
-    use serde_json::json;
-
-    use super::*;
-
-    #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-    #[kube(group = "reconciler.example", version = "v1", kind = "Part", namespaced, status = "PartStatus")]
-    struct PartSpec {
-        size: u32,
-    }
-
-    #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-    struct PartStatus {
-        phase: Option<String>,
-        theirs: Option<String>,
-    }
-
-    /// With this change made to it.
-    fn part(change: &Value) -> Observed<Part> {
-        let mut part = json!({
-            "apiVersion": "reconciler.example/v1", "kind": "Part",
-            "metadata": {"name": "a", "namespace": "team", "uid": "u", "generation": 1, "resourceVersion": "1"},
-            "spec": {"size": 1},
-        });
-        json_patch::merge(&mut part, change);
-        Observed::of(serde_json::from_value(part).unwrap(), &Managers::of("parts"), |_| Vec::new())
-    }
-
-    fn held(fields: &Value) -> Value {
-        json!([{"manager": "parts-status", "operation": "Apply", "subresource": "status", "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:status": fields}}])
-    }
-
-    #[test]
-    fn an_answer_to_a_write_tells_of_what_others_changed_in_between_and_of_nothing_else() {
-        let written = json!({"metadata": {"resourceVersion": "9", "managedFields": held(&json!({"f:phase": {}}))}});
-        let cases = [
-            ("our status", json!({"status": {"phase": "On"}}), false),
-            ("our finalizer", json!({"metadata": {"finalizers": ["ours"]}}), false),
-            ("another's finalizer", json!({"metadata": {"finalizers": ["ours", "theirs"]}}), true),
-            ("another's status", json!({"status": {"phase": "On", "theirs": "x"}}), true),
-            ("the spec", json!({"spec": {"size": 2}, "metadata": {"generation": 2}, "status": {"phase": "On"}}), true),
-            ("a label", json!({"metadata": {"labels": {"a": "b"}}}), true),
-            ("a deletion", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), true),
-            ("a successor", json!({"metadata": {"uid": "other"}}), true),
-            ("what does not decode", json!({"spec": {"size": "large"}}), true),
-        ];
-        for (case, change, told) in cases {
-            let mut after = written.clone();
-            json_patch::merge(&mut after, &change);
-            assert_eq!(part(&after).changed_by_others(&part(&json!({})), Some("ours")), told, "{case}");
-        }
-        // Of a status, no finalizer is expected to change.
-        let with = part(&json!({"metadata": {"finalizers": ["ours"]}}));
-        assert!(part(&json!({})).changed_by_others(&with, None), "somebody took it off");
-        // What we stated before and state no more was ours, too.
-        let before = part(&json!({
-            "status": {"phase": "On", "theirs": "x"}, "metadata": {"managedFields": held(&json!({"f:phase": {}}))}
-        }));
-        let after = part(&json!({"status": {"theirs": "x"}, "metadata": {"resourceVersion": "9"}}));
-        assert!(!after.changed_by_others(&before, None));
     }
 }

@@ -107,23 +107,17 @@ impl<K: Kind> Reconcile<K> {
         let field_manager = self.reconciler.applier.field_manager();
         let desired = Desired::child_of(&*self.object, resource, document, field_manager, children.namespaced)?;
         let live = children.store.live(desired.namespace(), desired.name());
-        let child = Key::new(desired.namespace(), desired.name());
-        let queue = &self.reconciler.changes.queue;
-        let write = children.writes.as_ref().map(|writes| writes.begin(child, queue, &self.key));
         let begun = children.store.begin();
         match self.reconciler.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
             Ensured::Kept => Ok(Applied::Kept),
             Ensured::Waits => {
                 // A change of a child wakes the owner that it names. This one may name none, or another.
                 if live.is_none_or(|live| live.controller.as_ref() != Some(&self.observed.uid)) {
-                    queue.add_after(self.key.clone(), LOOK_AGAIN);
+                    self.reconciler.changes.queue.add_after(self.key.clone(), LOOK_AGAIN);
                 }
                 Ok(Applied::Waits)
             }
             Ensured::Written(live) => {
-                if let Some(write) = write {
-                    write.answered(live.version);
-                }
                 children.store.written(&desired, live, begun);
                 Ok(Applied::Written)
             }
@@ -267,7 +261,7 @@ where
         let live = self.current();
         let manager = &self.reconciler.writer.managers.status;
         self.reconciler
-            .written(&live, None, self.reconciler.writer.status(&live, manager, live.held_status.as_deref(), status))
+            .written(self.reconciler.writer.status(&live, manager, live.held_status.as_deref(), status))
             .await
     }
 }

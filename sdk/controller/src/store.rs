@@ -4,6 +4,9 @@
 //! Versions order the two sources. Per watch, events arrive in order of `resourceVersion`, so an answer that is not
 //! newer than the last event has already been delivered, or overtaken by a deletion.
 //!
+//! An event that is older than the answer to a write of ours changes nothing in the store, and may tell of somebody else's
+//! write: such a change [is overtaken](Change::is_overtaken), and its object is looked at once more.
+//!
 //! A list begins a new order: after a restore of etcd, versions go on from an earlier one. So it replaces what is known,
 //! whatever version that has, but for the answers to writes of ours that were begun after it.
 
@@ -33,9 +36,16 @@ pub struct Change<T> {
     pub old: Option<Arc<T>>,
     /// What it holds now.
     pub new: Option<Arc<T>>,
-    /// The version that the watch delivered; `u64::MAX` for a deletion and for an object from a list. If `new` is
-    /// newer, the store already had it from the answer to the controller's own write.
+    /// The version that the watch delivered; `u64::MAX` for a deletion and for an object from a list.
     pub delivered: u64,
+}
+
+impl<T: Stored> Change<T> {
+    /// Whether the store has a newer object already, by the answer to the controller's own write: nobody can tell then
+    /// who made the change that was delivered.
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.new.as_ref().is_some_and(|new| new.version() > self.delivered)
+    }
 }
 
 /// The objects of one kind that the operator watches.
@@ -240,8 +250,9 @@ impl<T: Stored> Store<T> {
             let progress = inner.progress(watch);
             let Some(Listing { objects, written }) = progress.listing.take() else { return Vec::new() };
             progress.complete = complete;
-            progress.seen = objects.iter().map(|object| object.version()).max().unwrap_or_default();
-            let seen = progress.seen;
+            let before = progress.seen;
+            let seen = objects.iter().map(|object| object.version()).max().unwrap_or_default();
+            progress.seen = seen;
             let listed: BTreeMap<_, _> = objects.into_iter().map(|object| (key(&*object), object)).collect();
             let is_later = |key: &(String, String), version: u64| {
                 version > listed.get(key).map_or(seen, |object| object.version())
@@ -259,8 +270,17 @@ impl<T: Stored> Store<T> {
                 .filter_map(|(namespace, name)| inner.remove(namespace, name))
                 .map(|old| Change { old: Some(old), new: None, delivered: u64::MAX })
                 .collect();
-            let news = listed.iter().filter(|(key, _)| !ours(key));
-            changes.extend(news.map(|(_, object)| Change { delivered: u64::MAX, ..inner.replace(object.clone()) }));
+            for (key, object) in &listed {
+                let known = inner.current(&**object).cloned();
+                changes.push(if ours(key) {
+                    Change { old: known.clone(), new: known, delivered: object.version() }
+                } else {
+                    // A list does not tell of changes between the last event and our own write.
+                    let overtaken = known.is_some_and(|known| known.version() > before);
+                    let delivered = if overtaken { before } else { u64::MAX };
+                    Change { delivered, ..inner.replace(object.clone()) }
+                });
+            }
             changes
         })
     }

@@ -85,10 +85,9 @@ impl Namespaces {
         Self(namespaces)
     }
 
-    /// The namespaces of an operator with this scope: the one that it is restricted to, those of a development session
-    /// with `--only-namespace`, or all.
+    /// The namespaces of an operator with this scope: the one that it is restricted to, or all.
     pub fn of(scope: &Scope) -> Self {
-        Self(scope.namespaces())
+        Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
     }
 
     /// The watches that cover them: a namespace each, or one for all (""). A kind that lives in no namespace has one watch.

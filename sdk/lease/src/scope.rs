@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use futures::Stream;
 
 use crate::changes::Changes;
@@ -9,8 +7,6 @@ use crate::{Change, Epoch, Leadership, LeaseHandle, Ownership, Scopes};
 #[derive(Clone, Debug)]
 pub struct Scope {
     extent: Extent,
-    /// Of that, these namespaces and nothing else; all when empty.
-    only: Arc<[String]>,
     leadership: Leadership,
 }
 
@@ -39,14 +35,7 @@ impl Scope {
     }
 
     fn of(extent: Extent) -> Self {
-        Self { extent, only: Arc::default(), leadership: Leadership::alone() }
-    }
-
-    /// Restricts this scope to these namespaces; an empty list does not restrict it. The rest is left to other
-    /// operators.
-    #[must_use]
-    pub fn only(&self, namespaces: &[String]) -> Self {
-        Self { only: namespaces.into(), ..self.clone() }
+        Self { extent, leadership: Leadership::alone() }
     }
 
     /// Restricts writing to the time in which `leadership` holds.
@@ -58,9 +47,6 @@ impl Scope {
     /// Returns the owner of this namespace, as far as that is known now. The empty name stands for cluster-scoped objects, which
     /// the cluster-wide operator owns.
     pub fn owns(&self, namespace: &str) -> Ownership {
-        if !self.selects(namespace) {
-            return Ownership::Theirs;
-        }
         let ownership = match &self.extent {
             Extent::Restricted { lease, .. } => lease.owns(namespace),
             Extent::ClusterWide(scopes) => scopes.owns(namespace),
@@ -80,10 +66,6 @@ impl Scope {
         self.owns(namespace)
     }
 
-    fn selects(&self, namespace: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == namespace)
-    }
-
     /// Yields what has to be reconciled again because its owner changed. It ends with the process.
     pub fn changes(&self) -> impl Stream<Item = Change> + Send + Unpin + use<> {
         match &self.extent {
@@ -97,7 +79,7 @@ impl Scope {
     pub fn passes(&self, namespace: &str) -> Option<String> {
         // A cluster-wide operator whose view is old validates: that needs no list.
         let owner = match &self.extent {
-            Extent::ClusterWide(scopes) if self.selects(namespace) => scopes.peek(namespace),
+            Extent::ClusterWide(scopes) => scopes.peek(namespace),
             _ => self.owns(namespace),
         };
         (!owner.must_check()).then(|| self.skips())
@@ -110,15 +92,9 @@ impl Scope {
         }
     }
 
-    /// The namespace of a restricted operator: watch only this one.
+    /// The namespace of a restricted operator: watch only this one; all where there is none.
     pub fn restricted_to(&self) -> Option<&str> {
         if let Extent::Restricted { namespace, .. } = &self.extent { Some(namespace) } else { None }
-    }
-
-    /// The namespaces to watch; all if this is empty.
-    pub fn namespaces(&self) -> Vec<String> {
-        let restricted = self.restricted_to().map(|namespace| vec![namespace.to_owned()]);
-        restricted.unwrap_or_else(|| self.only.to_vec())
     }
 }
 
@@ -134,16 +110,5 @@ mod tests {
         let follower = scope.led_by(Leadership::follower());
         assert!(!follower.owns("team-a").may_write());
         assert!(follower.owns("team-a").must_check());
-    }
-
-    #[test]
-    fn what_is_narrowed_to_some_namespaces_writes_in_no_other_and_not_without_one() {
-        let narrow = Scope::everything().only(&["team-a".to_owned()]);
-        assert!(narrow.owns("team-a").may_write());
-        assert!(!narrow.owns("team-b").may_write() && !narrow.owns("").may_write());
-        assert!(!narrow.led_by(Leadership::follower()).owns("team-a").may_write());
-        assert_eq!(narrow.namespaces(), ["team-a"]);
-        let all = Scope::everything().only(&[]);
-        assert!(all.owns("team-b").may_write() && all.namespaces().is_empty());
     }
 }

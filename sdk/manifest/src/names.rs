@@ -23,16 +23,3 @@ pub const OPERATOR: &str = "portcullis.dev/operator";
 pub fn leaders(operator: &str) -> String {
     format!("{OPERATOR}={operator}")
 }
-
-/// Annotation of objects that a development session created: the session.
-pub const DEV_SESSION: &str = "portcullis.dev/dev-session";
-/// Label of a development session's objects: the owner of the session.
-pub const DEV_OWNER: &str = "portcullis.dev/dev-owner";
-/// Annotation of a development session's objects: when the session expires (RFC 3339).
-pub const DEV_EXPIRES: &str = "portcullis.dev/dev-expires";
-/// Tolerated clock skew in seconds: how long after its expiry the session of another machine counts as over.
-pub const DEV_SKEW_SECONDS: i64 = 300;
-/// Label of a development session's objects: the release whose webhooks it serves.
-pub const DEV_OF: &str = "portcullis.dev/dev-of";
-/// The labels and annotations of a development session; on a Lease, all are annotations.
-pub const DEV_MARK: [&str; 4] = [DEV_SESSION, DEV_OWNER, DEV_EXPIRES, DEV_OF];

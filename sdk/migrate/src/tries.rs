@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use portcullis_client::{Pauses, in_one_line};
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use portcullis_client::in_one_line;
 
 /// How long one answer may take: a list is converted by a webhook, which has 30 s.
 const ANSWER: Duration = Duration::from_mins(1);
 /// How often a question is asked.
-const TRIES: u32 = 7;
+const TRIES: usize = 7;
 /// First and longest pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -45,8 +46,8 @@ impl NoAnswer {
 
 /// Asks until there is an answer that is not about the moment.
 pub(crate) async fn tried<T>(mut ask: impl AsyncFnMut() -> kube::Result<T>) -> Result<T, NoAnswer> {
-    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
-    let mut tries = 1;
+    let pauses = ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
+    let mut pauses = pauses.with_max_times(TRIES - 1).build();
     loop {
         let problem = match timeout(ANSWER, ask()).await {
             Ok(Ok(answer)) => return Ok(answer),
@@ -54,11 +55,8 @@ pub(crate) async fn tried<T>(mut ask: impl AsyncFnMut() -> kube::Result<T>) -> R
             Ok(Err(error)) => return Err(NoAnswer::Refused(error)),
             Err(_) => NoAnswer::Slow,
         };
-        if tries == TRIES {
-            return Err(problem);
-        }
-        sleep(pauses.next(Instant::now())).await;
-        tries += 1;
+        let Some(pause) = pauses.next() else { return Err(problem) };
+        sleep(pause).await;
     }
 }
 

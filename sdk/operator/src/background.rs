@@ -1,7 +1,6 @@
-//! What a process works at beside answering the API server: the same for an installed replica and for a session of a
-//! developer.
+//! The work of a process beside answering the API server.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
 
@@ -10,59 +9,62 @@ use super::controllers::Controllers;
 use super::health::Health;
 use super::leases::Leases;
 use super::tasks::Tasks;
-use super::{Components, Runtime};
+use super::{Components, Runtime, Task};
 use portcullis_lease::Leadership;
 
-/// What it works with, and when its parts end: first the controllers, then the Lease is given back, then what the
-/// webhooks read from.
+/// Its parts end in this order: first the controllers, then the Lease is given back, then the webhooks' sources.
 pub(super) struct Background {
-    /// What each part is given. The controllers end with its `stop`.
+    /// Given to each part. The controllers end with its `stop`.
     pub(super) runtime: Runtime,
-    /// Who owns what, and who leads.
+    /// The leases, which say who owns a namespace, and who leads.
     pub(super) leases: Leases,
-    /// The namespaces that the controllers keep to; all when there are none.
-    pub(super) only: Vec<String>,
     /// Learns when the leases are known.
     pub(super) health: Health,
     /// Ends when the webhooks are not served any more: until then they ask the leases whose a namespace is.
     pub(super) serving: CancellationToken,
     /// Ends when their last call is answered: what they read from is as much a part of them as what they call.
     pub(super) answered: CancellationToken,
-    /// How long the controllers may take to end. What waits for all of this has some seconds more, to give the Lease
-    /// back: otherwise nobody writes until it lapses.
-    pub(super) patience: Duration,
+}
+
+/// Starts the tasks of every replica, and fills the caches that webhooks read. All of it ends with the `stop` of
+/// `runtime`, and is given the scope of one who follows, whoever leads: it never writes.
+pub(super) fn everywhere(
+    everywhere: BTreeMap<String, Task>,
+    caches: &Caches,
+    runtime: Runtime,
+    health: &Health,
+    tasks: &mut Tasks,
+) {
+    let runtime =
+        Runtime { scope: runtime.scope.led_by(Leadership::follower()), leadership: Leadership::follower(), ..runtime };
+    for (name, task) in everywhere {
+        tasks.spawn(name, &runtime.stop, task(runtime.clone()));
+    }
+    if !caches.is_empty() {
+        let work = caches.clone().run(health.part("the caches"), runtime.clone());
+        tasks.spawn("the caches", &runtime.stop, work);
+    }
 }
 
 impl Background {
     /// Starts all of it. The controllers wait for `first`, and then for this process to lead.
     ///
-    /// What runs everywhere is given the scope of one who follows, whoever leads: it never writes. The Lease is given
-    /// back when the controllers have ended, whether they were asked to, failed, panicked or were dropped: whoever
-    /// takes it begins at once, so nothing may be written here any more; and while somebody renews it in vain, nobody
-    /// else begins.
+    /// The Lease is given back when the controllers have ended, whether they were asked to, failed, panicked or were
+    /// dropped: whoever takes it begins at once, so nothing may be written here any more; and while somebody renews it
+    /// in vain, nobody else begins.
     pub(super) fn start(
         self,
         components: Components,
         first: impl Future<Output = ()> + Send + 'static,
         tasks: &mut Tasks,
     ) {
-        let Self { mut runtime, leases, only, health, serving, answered, patience } = self;
+        let Self { mut runtime, leases, health, serving, answered } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
         runtime.leadership = Leadership::follower();
-        for (name, task) in components.everywhere {
-            let scope = runtime.scope.led_by(Leadership::follower());
-            tasks.spawn(name, &answered, task(Runtime { scope, stop: answered.clone(), ..runtime.clone() }));
-        }
         let caches = Caches::of(&components.webhooks);
         let validates_offline = !runtime.webhooks.is_on();
-        if !caches.is_empty() {
-            let scope = runtime.scope.led_by(Leadership::follower());
-            let work = caches
-                .clone()
-                .run(health.part("the caches"), Runtime { scope, stop: answered.clone(), ..runtime.clone() });
-            tasks.spawn("the caches", &answered, work);
-        }
+        everywhere(components.everywhere, &caches, Runtime { stop: answered, ..runtime.clone() }, &health, tasks);
         // While webhooks are off, the controllers ask those that read the caches.
         let first = async move {
             first.await;
@@ -70,9 +72,8 @@ impl Background {
                 caches.filled(drop).await;
             }
         };
-        runtime.scope = runtime.scope.only(&only);
         let election = leases.election.clone();
-        let controllers = Controllers { by_name: components.controllers, runtime, patience };
+        let controllers = Controllers { by_name: components.controllers, runtime };
         let give_back = CancellationToken::new();
         let ended = give_back.clone().drop_guard();
         tasks.adopt(async move {
@@ -88,10 +89,10 @@ impl Background {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::convert::Infallible;
     use std::future::{pending, ready};
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use http::{Method, Request, Response};
     use http_body_util::BodyExt as _;
@@ -103,8 +104,8 @@ mod tests {
 
     use super::*;
     use crate::leases::LeaseFlags;
-    use crate::shutdown::{CONTROLLERS, SHUTDOWN};
-    use crate::{NoArgs, Operator};
+    use crate::shutdown::SHUTDOWN;
+    use crate::{NoArgs, Operator, Switch};
     use portcullis_metrics::Metrics;
 
     /// What hands namespace `team` over, by the name of its kind.
@@ -144,7 +145,7 @@ mod tests {
         let client = kube::Client::new(tower::service_fn(move |request| answer(lease.clone(), request)), "default");
         let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
         installation.restricted_to = Some("team".to_owned());
-        let flags = LeaseFlags::of_session("me".to_owned(), BTreeMap::new(), None);
+        let flags = LeaseFlags { leader_elect: Switch::On, identity: Some("me".to_owned()), lease_timing: None };
         let leases = Leases::new(&client, &installation, true, &flags).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
@@ -156,11 +157,9 @@ mod tests {
         let work = Background {
             runtime: Runtime::new(client, "here", stop.clone()),
             leases,
-            only: Vec::new(),
             health: Health::new("the leases", Metrics::new()),
             serving: serving.clone(),
             answered: serving.clone(),
-            patience: CONTROLLERS,
         };
         let mut tasks = Tasks::default();
         work.start(components, ready(()), &mut tasks);

@@ -42,7 +42,7 @@ enum Command<A: clap::Args> {
     /// Serve the webhooks and run the controllers, until SIGTERM
     Run {
         #[command(flatten)]
-        flags: RunFlags,
+        flags: Box<RunFlags>,
         #[command(flatten)]
         args: A,
     },
@@ -188,7 +188,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             convertible(&components.webhooks, &operator.crds)?;
             // Schemas take megabytes, and from here on nobody reads them.
             operator.crds = Vec::new();
-            on_runtime(run::run(&operator, components, flags, provider))
+            on_runtime(run::run(&operator, components, *flags, provider))
         }
     }
 }

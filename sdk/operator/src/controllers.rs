@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use super::error::RunError;
 use super::leases::Election;
+use super::shutdown::CONTROLLERS;
 use super::tasks::Tasks;
 use super::{Leading, Runtime};
 use portcullis_lease::Leadership;
@@ -17,8 +18,6 @@ pub(super) struct Controllers {
     pub(super) by_name: BTreeMap<String, Leading>,
     /// Given to each, with its leadership and its end.
     pub(super) runtime: Runtime,
-    /// How long they may take to end when they are asked to, or one of them fails.
-    pub(super) patience: Duration,
 }
 
 impl Controllers {
@@ -56,8 +55,8 @@ impl Controllers {
         }
         let (mut result, limit) = tokio::select! {
             // The others end too, and the process with them: nobody goes on reconciling here.
-            Some(ended) = tasks.next() => (ended, self.patience),
-            () = stop.cancelled() => (Ok(()), self.patience),
+            Some(ended) = tasks.next() => (ended, CONTROLLERS),
+            () = stop.cancelled() => (Ok(()), CONTROLLERS),
             () = lost => (Ok(()), margin),
         };
         end.cancel();
@@ -67,7 +66,7 @@ impl Controllers {
             }
         };
         if timeout(limit, rest).await.is_err() {
-            // Somebody else may lead from now on: what does not end is ended.
+            // Somebody else may lead from now on: a controller that does not end is ended.
             warn!("a controller did not stop in time and is aborted");
         }
         result
@@ -100,12 +99,11 @@ mod tests {
         let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
         let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
-        let patience = Duration::from_secs(20);
-        let controllers = Controllers { by_name, runtime, patience };
+        let controllers = Controllers { by_name, runtime };
         let begun = Instant::now();
         let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
         assert_eq!(in_one_line(&error), "controller fails failed: no luck");
-        assert!(begun.elapsed() <= patience + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() <= CONTROLLERS + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

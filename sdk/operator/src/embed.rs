@@ -21,7 +21,7 @@ use super::flags::BIND;
 use super::health::Health;
 use super::installation::configurations;
 use super::leases::{LeaseFlags, LeaseTiming, Leases};
-use super::shutdown::{CONTROLLERS, LONGEST_DRAIN, SHUTDOWN};
+use super::shutdown::{LONGEST_DRAIN, SHUTDOWN};
 use super::storage::follow_storage;
 use super::tasks::Tasks;
 use super::{Components, Installation, Operator, Runtime, SetupContext, Switch};
@@ -166,7 +166,7 @@ impl EmbeddedOperator {
             components.webhooks = components.webhooks.memory_limit(bytes);
         }
         let EmbedOptions { installation, leader_elect, identity, lease_timing, .. } = &options;
-        let flags = LeaseFlags::new(*leader_elect, identity.clone(), *lease_timing);
+        let flags = LeaseFlags { leader_elect: *leader_elect, identity: identity.clone(), lease_timing: *lease_timing };
         let has_controllers = !components.controllers.is_empty();
         let leases = Leases::new(&clients.prompt, installation, has_controllers, &flags)?;
         let scope = leases.scope.clone();
@@ -291,8 +291,7 @@ impl EmbeddedOperator {
             }
         };
         let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
-        let (patience, only) = (CONTROLLERS, Vec::new());
-        Background { runtime, leases, only, health: health_of_leases, serving, answered, patience }
+        Background { runtime, leases, health: health_of_leases, serving, answered }
             .start(components, first, &mut tasks);
         let result = tokio::select! {
             () = stop.cancelled() => Ok(()),

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::time::{Instant, sleep};
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::error::RunError;
 use super::health::Health;
 use portcullis_certificates::{Bundle, CertificateError, CertificateSource, ServingCertificate, probe};
-use portcullis_client::Pauses;
 use portcullis_listener::{Handler, Server};
 
 /// First and longest pause between tries at start.
@@ -72,8 +72,12 @@ impl<H: Handler> Endpoint<H> {
     }
 }
 
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::default().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE).without_max_times().build()
+}
+
 async fn certificates(source: &CertificateSource, health: &Health) -> Result<ServingCertificate, CertificateError> {
-    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut pauses = pauses();
     let mut tries = 1;
     loop {
         match source.ensure().await {
@@ -92,7 +96,7 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
                 tries += 1;
             }
         }
-        sleep(pauses.next(Instant::now())).await;
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
 
@@ -105,7 +109,7 @@ async fn callable(
     bundle: &Bundle,
     health: &Health,
 ) {
-    let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut pauses = pauses();
     loop {
         let published = bundle.until_published(source.configurations(), |missing| health.waiting_for(missing));
         let ca_pem = health.logged_during(published).await;
@@ -116,7 +120,7 @@ async fn callable(
                 health.waiting_for(format!("a call to our own webhooks to succeed: {error}"));
             }
         }
-        sleep(pauses.next(Instant::now())).await;
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
     health.ready();
     info!("ready: the CA is published, and our own listener answers under it");

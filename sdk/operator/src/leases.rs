@@ -1,6 +1,5 @@
 //! The leases of an installation: which replica leads, and who owns which namespace.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use tracing::{info, warn};
 use super::health::Health;
 use super::installation::switch;
 use super::{Installation, Switch};
-use portcullis_manifest::names::{DEV_MARK, OPERATOR};
+use portcullis_manifest::names::OPERATOR;
 use portcullis_metrics::Metrics;
 
 /// Time between two looks at which installation holds the Lease.
@@ -36,29 +35,6 @@ pub(super) struct LeaseFlags {
     /// For tests that cannot wait: duration, deadline, renewal, settling, grace and freshness, separated by commas
     #[arg(long, hide = true, value_name = "DURATIONS")]
     pub(super) lease_timing: Option<LeaseTiming>,
-    /// Of a development session: what it creates its Lease with. Whoever else writes a Lease takes that away.
-    #[arg(skip)]
-    mark: Option<BTreeMap<String, String>>,
-}
-
-impl LeaseFlags {
-    /// Those of an installed replica.
-    pub(super) fn new(leader_elect: Switch, identity: Option<String>, lease_timing: Option<LeaseTiming>) -> Self {
-        Self { leader_elect, identity, lease_timing, mark: None }
-    }
-
-    /// Those of a development session: it takes part where there is an election.
-    #[cfg(feature = "dev")]
-    pub(super) fn of_session(identity: String, mark: BTreeMap<String, String>, timing: Option<LeaseTiming>) -> Self {
-        Self { leader_elect: Switch::On, identity: Some(identity), lease_timing: timing, mark: Some(mark) }
-    }
-
-    fn marking(&self, candidacy: LeaseElection) -> LeaseElection {
-        match &self.mark {
-            Some(mark) => mark.iter().fold(candidacy, |candidacy, (key, value)| candidacy.annotation(key, value)),
-            None => DEV_MARK.iter().fold(candidacy, |candidacy, key| candidacy.without_annotation(key)),
-        }
-    }
 }
 
 /// The durations of all leases of one process. All operators of a cluster keep to the same.
@@ -138,11 +114,11 @@ impl Leases {
         has_controllers: bool,
         flags: &LeaseFlags,
     ) -> Result<Self, LeaseError> {
-        let LeaseFlags { leader_elect, identity, lease_timing, .. } = flags;
+        let LeaseFlags { leader_elect, identity, lease_timing } = flags;
         let identity = identity.as_deref().unwrap_or(&installation.release);
         let timing = lease_timing.unwrap_or_default();
         let stand = |namespace: &str, name: &str, candidacy: LeaseElection, timing: Timing| {
-            let candidacy = flags.marking(candidacy).installation(&installation.name()).timing(timing);
+            let candidacy = candidacy.installation(&installation.name()).timing(timing);
             let (lease, driver) = candidacy.with(client.clone());
             let margin = timing.duration().saturating_sub(timing.deadline());
             (Election { lease, name: format!("{namespace}/{name}"), margin }, driver)
@@ -166,18 +142,6 @@ impl Leases {
             (election, candidacy) = (Some(stood), Some(driver));
         }
         Ok(Self { scope, election, candidacy, scopes: Some(scopes), watch: Some(watch) })
-    }
-
-    /// None: a process that stands back for nobody.
-    #[cfg(feature = "dev")]
-    pub(super) fn none() -> Self {
-        Self { scope: Scope::everything(), election: None, candidacy: None, scopes: None, watch: None }
-    }
-
-    /// Whether namespaces are left to restricted operators.
-    #[cfg(feature = "dev")]
-    pub(super) fn stand_back(&self) -> bool {
-        self.scopes.is_some()
     }
 
     /// Shows their health there.

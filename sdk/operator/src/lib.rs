@@ -43,11 +43,11 @@
 //!   without a cluster.
 //! - `migrate-storage` (feature `migrate`) rewrites every stored object in the storage version of its CRD, then drops
 //!   the versions that store nothing any more from `status.storedVersions`, so that they can be removed from the CRD.
-//! - `dev` (feature `dev`) serves the webhooks of any cluster from this machine, with a throw-away certificate: it
-//!   creates webhook configurations that call a URL, and borrows the conversion of CRDs. It first asks the API server
-//!   which name or address of this machine it can reach, or takes the `--public-url` of a tunnel. Everything that it
-//!   creates is labelled with its owner and its expiry, removed when the process ends, and swept by the next session
-//!   after a kill. `--controllers` runs the controllers too, while no installed replica leads.
+//! - `dev` (feature `dev`) serves the admission webhooks of any cluster from this machine, with a throw-away
+//!   certificate: it creates webhook configurations that call a URL. It first asks the API server which name or address
+//!   of this machine it can reach, or takes the `--public-url` of a tunnel. Everything that it creates is labelled with
+//!   its owner and its expiry, removed when the process ends, and swept by the next session after a kill (crate
+//!   `portcullis-dev`).
 //! - `run` serves the webhooks on `--bind`, `/healthz`, `/readyz` and `/metrics` on `--health-bind`, and runs the
 //!   controllers. It is ready once its CA is in the webhook configurations and
 //!   CRDs and a TLS handshake with itself succeeds under it; until then `/readyz` says what is missing. The controllers

@@ -19,13 +19,13 @@ use crate::gate::in_namespace;
 use crate::process::{Process, binary};
 use crate::stage::{LOOPBACK, generate, settled};
 
-/// What the webhooks refuse.
+/// Refused by the webhooks.
 const REFUSED: &str = include_str!("../../../examples/refused/by-webhook.yaml");
 /// On everything that is put into the cluster, with the namespace of the demo whose it is.
 const LABEL: &str = "portcullis.dev/demo";
-/// What `mcp-operator dev` says last when it serves.
+/// The last words of `mcp-operator dev` when it serves.
 const SERVING: &str = "removed from the cluster again";
-/// How long the cluster may take to say who it is.
+/// The longest time in which the cluster says who it is.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A stay in a cluster.
@@ -34,12 +34,13 @@ pub struct Guest {
     pub client: Client,
     /// The namespace that was made for this stay.
     pub namespace: String,
-    /// What the cluster is, and where.
+    /// The cluster, and its address.
     found: String,
     folder: TempDir,
     namespace_made: bool,
     crds: Vec<CustomResourceDefinition>,
-    operator: Option<Process>,
+    webhooks: Option<Process>,
+    controllers: Option<Process>,
 }
 
 impl std::fmt::Debug for Guest {
@@ -77,7 +78,16 @@ impl Guest {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let unique: String = folder.path().to_string_lossy().chars().rev().take(6).collect();
         let namespace = format!("portcullis-demo-{}", unique.to_lowercase());
-        Ok(Self { client, namespace, found, folder, namespace_made: false, crds: Vec::new(), operator: None })
+        Ok(Self {
+            client,
+            namespace,
+            found,
+            folder,
+            namespace_made: false,
+            crds: Vec::new(),
+            webhooks: None,
+            controllers: None,
+        })
     }
 
     /// Logs and files of this run.
@@ -105,7 +115,7 @@ impl Guest {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for mut crd in crds {
             crd.labels_mut().insert(LABEL.to_owned(), self.namespace.clone());
-            // Whoever ends the demo now does not know whether it is there.
+            // A demo that is ended now does not know whether it is there.
             self.crds.push(crd.clone());
             api.create(&PostParams::default(), &crd)
                 .await
@@ -115,25 +125,27 @@ impl Guest {
             settled(&format!("{} to be served", crd.name_any()), async || Ok(self.objects(crd).await.ok())).await?;
         }
 
-        step(
-            "serving the operator's webhooks from this machine, and running its controllers: mcp-operator dev --controllers",
-        );
-        let mut command = Command::new(program);
-        command.args(["dev", "--controllers", "--port", "0", "--owner", &self.namespace]);
-        command.args(["--only-namespace", &self.namespace, "--allow-endpoint-cidr", LOOPBACK]);
-        // Kept at once: whoever ends the demo now has it ended in order, and not killed.
-        let operator = self.operator.insert(Process::start("mcp-operator", self.folder.path(), command)?);
+        step("serving the operator's webhooks from this machine: mcp-operator dev");
+        let home: [&str; 4] = ["--namespace", &self.namespace, "--allow-endpoint-cidr", LOOPBACK];
+        let mut command = Command::new(&program);
+        command
+            .args(["dev", "--port", "0", "--owner", &self.namespace, "--only-namespace", &self.namespace])
+            .args(home);
+        // Kept at once: a demo that is ended now has it ended in order, and not killed.
+        let webhooks = self.webhooks.insert(Process::start("mcp-operator-dev", self.folder.path(), command)?);
         settled("mcp-operator dev to serve", async || {
-            operator.check_running()?;
-            Ok(operator.output().contains(SERVING).then_some(()))
+            webhooks.check_running()?;
+            Ok(webhooks.output().contains(SERVING).then_some(()))
         })
         .await?;
-        // Whose rights they have, as it says itself: nobody installed accounts for them here.
-        let said = operator.output();
-        let controllers = said.lines().find_map(|line| line.trim_start().strip_prefix("controllers "));
-        step(&format!("the controllers {}", controllers.unwrap_or_default().trim_start()));
 
-        step("waiting for the cluster to call them");
+        step("running its controllers here too, with your rights: mcp-operator run --webhooks off --leader-elect off");
+        let mut command = Command::new(&program);
+        command.args(["run", "--webhooks", "off", "--leader-elect", "off", "--health-bind", "127.0.0.1:0"]);
+        command.args(["--watch-namespace", &self.namespace]).args(home);
+        self.controllers = Some(Process::start("mcp-operator-run", self.folder.path(), command)?);
+
+        step("waiting for the cluster to call the webhooks");
         let mut refused = in_namespace(REFUSED, &self.namespace)?.remove(0);
         let resource = self.resource("MCPWebhookConfig", &refused)?;
         refused["metadata"]["name"] = json!("canary");
@@ -141,6 +153,7 @@ impl Guest {
         let configs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         settled("an object that is to be refused to be refused", async || {
+            self.controllers.as_mut().map_or(Ok(()), Process::check_running)?;
             Ok(configs.create(&dry_run, &canary).await.is_err().then_some(()))
         })
         .await

@@ -14,8 +14,9 @@ use super::round::Found;
 use super::{Automatic, ROUND};
 use crate::bundle::Bundle;
 use crate::follow::follow;
+use crate::pauses::pauses;
 use crate::{CertificateError, ServingCertificate};
-use portcullis_client::{Pauses, own_sentence};
+use portcullis_client::own_sentence;
 
 /// How often what is stored is looked at when nothing happens to it.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
@@ -58,7 +59,7 @@ impl<'a> Keeper<'a> {
         let (pair, ca) = (follow(source.secrets(), &source.secret), follow(source.secrets(), &source.ca_secret()));
         let mut secrets = std::pin::pin!(stream::select(pair, ca));
         let mut published = self.bundle.changes();
-        let mut pauses = Pauses::new(source.first_pause, LONGEST_PAUSE);
+        let mut pauses = pauses(source.first_pause, LONGEST_PAUSE);
         let (mut due, mut not_before) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {
@@ -83,7 +84,7 @@ impl<'a> Keeper<'a> {
             let (pause, next) = round.unwrap_or_else(|error| self.failed(&error));
             // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
             if pause {
-                not_before = Instant::now() + pauses.next(Instant::now());
+                not_before = Instant::now() + pauses.next().unwrap_or(LONGEST_PAUSE);
             }
             due = (Instant::now() + next).max(not_before);
         }

@@ -18,16 +18,16 @@ use kube::{Api, Client, ResourceExt as _};
 use portcullis_pki::rotation::{Observed, Phase, RotationTiming, Step, Stored, renewal};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::bundle::{Beside, Bundle, FIRST_PAUSE, Origin, manager};
 use super::metrics::CertificateMetrics;
+use super::pauses::pauses;
 use super::provided::CERTIFICATE_NAME;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay};
 use keeper::Keeper;
-use portcullis_client::Pauses;
 use portcullis_metrics::Metrics;
 use round::Found;
 pub use store::ca_data;
@@ -187,7 +187,7 @@ impl Automatic {
     /// Takes the steps that `next` returns, and returns what is stored then.
     async fn ensured(&self, next: impl Fn(&Found) -> Step) -> Result<ServingCertificate, CertificateError> {
         let work = async {
-            let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+            let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
                 let found = self.round(None).await?;
                 let step = next(&found);
@@ -197,7 +197,7 @@ impl Automatic {
                     match self.advance(step, sound, &found).await {
                         // Done, or another writer was faster: what is stored then is seen in a moment.
                         Ok(_) => {
-                            sleep(pauses.next(Instant::now())).await;
+                            sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
                             continue;
                         }
                         Err(error) => warn!(%error, "cannot renew or repair the certificate; serving it as it is"),
@@ -216,14 +216,14 @@ impl Automatic {
     /// When the API server refuses, or what is stored is not sound.
     pub async fn rotate(&self) -> Result<Phase, CertificateError> {
         let work = async {
-            let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+            let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
                 let found = self.round(None).await?;
                 let Some(sound) = &found.sound else { return Err(found.refused.unwrap_or_else(|| self.unsettled())) };
                 match sound.authorities.phase() {
                     Phase::Steady => {
                         self.advance(Step::MakeNext, sound, &found).await?;
-                        sleep(pauses.next(Instant::now())).await;
+                        sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
                     }
                     under_way => return Ok(under_way),
                 }

@@ -4,13 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use portcullis_pki::rotation::{Anchor, Authorities, Observed, Step, Stored, bundle, step};
 use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_server_pair};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::store::{ca_data, pair_data};
 use super::{Automatic, LONGEST_OVERTAKEN, OVERTAKEN};
+use crate::pauses::pauses;
 use crate::{CertificateError, ServingCertificate, published};
-use portcullis_client::{Pauses, own_sentence};
+use portcullis_client::own_sentence;
 
 /// Clocks of API servers differ a little from ours.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
@@ -69,7 +70,7 @@ impl Automatic {
     /// stored.
     pub(super) async fn round(&self, served: Option<&ServingCertificate>) -> Result<Found, CertificateError> {
         self.timing.check()?;
-        let mut pauses = Pauses::new(OVERTAKEN, LONGEST_OVERTAKEN);
+        let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
         let (mut done, mut refused) = (Vec::new(), None);
         loop {
             let repaired = !done.is_empty();
@@ -164,7 +165,7 @@ impl Automatic {
             if written {
                 done.push(repair);
             } else {
-                sleep(pauses.next(Instant::now())).await;
+                sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
             }
         }
     }

@@ -4,15 +4,14 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, PatchParams};
-use kube::{Api, Client, ResourceExt as _};
-use portcullis_client::Pauses;
-use portcullis_manifest::names::DEV_SESSION;
+use kube::{Api, Client};
 use portcullis_pki::bundle_fingerprints;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::publisher::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::target::{BundleTarget, CONVERSION, object};
 use crate::Configurations;
+use crate::pauses::pauses;
 
 /// What is to be trusted as well, where.
 pub(crate) struct Beside<'a> {
@@ -47,7 +46,7 @@ impl Beside<'_> {
         // A `get` would take another right than the one who publishes has.
         let one = ListParams::default().fields(&format!("metadata.name={name}"));
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let mut pauses = pauses(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let Some(live) = api.list(&one).await?.items.pop() else { return Ok(None) };
             let Some((entries, bundle)) = self.wanted(&live, ours) else { return Ok(None) };
@@ -55,7 +54,7 @@ impl Beside<'_> {
                 Ok(_) => return Ok(Some(object::<C>(name))),
                 // It was changed, or deleted, since it was read.
                 Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {
-                    sleep(pauses.next(Instant::now())).await;
+                    sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -64,10 +63,6 @@ impl Beside<'_> {
 
     /// The entries to write, and their bundle; nothing where they have it and keep it.
     fn wanted<'o, C: BundleTarget>(&self, live: &'o C, ours: &[String]) -> Option<(Vec<&'o str>, Vec<u8>)> {
-        // Its conversion is borrowed, and is given back as it was.
-        if live.annotations().contains_key(DEV_SESSION) {
-            return None;
-        }
         let mine = live.entries().into_iter().filter(|entry| {
             ours.iter().any(|name| name == entry.name)
                 && entry.service.as_ref().is_none_or(|service| self.services.contains(service))

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use kube::api::PatchParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use portcullis_pki::bundle_fingerprints;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
@@ -16,17 +15,15 @@ use super::state::{State, Wanted};
 use super::target::{BundleTarget, Entry, object};
 use super::{Bundle, Origin};
 use crate::follow::follow;
-use portcullis_client::{Pauses, own_sentence};
-use portcullis_manifest::names::{DEV_EXPIRES, DEV_OWNER, DEV_SESSION, DEV_SKEW_SECONDS};
+use crate::pauses::{Pauses, pauses};
+use portcullis_client::own_sentence;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long the Secret is waited for, and believed more than what was read from it before.
+/// The Secret is waited for so long, and believed more than the copy that was read from it before.
 const DOUBT: Duration = Duration::from_secs(20);
-/// How often it is told that a conversion was not given back.
-const REMIND: Duration = Duration::from_hours(1);
-/// How long one write may take.
+/// The longest time of one write.
 const WRITE: Duration = Duration::from_secs(30);
 
 /// Looks after one object: tells how it stands, and puts the bundle in where it is not right.
@@ -42,8 +39,6 @@ pub(super) struct Publisher<'a, C> {
     unregistered: Vec<&'a String>,
     /// Whom another installation has it call.
     others: Option<String>,
-    /// When it was told last that a development session is over and has not given its conversion back.
-    reminded: Option<Instant>,
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
@@ -63,9 +58,8 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             live: None,
             unregistered: Vec::new(),
             others: None,
-            reminded: None,
             not_before: Instant::now(),
-            pauses: Pauses::new(bundle.first_pause, LONGEST_PAUSE),
+            pauses: pauses(bundle.first_pause, LONGEST_PAUSE),
             doubted: None,
             last_written: None,
         }
@@ -102,7 +96,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
     /// nothing has happened.
     async fn look(&mut self, wanted: &Wanted) -> Option<Instant> {
         let Some(live) = self.live.clone() else {
-            // Whoever installs it again takes nothing of ours out.
+            // An object that is installed again has never had ours.
             self.last_written = None;
             self.stands(State::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
             return None;
@@ -111,7 +105,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             Ok(mine) => mine,
             Err(state) => {
                 self.stands(state);
-                return self.overdue(&live);
+                return None;
             }
         };
         self.stands(State::carries(&mine));
@@ -146,11 +140,6 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
 
     /// The entries to look after; how the object stands when there are none.
     fn mine<'o>(&mut self, live: &'o C) -> Result<Vec<Entry<'o>>, State> {
-        if live.annotations().contains_key(DEV_SESSION) {
-            // A development session has borrowed its conversion and gives it back. That the session is called for
-            // now is no reason to be in its way, nor to wait for it.
-            return Err(State::Carries(Vec::new()));
-        }
         let entries = live.entries();
         let registered = |name: &String| entries.iter().any(|entry| entry.name == *name);
         let unregistered: Vec<&String> = self.ours.iter().filter(|name| !registered(name)).collect();
@@ -188,38 +177,10 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         Err(State::Carries(Vec::new()))
     }
 
-    /// When to look again at a conversion that a development session has borrowed. Where that is over and has not given
-    /// it back, only a person can help: they are told.
-    fn overdue(&mut self, live: &C) -> Option<Instant> {
-        let (session, annotations) = (live.annotations().get(DEV_SESSION)?, live.annotations());
-        // What does not read is left to whoever wrote it.
-        let expires: Timestamp = annotations.get(DEV_EXPIRES)?.parse().ok()?;
-        let left = expires
-            .saturating_add(SignedDuration::from_secs(DEV_SKEW_SECONDS))
-            .ok()?
-            .duration_since(self.bundle.time_of_day.now());
-        if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
-            // The clock may be set meanwhile.
-            return Some(Instant::now() + left.min(REMIND));
-        }
-        if self.reminded.is_none_or(|last| last.elapsed() >= REMIND) {
-            let owner = annotations.get(DEV_OWNER).map_or("NAME", String::as_str);
-            warn!(
-                object = object::<C>(self.name),
-                session,
-                %expires,
-                run = format!("dev --sweep --owner {owner}"),
-                "a development session is over and has not given the conversion back: nobody converts this kind"
-            );
-            self.reminded = Some(Instant::now());
-        }
-        self.reminded.map(|last| last + REMIND)
-    }
-
     async fn publish(&mut self, live: &C, entries: &[&str], bundle: &Arc<str>) -> Option<Instant> {
         let written = self.write(live, entries, bundle).await;
         // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
-        self.not_before = Instant::now() + self.pauses.next(Instant::now());
+        self.not_before = Instant::now() + self.pauses.next().unwrap_or(LONGEST_PAUSE);
         match written {
             Ok(written) => {
                 info!(object = object::<C>(self.name), webhooks = entries.len(), "published the CA");

@@ -2,14 +2,13 @@
 
 use std::sync::Mutex;
 
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use portcullis::certificates::{Bundle, Configurations};
-use portcullis_testing::{ControlPlane, Log, User, wait_until};
+use portcullis_testing::{ControlPlane, User, wait_until};
 use serde_json::{Value, json};
 
 use crate::fixture::{PATIENCE, Publisher, heard};
@@ -171,35 +170,6 @@ async fn a_crd_that_another_installation_converts_is_left_alone_and_keeps_nobody
         kind.wait_for("the CA", Some(&pem)).await;
         publisher.stop().await;
     }
-}
-
-// Its laptop died: until somebody sweeps, nothing of the kind can be read in another version.
-#[tokio::test]
-async fn a_conversion_that_an_expired_dev_session_has_not_given_back_is_told_with_the_command_that_gives_it_back() {
-    let (kind, (log, _guard)) = (Kind::new().await, Log::listen());
-    // So long after its end other machines' clocks agree that a session is over.
-    let over = Timestamp::now() + SignedDuration::from_secs(3);
-    let expires = over - SignedDuration::from_mins(5);
-    let mut lent = kind.manifest(&kind.home);
-    lent["spec"]["conversion"]["webhook"]["clientConfig"] = json!({ "url": "https://127.0.0.1:1/convert/things" });
-    lent["metadata"]["annotations"] = json!({
-        "portcullis.dev/dev-session": "s", "portcullis.dev/dev-owner": "ann", "portcullis.dev/dev-expires": expires,
-    });
-    kind.apply(&lent).await.unwrap();
-    let mark = kind.cluster.audit().mark();
-    let publisher = kind.publish(&ca("ours"));
-    publisher.published().await;
-    let mut said = String::new();
-    let mut told = || {
-        said.push_str(&log.take());
-        said.contains("run=\"dev --sweep --owner ann\"")
-    };
-    assert!(!told() || Timestamp::now() >= over, "the session may still live");
-    // Nothing happens to the CRD.
-    wait_until("it to be told", PATIENCE, || std::future::ready(told().then_some(()))).await;
-    assert!(said.contains("has not given the conversion back: nobody converts this kind"), "{said}");
-    assert_eq!(kind.writes(mark).await, 0, "it is not ours to write");
-    publisher.stop().await;
 }
 
 #[tokio::test]

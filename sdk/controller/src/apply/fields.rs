@@ -32,48 +32,6 @@ pub(super) fn first_excess(held: &Value, desired: &Value) -> Option<String> {
     excess(held, desired, "")
 }
 
-/// Takes out of `value` what `held` holds, and what is empty then. What is left is others'.
-pub(crate) fn without(value: &mut Value, held: &Value) {
-    match value {
-        Value::Object(members) => {
-            for (key, node) in held.as_object().into_iter().flatten() {
-                let Some(name) = key.strip_prefix("f:") else { continue };
-                let Some(member) = members.get_mut(name) else { continue };
-                if is_leaf(node) {
-                    members.remove(name);
-                    continue;
-                }
-                without(member, node);
-                if is_empty(member) {
-                    members.remove(name);
-                }
-            }
-        }
-        Value::Array(elements) => {
-            let list = HeldList::of(held);
-            let mut index = 0;
-            elements.retain_mut(|element| {
-                let nodes: Vec<&Value> = list.matching(index, element).collect();
-                index += 1;
-                let whole = nodes.iter().any(|node| is_leaf(node));
-                for node in &nodes {
-                    without(element, node);
-                }
-                !whole && (nodes.is_empty() || !is_empty(element))
-            });
-        }
-        _ => {}
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => members.is_empty(),
-        Value::Array(elements) => elements.is_empty(),
-        value => value.is_null(),
-    }
-}
-
 fn child<'a>(node: &'a Value, name: &str) -> Option<&'a Value> {
     node.as_object()?.get(&format!("f:{name}"))
 }

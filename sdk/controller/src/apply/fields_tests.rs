@@ -274,33 +274,3 @@ fn a_list_of_thousands_is_compared_in_the_time_of_its_length() {
     // Each with each takes minutes; so does nothing else, on the busiest machine.
     assert!(start.elapsed() < std::time::Duration::from_mins(1), "{:?}", start.elapsed());
 }
-
-#[test]
-fn without_what_an_entry_holds_that_of_others_is_left() {
-    let ready = json!({"type": "Ready", "status": "True", "seen": 3});
-    let theirs = json!({"type": "Theirs", "status": "True"});
-    let held = json!({"f:status": {
-        "f:phase": {},
-        "f:parts": {},
-        "f:nested": {".": {}, "f:url": {}},
-        "f:field_manager": {".": {}, "v:\"a\"": {}},
-        "f:conditions": {".": {}, "k:{\"type\":\"Ready\"}": {".": {}, "f:type": {}, "f:status": {}}},
-    }});
-    let cases = [
-        (
-            json!({"phase": "On", "parts": [1, 2], "nested": {"url": "u"}, "field_manager": ["a"], "conditions": []}),
-            json!({}),
-        ),
-        (
-            json!({"phase": "On", "other": 1, "nested": {"url": "u", "port": 2}, "conditions": [ready, theirs]}),
-            json!({"status": {"other": 1, "nested": {"port": 2}, "conditions": [{"seen": 3}, theirs]}}),
-        ),
-        (json!({"field_manager": ["b", "a"]}), json!({"status": {"field_manager": ["b"]}})),
-        (json!({}), json!({})),
-    ];
-    for (status, left) in cases {
-        let mut object = json!({"status": status});
-        super::without(&mut object, &held);
-        assert_eq!(object, left, "{status}");
-    }
-}

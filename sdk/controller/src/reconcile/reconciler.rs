@@ -101,7 +101,7 @@ impl<K: Kind> Reconciler<K> {
         if live.finalizers.contains(name) {
             return Ok(Some(live));
         }
-        if !self.written(&live, Some(name), self.writer.finalizer(&live, name, true)).await? {
+        if !self.written(self.writer.finalizer(&live, name, true)).await? {
             return Ok(None);
         }
         let held = self.store.get(live.namespace(), live.name());
@@ -128,24 +128,20 @@ impl<K: Kind> Reconciler<K> {
             Cleanup::Done => {
                 self.may_write(&live).await.map_err(failed)?;
                 let write = self.writer.finalizer(&live, name, false);
-                self.written(&live, Some(name), write).await.map_err(failed)?;
+                self.written(write).await.map_err(failed)?;
                 Ok(Action::await_change())
             }
         }
     }
 
-    /// Waits for the answer to a write to `live`, to this finalizer or to the status, and takes it. Returns whether anything
-    /// was written.
+    /// Waits for the answer to a write to an object, and takes it. Returns whether anything was written.
     pub(crate) async fn written(
         &self,
-        live: &Observed<K>,
-        finalizer: Option<&str>,
         write: impl Future<Output = Result<Option<Observed<K>>, ControllerError>>,
     ) -> Result<bool, ControllerError> {
-        let key = Key::of(live);
-        let (under_way, begun) = (self.changes.begin(&key), self.store.begin());
+        let begun = self.store.begin();
         let Some(answer) = write.await? else { return Ok(false) };
-        self.changes.answered(under_way, live, (answer, begun), finalizer, &self.store, &self.panics);
+        self.changes.answered(answer, begun, &self.store, &self.panics);
         Ok(true)
     }
 

@@ -43,7 +43,7 @@ impl<K: Kind> Reconciler<K> {
         let changed = conditions.news().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
-        self.written(live, None, self.writer.status(live, manager, held, status)).await?;
+        self.written(self.writer.status(live, manager, held, status)).await?;
         let (kind, described, invalid) = (K::kind(&()), live.describe(), problem.is_some());
         let told: Vec<&str> = invalid.then_some(&*message).into_iter().chain(warnings.iter().map(|it| &**it)).collect();
         let told = (!told.is_empty()).then(|| told.join("\n"));
@@ -66,7 +66,7 @@ impl<K: Kind> Reconciler<K> {
     async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
         let write = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}));
-        self.written(live, None, write).await?;
+        self.written(write).await?;
         Ok(())
     }
 }

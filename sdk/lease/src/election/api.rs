@@ -20,11 +20,7 @@ pub(super) struct LeaseApi {
     pub(super) name: String,
     pub(super) installation: Option<String>,
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) annotations: Annotations,
 }
-
-/// Annotations: what a Lease of our making is created with, and, by `None`, what is taken away with whatever we write.
-pub(super) type Annotations = BTreeMap<String, Option<String>>;
 
 pub(super) enum Answer {
     Stored(Record),
@@ -42,16 +38,13 @@ impl LeaseApi {
                 let mut lease = Lease { spec: Some(spec(&write.record)), ..Lease::default() };
                 lease.metadata.name = Some(self.name.clone());
                 lease.metadata.labels = Some(self.labels.clone());
-                let added = self.annotations.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-                lease.metadata.annotations = Some(added.chain(self.written_by()).collect());
+                lease.metadata.annotations = Some(self.annotations());
                 self.api.create(&PostParams::default(), &lease).await
             }
             // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
             Some(version) => {
-                let removed = self.annotations.clone().into_iter().filter(|(_, value)| value.is_none());
-                let changed = self.written_by().map(|(key, value)| (key, Some(value)));
-                let annotations: Annotations = removed.chain(changed).collect();
-                let metadata = json!({ "resourceVersion": version, "labels": self.labels, "annotations": annotations });
+                let (labels, annotations) = (&self.labels, self.annotations());
+                let metadata = json!({ "resourceVersion": version, "labels": labels, "annotations": annotations });
                 let patch = json!({ "metadata": metadata, "spec": spec(&write.record) });
                 self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await
             }
@@ -66,8 +59,8 @@ impl LeaseApi {
         }
     }
 
-    fn written_by(&self) -> impl Iterator<Item = (String, String)> {
-        self.installation.clone().map(|name| (INSTALLATION.to_owned(), name)).into_iter()
+    fn annotations(&self) -> BTreeMap<String, String> {
+        self.installation.clone().map(|name| (INSTALLATION.to_owned(), name)).into_iter().collect()
     }
 
     pub(super) fn error(&self, action: &'static str, error: kube::Error) -> LeaseError {

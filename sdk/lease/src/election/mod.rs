@@ -17,7 +17,7 @@ use crate::limits::{REQUEST, until};
 use crate::time::{Clock, SystemClock};
 use crate::{LeaseError, Timing};
 
-use api::{Annotations, Answer, LeaseApi};
+use api::{Answer, LeaseApi};
 use handle::Shared;
 pub use handle::{LeaseHandle, LeaseHealth};
 use proof::{Proof, Seen};
@@ -35,7 +35,6 @@ pub struct LeaseElection {
     end: End,
     installation: Option<String>,
     labels: BTreeMap<String, String>,
-    annotations: Annotations,
     /// Whether the namespace has to be handed over.
     restricted: bool,
     clock: Arc<dyn Clock>,
@@ -79,7 +78,6 @@ impl LeaseElection {
             end,
             installation: None,
             labels: BTreeMap::new(),
-            annotations: Annotations::new(),
             restricted: end == End::HandOver,
             clock: Arc::new(SystemClock::new()),
         })
@@ -116,22 +114,6 @@ impl LeaseElection {
         self
     }
 
-    /// Adds an annotation when the Lease is created; an existing Lease does not get it. With
-    /// [`without_annotation`](Self::without_annotation) it shows whether anybody else has ever held the Lease.
-    #[must_use]
-    pub fn annotation(mut self, key: &str, value: &str) -> Self {
-        self.annotations.insert(key.to_owned(), Some(value.to_owned()));
-        self
-    }
-
-    /// Removes this annotation with the first write, such as the [`annotation`](Self::annotation) of whoever
-    /// created the Lease.
-    #[must_use]
-    pub fn without_annotation(mut self, key: &str) -> Self {
-        self.annotations.insert(key.to_owned(), None);
-        self
-    }
-
     /// Sets another clock.
     #[cfg(test)]
     pub(crate) fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -144,13 +126,13 @@ impl LeaseElection {
     pub fn with(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
         // Half of a fresh uuid: as good a seed as another.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-        let Self { namespace, timing, end, labels, annotations, .. } = self;
+        let Self { namespace, timing, end, labels, .. } = self;
         let elector = Elector::new(self.identity, timing, seed);
         let shared = Arc::new(Shared::new(self.clock, namespace.clone(), self.installation.clone(), elector));
         let proof = self.restricted.then(|| Proof::new(client.clone(), &self.name, &namespace));
         let api = Api::namespaced(client, &namespace);
         let (name, installation) = (self.name, self.installation);
-        let api = LeaseApi { api, namespace, name, installation, labels, annotations };
+        let api = LeaseApi { api, namespace, name, installation, labels };
         let handle = LeaseHandle::new(Arc::clone(&shared));
         (handle, LeaseElectionDriver { shared, api, proof, seen: Mutex::default(), end })
     }

@@ -1,8 +1,8 @@
 //! Operators as real processes against real API servers: commands, certificates, policies, sessions and scopes.
 //!
 //! Most tests share one control plane, so each has namespaces and a release of its own, or a selector on its webhooks.
-//! Three modules need more: `dev` runs controllers that act on every namespace and has the control plane with
-//! controllers, which it shares with `scopes`, whose operators know another kind; `rotation` puts load on its own.
+//! Two modules need more: `scopes` has the control plane with controllers, which it shares with `dev`, whose sessions know
+//! another kind; `rotation` puts load on its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -17,15 +17,15 @@ use super::{Guest, LABEL, stored};
 
 /// The label by which `mcp-operator dev` says whose its configurations are.
 const OWNER: &str = "portcullis.dev/dev-owner";
-/// How long each of the namespace, the configurations and a CRD may take to go.
+/// The longest time in which the namespace, the configurations or a CRD goes.
 const GONE: Duration = Duration::from_mins(2);
-/// How long the operator may take of that to let its objects go.
+/// The part of that in which the operator lets its objects go.
 const OPERATOR: Duration = Duration::from_mins(1);
 /// After how long a wait is told.
 const SILENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What removes everything that the demo with this namespace put into a cluster, line by line.
+/// The commands that remove everything that the demo with this namespace put into a cluster, line by line.
 pub(super) fn commands(namespace: &str, crds: &[CustomResourceDefinition]) -> String {
     let kinds = crds.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(",");
     format!(
@@ -51,9 +51,15 @@ impl Guest {
             let removed = timeout(2 * GONE, self.remove_namespace(&step)).await;
             keep(&format!("the namespace {}", self.namespace), removed);
         }
-        if let Some(operator) = self.operator.take() {
+        if let Some(controllers) = self.controllers.take() {
+            step("ending mcp-operator run");
+            if let Err(error) = controllers.stop().await {
+                step(&format!("it is killed: {error:#}"));
+            }
+        }
+        if let Some(webhooks) = self.webhooks.take() {
             step("ending mcp-operator dev, and taking its webhooks out of the cluster");
-            if let Err(error) = operator.stop().await {
+            if let Err(error) = webhooks.stop().await {
                 step(&format!("it is killed: {error:#}"));
             }
             let removed = timeout(GONE, async {
@@ -85,7 +91,7 @@ impl Guest {
         let begun = Instant::now();
         let mut told = false;
         while let Some(namespace) = api.get_opt(&name).await? {
-            let runs = self.operator.as_mut().is_some_and(|operator| operator.check_running().is_ok());
+            let runs = self.controllers.as_mut().is_some_and(|controllers| controllers.check_running().is_ok());
             if !runs || begun.elapsed() > OPERATOR {
                 let count = self.take_finalizers_off().await?;
                 if count > 0 {
@@ -153,14 +159,14 @@ impl Guest {
     }
 }
 
-/// What is still in a namespace that is being deleted, as the cluster says it.
+/// The rest in a namespace that is being deleted, as the cluster says it.
 fn remaining(namespace: Namespace) -> String {
     let conditions = namespace.status.and_then(|status| status.conditions).unwrap_or_default();
     let holding = conditions.into_iter().filter(|condition| condition.status == "True");
     holding.filter_map(|condition| condition.message).collect::<Vec<_>>().join("; ")
 }
 
-/// What the API server answered; nothing where the object is not there.
+/// The answer of the API server; nothing where the object is not there.
 fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),

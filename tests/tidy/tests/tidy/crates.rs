@@ -8,13 +8,13 @@ use serde_json::Value;
 
 /// The folders of `sdk/` from the bottom up, each with its direct dependencies, optional ones included. A crate depends on
 /// crates above it in this table only. Who adds a dependency here has asked what it costs those who choose the crate.
-const CRATES: [(&str, &str); 17] = [
+const CRATES: [(&str, &str); 18] = [
     ("review", "base64 json-patch serde serde_json serde_path_to_error thiserror"),
     ("convert", "kube-core portcullis-review serde serde_json thiserror"),
     ("pki", "aws-lc-rs base64 jiff rcgen rustls-pki-types thiserror x509-parser"),
     ("manifest", "k8s-openapi portcullis-review serde serde-saphyr serde_json thiserror"),
     ("metrics", "prometheus-client thiserror"),
-    ("client", "futures kube serde tokio"),
+    ("client", "futures kube serde"),
     (
         "lease",
         "futures jiff k8s-openapi kube portcullis-client portcullis-metrics prometheus-client serde \
@@ -55,11 +55,16 @@ const CRATES: [(&str, &str); 17] = [
          portcullis-lease portcullis-manifest portcullis-pki portcullis-webhook rustls \
          rustls-pki-types serde serde_json tokio tokio-rustls",
     ),
-    ("migrate", "aws-lc-rs futures k8s-openapi kube portcullis-client serde serde_json thiserror tokio"),
+    ("migrate", "aws-lc-rs backon futures k8s-openapi kube portcullis-client serde serde_json thiserror tokio"),
+    (
+        "dev",
+        "anyhow arc-swap backon clap futures http jiff k8s-openapi kube portcullis-client portcullis-listener \
+         portcullis-manifest portcullis-pki portcullis-webhook rustls serde tokio tokio-util",
+    ),
     (
         "operator",
-        "anyhow arc-swap aws-lc-rs bytes clap futures http http-body-util hyper jiff k8s-openapi \
-         kube portcullis-certificates portcullis-client portcullis-controller portcullis-doctor \
+        "anyhow arc-swap backon bytes clap futures http http-body-util hyper jiff k8s-openapi \
+         kube portcullis-certificates portcullis-client portcullis-controller portcullis-dev portcullis-doctor \
          portcullis-lease portcullis-listener portcullis-manifest portcullis-metrics \
          portcullis-migrate portcullis-pki portcullis-webhook prometheus-client rustls serde serde-saphyr serde_json thiserror tokio tokio-util \
          tower tracing tracing-subscriber",
@@ -171,6 +176,16 @@ fn webhooks_alone_compile_few_packages_and_no_client_of_the_api_server() {
             "{package} compiles {count} packages, {most} are allowed:\n{}",
             packages.into_iter().collect::<Vec<_>>().join("\n")
         );
+    }
+}
+
+#[test]
+fn what_looks_at_an_installation_knows_nothing_of_development_sessions() {
+    let folders = ["certificates", "lease", "manifest", "doctor", "controller"].map(|folder| format!("sdk/{folder}/"));
+    let words = ["DEV_", "dev-session", "Development session", "development session"];
+    for source in sources(|path| folders.iter().any(|folder| path.starts_with(folder))).unwrap() {
+        let found = words.iter().find(|word| source.text.contains(*word));
+        assert_eq!(found, None, "{}", source.path);
     }
 }
 

@@ -223,31 +223,6 @@ fn the_default_is_what_client_go_has() {
     assert_eq!(seconds, [15, 10, 2]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mark_says_who_created_the_lease_until_somebody_takes_it_away() {
-    const KEY: &str = "example.dev/made-by";
-    let cluster = ControlPlane::shared().await;
-    let namespace = cluster.namespace("mark").await;
-    let leases: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
-    let marking = |identity| election(&namespace, identity).annotation(KEY, identity);
-    for (election, expected) in [
-        (marking("first"), Some("first")),
-        (marking("second"), Some("first")),
-        (election(&namespace, "neither"), Some("first")),
-        (election(&namespace, "other").without_annotation(KEY), None),
-        (marking("third"), None),
-    ] {
-        let candidate = Candidate::start(cluster.admin(), election, 0);
-        candidate.holds().await;
-        let found = leases.get(LEASE).await.unwrap().metadata.annotations.unwrap_or_default();
-        assert_eq!(found.get(KEY).map(String::as_str), expected);
-        assert!(expected == Some("first") || found.contains_key("example.dev/others"), "{found:?}");
-        candidate.end().await.unwrap();
-        let others = json!({ "metadata": { "annotations": { "example.dev/others": "yes" } } });
-        leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(&others)).await.unwrap();
-    }
-}
-
 /// MISSION D7: installations that share the Lease exclude each other, and the one that waits knows which one leads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_candidate_of_another_installation_is_told_which_one_holds() {

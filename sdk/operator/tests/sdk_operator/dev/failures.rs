@@ -5,19 +5,18 @@ use std::net::{Ipv4Addr, TcpListener};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use portcullis_testing::Grant;
 
-use super::fixture::{alone, cluster, configurations, controllers_alone, start, without_people};
-use super::process::{Dev, ENTITIES, VERSIONS, command};
+use super::fixture::{cluster, configurations, start};
+use super::process::{Dev, ENTITIES, command};
 
 #[tokio::test]
 async fn rights_that_are_missing_are_all_named_before_anything_is_done() {
     let cluster = cluster().await;
     let user = cluster.user_with("ann", &[]).await;
-    let error = Dev::start(VERSIONS, &user.kubeconfig, "powerless", &[]).fails().await;
+    let error = Dev::start(ENTITIES, &user.kubeconfig, "powerless", &[]).fails().await;
     assert!(
         error.contains(
             "may not list, get, create, delete validatingwebhookconfigurations.admissionregistration.k8s.io; nor list, \
-             get, create, delete mutatingwebhookconfigurations.admissionregistration.k8s.io; nor get, patch \
-             customresourcedefinitions.apiextensions.k8s.io: use one that may"
+             get, create, delete mutatingwebhookconfigurations.admissionregistration.k8s.io: use one that may"
         ),
         "{error}"
     );
@@ -26,25 +25,6 @@ async fn rights_that_are_missing_are_all_named_before_anything_is_done() {
     let error = Dev::start(ENTITIES, &user.kubeconfig, "powerless", &[]).fails().await;
     assert!(error.contains("may not delete validatingwebhookconfigurations"), "{error}");
     assert_eq!(configurations(cluster, "powerless").await, [""; 0]);
-}
-
-#[tokio::test]
-async fn what_a_session_can_do_without_is_said_and_it_goes_on() {
-    let cluster = cluster().await;
-    let rules = [on_configurations(&["list", "get", "create", "delete"])];
-    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
-    let left = "Leases that killed sessions left are not removed: the user of this kubeconfig may not get, delete \
-                leases.coordination.k8s.io in entity-operator-system";
-    let beside = "Webhooks also serve namespaces of restricted operators: the user of this kubeconfig may not list, \
-                  watch leases.coordination.k8s.io";
-    let mut dev = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--only-namespace", "nobody-s"]);
-    dev.open().await;
-    let said = dev.end("-TERM").await;
-    assert!(said.matches(left).count() == 1 && said.matches(beside).count() == 1, "{said}");
-    assert!(!said.contains("left to them"), "{said}");
-    let mut sweep = Dev::start(ENTITIES, &user.kubeconfig, "modest", &["--sweep"]);
-    assert_eq!(sweep.ended().await.code(), Some(0), "{}", sweep.said());
-    assert!(sweep.said().contains(left) && !sweep.said().contains(beside), "{}", sweep.said());
 }
 
 #[tokio::test]
@@ -75,11 +55,7 @@ async fn an_address_in_use_a_cluster_that_is_not_there_and_flags_that_contradict
         (&["--kubeconfig", "/none", "--owner", "a"], "cannot use --kubeconfig /none".to_owned()),
         (
             &["--kubeconfig", kubeconfig, "--owner", "a", "--webhooks", "off"],
-            "entity-operator has no webhooks to serve".to_owned(),
-        ),
-        (
-            &["--kubeconfig", kubeconfig, "--owner", "a", "--restrict-to-namespace", "a", "--only-namespace", "b"],
-            "--restrict-to-namespace a has the webhooks called for that namespace alone: omit --only-namespace b"
+            "entity-operator has no admission webhooks to serve; its controllers run with: run --webhooks off"
                 .to_owned(),
         ),
         (&["--ttl", "25h"], "give at least 1s and at most 24h".to_owned()),
@@ -91,50 +67,6 @@ async fn an_address_in_use_a_cluster_that_is_not_there_and_flags_that_contradict
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.contains(&expected), "{arguments:?}: {said}");
     }
-}
-
-#[tokio::test]
-async fn a_session_that_fails_at_its_last_step_takes_back_the_ones_before() {
-    let (_alone, cluster) = (alone().await, cluster().await);
-    without_people(cluster).await;
-    let error = start(cluster, VERSIONS, "early", &[]).fails().await;
-    let expected = "the cluster has no CustomResourceDefinition people.versions.example; install it: generate crds";
-    assert!(error.contains(expected), "{error}");
-    assert_eq!(configurations(cluster, "early").await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_controller_that_fails_ends_the_session_in_order() {
-    let (_alone, cluster) = (controllers_alone().await, cluster().await);
-    // It may serve webhooks and take part in the election, and may not do what the controller does.
-    let rule = |group: &str, resource: &str, verbs: &[&str]| PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(vec![resource.to_owned()]),
-        verbs: verbs.iter().map(ToString::to_string).collect(),
-        ..PolicyRule::default()
-    };
-    let mut rules = vec![on_configurations(&["list", "get", "create", "delete"])];
-    let arguments = ["--controllers", "--only-namespace", "nobody-s"];
-    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
-    let error = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments).fails().await;
-    assert!(
-        error.contains(
-            "may not get namespaces in entity-operator-system; nor get, create, patch, delete \
-             leases.coordination.k8s.io in entity-operator-system; nor list, watch leases.coordination.k8s.io; nor list, watch \
-             validatingadmissionpolicies.admissionregistration.k8s.io; nor list, watch \
-             validatingadmissionpolicybindings.admissionregistration.k8s.io: use one"
-        ),
-        "{error}"
-    );
-    rules.push(rule("", "namespaces", &["get"]));
-    for policies in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
-        rules.push(rule("admissionregistration.k8s.io", policies, &["list", "watch"]));
-    }
-    rules.push(rule("coordination.k8s.io", "leases", &["get", "create", "patch", "delete", "list", "watch"]));
-    let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;
-    let error = Dev::start(ENTITIES, &user.kubeconfig, "failing", &arguments).fails().await;
-    assert!(error.contains("controller greeter failed: cannot list entities"), "{error}");
-    assert_eq!(configurations(cluster, "failing").await, [""; 0]);
 }
 
 pub(crate) fn on_configurations(verbs: &[&str]) -> PolicyRule {

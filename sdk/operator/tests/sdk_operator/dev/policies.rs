@@ -18,7 +18,7 @@ const RULES: &str = "policy_operator";
 async fn cel_rules_hold_for_the_namespaces_of_a_session_and_end_with_it() {
     let cluster = cluster().await;
     let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
-    let name = "small-maps-dev-rules-validating.small.configmaps.core";
+    let name = "small-maps-dev-rules-validating.dev.small.configmaps.core";
     let refused = async |namespace: &str| {
         let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), namespace);
         let large = json!({ "metadata": { "name": "large" }, "data": { "a": "", "b": "", "c": "" } });

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 pub(crate) use crate::PATIENCE;
-pub(crate) use crate::examples::{ENTITIES, VERSIONS, command};
+pub(crate) use crate::examples::{ENTITIES, command};
 
 /// A process at work, and what it says on both its outputs. Ends with the test.
 pub(crate) struct Dev {

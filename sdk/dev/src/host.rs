@@ -1,4 +1,4 @@
-//! Where an API server may reach this machine.
+//! The addresses by which an API server may reach this machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
-/// How long a name may take to be resolved.
+/// The longest time that resolving a name may take.
 const RESOLVE: Duration = Duration::from_secs(5);
 /// An address of a network that is documentation's own (RFC 5737): nothing is sent there, only the route is asked for.
 const ANYWHERE: &str = "192.0.2.1";
 
-/// What a guess is made from.
+/// The facts that a guess is made from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     /// Name of the kubeconfig's context. Local clusters are known by it.
@@ -28,7 +28,7 @@ pub(super) struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) host: String,
-    /// What it is, for people.
+    /// Its origin, for people.
     pub(super) why: &'static str,
 }
 

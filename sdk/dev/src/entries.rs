@@ -11,9 +11,9 @@ use portcullis_manifest::{
     mutating_configuration, validating_configuration,
 };
 
-use super::session_mark::SessionMark;
+use super::mark::Mark;
 
-/// Where the API server calls, and whom it trusts there.
+/// The place that the API server calls, and the authority that it trusts there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// `https://host[:port]`.
@@ -32,7 +32,7 @@ impl Target {
     }
 }
 
-/// What a development session asks for.
+/// The requests that a session asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
     /// Only requests in these namespaces; all when empty.
@@ -45,7 +45,8 @@ impl Reach {
     /// The entries that are put into the cluster, and the names of those that cannot be restricted to namespaces.
     ///
     /// They let requests pass when this machine does not answer, unless told otherwise: one that sleeps must not lock
-    /// a cluster that others use.
+    /// a cluster that others use. Their names are not those of the installed operator: who reads a refusal, or looks for
+    /// that operator's webhooks, can tell them apart.
     pub(super) fn entries(
         &self,
         registered: Vec<Webhook>,
@@ -71,6 +72,7 @@ impl Reach {
             if entry.rules.is_empty() {
                 left_out.push(entry.name);
             } else {
+                entry.name = format!("dev.{}", entry.name);
                 entries.push(entry.guarded(own_namespace)?);
             }
         }
@@ -94,7 +96,7 @@ pub(super) fn validating(
     name: &str,
     entries: &[Webhook],
     target: &Target,
-    mark: &SessionMark,
+    mark: &Mark,
 ) -> Option<ValidatingWebhookConfiguration> {
     entries.iter().any(|entry| entry.kind == WebhookKind::Validating).then(|| {
         let mut configuration = validating_configuration(name, entries, &no_service());
@@ -110,7 +112,7 @@ pub(super) fn mutating(
     name: &str,
     entries: &[Webhook],
     target: &Target,
-    mark: &SessionMark,
+    mark: &Mark,
 ) -> Option<MutatingWebhookConfiguration> {
     entries.iter().any(|entry| entry.kind == WebhookKind::Mutating).then(|| {
         let mut configuration = mutating_configuration(name, entries, &no_service());
@@ -127,7 +129,7 @@ pub(super) fn policies(
     configuration: &str,
     entries: &[Webhook],
     reach: &Reach,
-    mark: &SessionMark,
+    mark: &Mark,
 ) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
     let mut policies = admission_policies(configuration, entries);
     for (policy, binding) in &mut policies {
@@ -197,17 +199,25 @@ mod tests {
         assert_eq!(entries.len(), 2);
     }
 
+    // D10: by these names an installation, its restricted ones and those of others are found.
+    #[test]
+    fn no_webhook_of_a_session_has_the_name_of_an_installed_one() {
+        let (entries, _) = Reach::default().entries(registered(), "op-system").unwrap();
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["dev.own.things.demo", "dev.pods.things.demo", "dev.nodes.things.demo"]);
+    }
+
     #[test]
     fn configurations_call_the_url_with_the_paths_that_are_served() {
         let target = Target { url: "https://here:9443".to_owned(), ca_pem: Some("PEM".to_owned()) };
-        let mark = SessionMark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
+        let mark = Mark { of: "op".into(), owner: "ann".into(), session: "s".into(), expires: None };
         let (entries, _) = Reach::default().entries(registered(), "op-system").unwrap();
         let validating = validating("op-dev-ann-validating", &entries, &target, &mark).unwrap();
         let hooks = validating.webhooks.unwrap();
         assert_eq!(hooks.len(), 2);
         assert_eq!(hooks[0].client_config, target.client_config("/own"));
         assert_eq!(hooks[0].client_config.url.as_deref(), Some("https://here:9443/own"));
-        assert_eq!(SessionMark::of(&validating.metadata), Some(mark.clone()));
+        assert_eq!(Mark::of(&validating.metadata), Some(mark.clone()));
         let mutating = mutating("op-dev-ann-mutating", &entries, &target, &mark).unwrap();
         assert_eq!(mutating.webhooks.unwrap()[0].client_config.service, None);
         assert_eq!(super::mutating("none", &entries[..1], &target, &mark), None);

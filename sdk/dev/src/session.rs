@@ -1,6 +1,5 @@
 //! One session: its certificate, its listener, and what it puts into the cluster.
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,26 +15,23 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use tokio_util::sync::CancellationToken;
 
-use super::DevFlags;
 use super::cluster::Cluster;
 use super::entries::{Reach, Target, mutating, policies, validating};
 use super::host::{Candidate, candidates, facts};
 use super::probe::Probe;
-use crate::{Installation, connect};
-use portcullis_lease::Scope;
+use super::{Development, Flags};
 use portcullis_listener::{Limits, Server, tls_config};
-use portcullis_metrics::Metrics;
+use portcullis_manifest::Installation;
 use portcullis_webhook::Webhooks;
 
-/// How far the API server's clock may be behind ours.
+/// The most that the API server's clock may be behind ours.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is ready to be served and put into the cluster.
+/// A session that is ready to be served and put into the cluster.
 pub(super) struct Session {
     cluster: Cluster,
     installation: Installation,
     reach: Reach,
-    webhooks: Webhooks,
     probe: Probe,
     server: Option<Server>,
     /// Without it plain HTTP is served.
@@ -45,9 +41,8 @@ pub(super) struct Session {
     expires: Timestamp,
 }
 
-/// What was put into the cluster, for people.
+/// The objects that were put into the cluster, for people.
 pub(super) struct Opened {
-    pub(super) namespace: String,
     pub(super) expires: Timestamp,
     pub(super) listening: SocketAddr,
     pub(super) candidate: Candidate,
@@ -56,9 +51,7 @@ pub(super) struct Opened {
     pub(super) configurations: Vec<(String, Vec<Webhook>)>,
     /// The policies with CEL rules, and their bindings, in pairs.
     pub(super) policies: Vec<[String; 2]>,
-    /// CRDs that are converted, with the paths.
-    pub(super) converting: Vec<(String, String)>,
-    /// CRDs that stay as they are.
+    /// CRDs that the operator converts, and that stay as they are.
     pub(super) not_converting: Vec<String>,
     /// Webhooks that no namespace selector narrows.
     pub(super) left_out: Vec<String>,
@@ -68,29 +61,22 @@ pub(super) struct Opened {
 }
 
 /// The name of a session: nobody else's is the same.
-pub(super) fn id() -> anyhow::Result<String> {
+pub(super) fn id(provider: &CryptoProvider) -> anyhow::Result<String> {
     let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| anyhow::anyhow!("cannot read random numbers from the system"))?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    let filled = provider.secure_random.fill(&mut bytes);
+    filled.map_err(|_| anyhow::anyhow!("cannot read random numbers from the system"))?;
+    Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 
 impl Session {
     /// Binds the listener and makes the certificate; the cluster is left alone.
-    pub(super) async fn prepare(
-        cluster: Cluster,
-        connection: &connect::Cluster,
-        installation: Installation,
-        flags: &DevFlags,
-        provider: Arc<CryptoProvider>,
-    ) -> anyhow::Result<Self> {
+    pub(super) async fn prepare(cluster: Cluster, development: &Development, flags: &Flags) -> anyhow::Result<Self> {
+        let Development { installation, url, context, provider, .. } = development;
         let expires = cluster.me.expires.context("a session ends at some time")?;
         let hosts = match (&flags.public_url, &flags.host) {
             (Some(_), _) => Vec::new(),
             (None, Some(host)) => vec![Candidate::new(host, "as --host says")],
-            (None, None) => candidates(&facts(connection.context.clone(), &connection.url).await),
+            (None, None) => candidates(&facts(context.clone(), url).await),
         };
         let address = SocketAddr::new(listen_on(&hosts), flags.port);
         let server = Server::bind(address, Limits::default())
@@ -108,19 +94,21 @@ impl Session {
                 !hosts.is_empty(),
                 "this machine has no address that the API server could reach; give --host ADDR or --public-url URL"
             );
-            let (tls, ca_pem) = certificate(&hosts, &cluster.me.of, expires, provider)?;
+            let (tls, ca_pem) = certificate(&hosts, &cluster.me.of, expires, Arc::clone(provider))?;
             let target = |host: Candidate| {
                 let url = format!("https://{}:{}", host.in_url(), listening.port());
                 (host, Target { url, ca_pem: Some(ca_pem.clone()) })
             };
             (Some(Arc::new(ArcSwap::from_pointee(tls))), hosts.into_iter().map(target).collect())
         };
-        let namespaces = installation.restricted_to.as_ref().map_or(&flags.only_namespaces[..], std::slice::from_ref);
+        let mut namespaces = flags.only_namespaces.clone();
+        if namespaces.is_empty() {
+            namespaces.extend(installation.restricted_to.clone());
+        }
         Ok(Self {
-            reach: Reach { namespaces: namespaces.to_vec(), fail: flags.fail },
+            reach: Reach { namespaces, fail: flags.fail },
             cluster,
-            installation,
-            webhooks: Webhooks::new(),
+            installation: installation.clone(),
             probe: Probe::default(),
             server: Some(server),
             tls,
@@ -130,32 +118,25 @@ impl Session {
         })
     }
 
-    /// Serves these webhooks, and the probe, until `stop`; what is not in `scope` is let pass.
+    /// Serves these webhooks, and the probe, until `stop`.
     pub(super) fn serve(
         &mut self,
         webhooks: &Webhooks,
-        scope: &Scope,
         stop: &CancellationToken,
-    ) -> anyhow::Result<(BoxFuture<'static, anyhow::Result<()>>, Metrics)> {
-        self.webhooks = webhooks.clone();
-        let scope = scope.clone();
-        let webhooks = webhooks.clone().validate(self.probe.webhook());
-        let routes = Arc::new(webhooks.routes_in(move |namespace| scope.passes(namespace))?);
+    ) -> anyhow::Result<BoxFuture<'static, ()>> {
+        let routes = Arc::new(webhooks.clone().validate(self.probe.webhook()).routes()?);
         let server = self.server.take().context("a session is served once")?;
         let (tls, stop) = (self.tls.clone(), stop.clone());
-        let metrics = routes.metrics().clone();
-        let work = async move {
+        Ok(Box::pin(async move {
             match tls {
                 Some(tls) => server.serve_tls(tls, routes, stop).await,
                 None => server.serve_plain(routes, stop).await,
             }
-            Ok(())
-        };
-        Ok((Box::pin(work), metrics))
+        }))
     }
 
-    /// Finds out how the API server reaches us, and has it call us. Between its steps it looks whether it is to stop.
-    pub(super) async fn open(&self, stop: &CancellationToken) -> anyhow::Result<Opened> {
+    /// Finds out by which address the API server reaches us, and has it call us. Between its steps it looks whether it is to stop.
+    pub(super) async fn open(&self, webhooks: &Webhooks, stop: &CancellationToken) -> anyhow::Result<Opened> {
         let Self { cluster, installation, reach, candidates, .. } = self;
         let name = |what: &str| format!("{}-dev-{}-{what}", cluster.me.of, cluster.me.owner);
         let going = || if stop.is_cancelled() { bail!("ended before it began") } else { Ok(()) };
@@ -168,7 +149,7 @@ impl Session {
         let (candidate, target) = &candidates[reached];
         cluster.remove().await?;
 
-        let registered = self.webhooks.manifests()?.into_iter();
+        let registered = webhooks.manifests()?.into_iter();
         let registered = registered.map(|webhook| webhook.overridden(&installation.overrides)).collect();
         let (entries, left_out) = reach.entries(registered, &installation.namespace)?;
         let mut configurations = Vec::new();
@@ -194,26 +175,15 @@ impl Session {
                 ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(|kind| format!("{kind} {name}")),
             );
         }
-        let (mut converting, mut not_converting) = (Vec::new(), Vec::new());
-        for conversion in self.webhooks.conversions()? {
-            going()?;
-            if reach.namespaces.is_empty() {
-                cluster.lend(&conversion.crd, &conversion.path, target).await?;
-                converting.push((conversion.crd, conversion.path));
-            } else {
-                not_converting.push(conversion.crd);
-            }
-        }
+        let not_converting = webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
         let installed = cluster.installed(&installation.validating(), &installation.mutating()).await?;
         Ok(Opened {
-            namespace: installation.namespace.clone(),
             expires: self.expires,
             listening: self.listening,
             candidate: candidate.clone(),
             url: target.url.clone(),
             configurations,
             policies: in_force,
-            converting,
             not_converting,
             left_out,
             installed,
@@ -267,7 +237,7 @@ fn certificate(
     Ok((config, ca.cert_pem().to_owned()))
 }
 
-/// What the API server said to each try, and what can be done.
+/// The answers of the API server to each try, and what can be done.
 fn unreachable(candidates: &[(Candidate, Target)], problems: &[String]) -> String {
     let tried = candidates.iter().zip(problems).map(|((_, target), problem)| format!("{}: {problem}", target.url));
     format!(
@@ -298,7 +268,8 @@ mod tests {
 
     #[test]
     fn no_two_sessions_have_the_same_name() {
-        let (one, other) = (id().unwrap(), id().unwrap());
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let (one, other) = (id(&provider).unwrap(), id(&provider).unwrap());
         assert!(one.len() == 16 && one != other, "{one} {other}");
     }
 }

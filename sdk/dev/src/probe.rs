@@ -27,7 +27,7 @@ use portcullis_webhook::{Validate, Verdict};
 const PATH: &str = "/portcullis-dev-probe";
 /// Seconds that the API server waits for us.
 const TIMEOUT: i32 = 3;
-/// How long API servers may take to learn of a configuration.
+/// The longest time in which API servers learn of a configuration.
 const TAKE_UP: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,7 +38,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// What is served for it.
+    /// The webhook that is served for it.
     pub(super) fn webhook(&self) -> Validate<SelfSubjectAccessReview> {
         let arrived = Arc::clone(&self.arrived);
         Validate::named("portcullis-dev-probe").path(PATH).on_create(move |review: Arc<SelfSubjectAccessReview>, _| {

@@ -1,17 +1,24 @@
-//! Whose a thing in the cluster is, and until when.
+//! The mark of an object in the cluster: its owner, and the time of its end.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use portcullis_manifest::names::{DEV_SESSION, DEV_SKEW_SECONDS};
+/// Annotation: the session.
+const SESSION: &str = "portcullis.dev/dev-session";
+/// Annotation: when the session ends (RFC 3339).
+const EXPIRES: &str = "portcullis.dev/dev-expires";
+/// Label: the owner of the session.
+const OWNER: &str = "portcullis.dev/dev-owner";
+/// Label: the release whose webhooks the session serves.
+pub(super) const OF: &str = "portcullis.dev/dev-of";
+/// So long after its end the session of another machine counts as over: clocks differ.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-pub(super) use portcullis_manifest::names::{DEV_EXPIRES as EXPIRES, DEV_OF as OF, DEV_OWNER as OWNER};
-
-/// What a development session writes on whatever it puts into a cluster.
+/// Written on every object that a session puts into a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SessionMark {
+pub(super) struct Mark {
     /// The release that is served.
     pub(super) of: String,
     /// The person.
@@ -22,7 +29,7 @@ pub(super) struct SessionMark {
     pub(super) expires: Option<Timestamp>,
 }
 
-/// What is to become of something that a session left.
+/// The fate of an object that a session left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// A former session of the same person: it goes.
@@ -33,19 +40,19 @@ pub(super) enum Fate {
     Live,
 }
 
-impl SessionMark {
-    /// What is written on an object, in labels or annotations; `None` when it is no session's.
+impl Mark {
+    /// The mark of an object; `None` when it is no session's.
     pub(super) fn of(meta: &ObjectMeta) -> Option<Self> {
         let find = |key| meta.labels.iter().chain(&meta.annotations).find_map(|map| map.get(key).cloned());
         Some(Self {
-            session: find(DEV_SESSION)?,
+            session: find(SESSION)?,
             of: find(OF).unwrap_or_default(),
             owner: find(OWNER).unwrap_or_default(),
             expires: find(EXPIRES).and_then(|time| time.parse().ok()),
         })
     }
 
-    /// By which sessions of a release are found.
+    /// The part by which sessions of a release are found.
     pub(super) fn labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([(OF.to_owned(), self.of.clone()), (OWNER.to_owned(), self.owner.clone())])
     }
@@ -53,27 +60,22 @@ impl SessionMark {
     /// The rest of it.
     pub(super) fn annotations(&self) -> BTreeMap<String, String> {
         let expires = self.expires.map(|time| (EXPIRES.to_owned(), time.to_string()));
-        BTreeMap::from([(DEV_SESSION.to_owned(), self.session.clone())]).into_iter().chain(expires).collect()
+        BTreeMap::from([(SESSION.to_owned(), self.session.clone())]).into_iter().chain(expires).collect()
     }
 
-    /// All of it, for what cannot have labels of ours.
-    pub(super) fn whole(&self) -> BTreeMap<String, String> {
-        self.labels().into_iter().chain(self.annotations()).collect()
-    }
-
-    /// What becomes of something marked so when `me` starts.
+    /// The fate of an object with this mark when `me` starts.
     pub(super) fn fate(&self, me: &Self, now: Timestamp) -> Fate {
         if self.of == me.of && self.owner == me.owner {
             return Fate::Own;
         }
         match self.expires {
-            Some(expires) if now.duration_since(expires) > SignedDuration::from_secs(DEV_SKEW_SECONDS) => Fate::Expired,
-            // What does not read is left to whoever wrote it.
+            Some(expires) if now.duration_since(expires) > SKEW => Fate::Expired,
+            // A time that does not read is left to its writer.
             _ => Fate::Live,
         }
     }
 
-    /// Who and until when, for people.
+    /// The owner and the end, for people.
     pub(super) fn told(&self) -> String {
         let until = self.expires.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string());
         format!("{} (until {until})", self.owner)
@@ -90,14 +92,11 @@ pub(super) fn owner(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use portcullis_manifest::names::DEV_MARK;
 
-    fn mark(owner: &str, expires: &str) -> SessionMark {
+    fn mark(owner: &str, expires: &str) -> Mark {
         let (of, session) = ("op".to_owned(), "s".to_owned());
-        SessionMark { of, session, owner: owner.to_owned(), expires: expires.parse().ok() }
+        Mark { of, session, owner: owner.to_owned(), expires: expires.parse().ok() }
     }
 
     // K6
@@ -117,7 +116,7 @@ mod tests {
         ] {
             assert_eq!(mark(owner, expires).fate(&me, now), fate, "{owner} {expires}");
         }
-        let other = SessionMark { of: "other".to_owned(), ..mark("ann", "2026-01-01T12:59:00Z") };
+        let other = Mark { of: "other".to_owned(), ..mark("ann", "2026-01-01T12:59:00Z") };
         assert_eq!(other.fate(&me, now), Fate::Live, "another operator's session is not mine");
     }
 
@@ -126,14 +125,9 @@ mod tests {
         let mark = mark("ann", "2026-01-01T13:00:00Z");
         let meta =
             ObjectMeta { labels: Some(mark.labels()), annotations: Some(mark.annotations()), ..ObjectMeta::default() };
-        assert_eq!(SessionMark::of(&meta), Some(mark.clone()));
-        assert_eq!(mark.whole().into_keys().collect::<BTreeSet<_>>(), DEV_MARK.map(str::to_owned).into());
-        assert_eq!(
-            SessionMark::of(&ObjectMeta { annotations: Some(mark.whole()), ..ObjectMeta::default() }),
-            Some(mark.clone())
-        );
+        assert_eq!(Mark::of(&meta), Some(mark.clone()));
         let labels = ObjectMeta { labels: Some(mark.labels()), ..ObjectMeta::default() };
-        assert_eq!(SessionMark::of(&labels), None);
+        assert_eq!(Mark::of(&labels), None);
     }
 
     #[test]
