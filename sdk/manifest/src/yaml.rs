@@ -57,7 +57,9 @@ impl serde::Serialize for Member<'_> {
 impl serde::Serialize for Document<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Object(_) => serializer.collect_map(in_order(self.0).map(|(name, value)| (name, Member(name, value)))),
+            Value::Object(_) => {
+                serializer.collect_map(in_order(self.0).map(|(name, value)| (name, Member(name, value))))
+            }
             Value::Array(items) => serializer.collect_seq(items.iter().map(Document)),
             scalar => scalar.serialize(serializer),
         }

@@ -298,14 +298,7 @@ impl<A: clap::Args> Operator<A> {
     /// Secrets are named.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_, _| Ok(Components::default()));
-        Self {
-            name,
-            version: None,
-            crds: Vec::new(),
-            access: Access::default(),
-            scope_lease: None,
-            setup,
-        }
+        Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_lease: None, setup }
     }
 
     /// Sets what `--version` prints, commonly `env!("CARGO_PKG_VERSION")`.

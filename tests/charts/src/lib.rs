@@ -5,9 +5,6 @@
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
-mod compare;
-pub mod values;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,8 +13,6 @@ use kube::api::{DynamicObject, ListParams};
 use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
-
-pub use compare::assert_same;
 
 /// The version that `make helm` builds (hack/helm/go.mod), and the name of its folder in the per-user cache.
 pub const HELM_VERSION: &str = "v4.3.1";

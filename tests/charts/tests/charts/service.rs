@@ -44,7 +44,7 @@ impl Service {
     /// ExternalName, and a port that anybody may listen on.
     pub(crate) fn chart(&self, folder: &Path) -> PathBuf {
         let copy = folder.join(DYNAMO);
-        for part in ["", "templates"] {
+        for part in ["", "templates", "files"] {
             std::fs::create_dir(copy.join(part)).unwrap();
             for file in std::fs::read_dir(chart(DYNAMO).join(part)).unwrap().map(Result::unwrap) {
                 if file.file_type().unwrap().is_file() {

@@ -1,5 +1,6 @@
 //! The ways to make certificates in turn, by upgrades of Helm's own, while objects are judged all the time.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,16 +9,73 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use portcullis_charts::{DYNAMO, Helm};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use portcullis_charts::{DYNAMO, Helm, binary, chart};
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use portcullis_testing::{CertManager, ControlPlane, wait_until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::cluster::with_namespace;
-use super::installed::{PATIENCE, Process, Rendered, misjudged, run_hook};
+use tokio::process::Command;
+
+use super::process::{PATIENCE, Process, arguments};
 use super::service::Service;
-use super::{NAME, RELEASE};
+use super::{DYNAMO_NAME as NAME, DYNAMO_RELEASE as RELEASE};
+
+/// The hooks of the chart, by when Helm runs them, and the rest.
+struct Rendered {
+    before: Vec<Value>,
+    meanwhile: Vec<Value>,
+    after: Vec<Value>,
+}
+
+impl Rendered {
+    fn new(values: &Value) -> Self {
+        let objects = Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap();
+        let of = |wanted: Option<&str>| {
+            let of = |object: &&Value| match (wanted, object["metadata"]["annotations"]["helm.sh/hook"].as_str()) {
+                (Some(wanted), Some(event)) => event.starts_with(wanted),
+                (wanted, event) => wanted.is_none() && event.is_none(),
+            };
+            objects.iter().filter(of).cloned().collect()
+        };
+        Self { before: of(Some("pre-")), meanwhile: of(None), after: of(Some("post-")) }
+    }
+}
+
+/// Creates the account of a hook and its rights, and runs the command of its Job with them.
+async fn run_hook(cluster: &ControlPlane, hook: &[Value]) -> String {
+    let rights: Vec<Value> = hook.iter().filter(|object| object["kind"] != "Job").cloned().collect();
+    let account = cluster.user_of(&rights).await;
+    let mut command = Command::new(binary("dynamo-webhooks"));
+    command.args(arguments(hook, "Job")).arg("--kubeconfig").arg(&account.kubeconfig);
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+    let [said, logged] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(output.status.success(), "{said}{logged}");
+    assert_eq!(logged, "", "there is nothing to warn of");
+    said
+}
+
+/// What is wrong with the API server's answers to a bad object and to a good one, which are not stored.
+async fn misjudged(cluster: &ControlPlane) -> Result<(), String> {
+    let kind = GroupVersionKind::gvk("nvidia.com", "v1alpha1", "DynamoModel");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "dynamomodels");
+    let models: Api<DynamicObject> = Api::namespaced_with(cluster.admin(), "default", &resource);
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let create = async |model: &str| {
+        let object = json!({
+            "apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoModel", "metadata": { "name": "some" },
+            "spec": { "modelName": model, "baseModelName": "base" },
+        });
+        models.create(&dry_run, &serde_json::from_value(object).unwrap()).await
+    };
+    match create("").await {
+        Ok(_) => return Err("a bad object was accepted".to_owned()),
+        Err(error) if error.to_string().contains("denied the request: spec.modelName is required") => {}
+        Err(error) => return Err(format!("a bad object was refused for another reason: {error}")),
+    }
+    create("some").await.map(|_| ()).map_err(|error| format!("a good object was refused: {error}"))
+}
 
 /// A release, and the process that serves for it.
 struct Installed<'a> {
@@ -56,7 +114,8 @@ impl<'a> Installed<'a> {
         let rendered = Rendered::new(values);
         let hooks = !rendered.before.is_empty();
         if hooks {
-            run_hook(self.cluster, &rendered.before).await;
+            let said = run_hook(self.cluster, &rendered.before).await;
+            assert!(said.contains("Secret platform-system/webhook-server-cert: "), "{said}");
         }
         self.apply(values, flags).await;
         let mut process = self.start(values, &rendered).await;
@@ -68,7 +127,11 @@ impl<'a> Installed<'a> {
             former.stop().await;
         }
         if hooks {
-            run_hook(self.cluster, &rendered.after).await;
+            let said = run_hook(self.cluster, &rendered.after).await;
+            assert!(
+                said.contains("published: ValidatingWebhookConfiguration platform-dynamo-operator-validating"),
+                "{said}"
+            );
         }
         self.cluster.webhooks_in_force().await;
     }
@@ -83,7 +146,9 @@ impl<'a> Installed<'a> {
             secrets.get_opt(secret).await.ok()
         })
         .await;
-        let process = Process::start_as(&self.cluster.kubeconfig_as(&user, &groups), rendered);
+        let arguments = arguments(&rendered.meanwhile, "Deployment");
+        let kubeconfig = self.cluster.kubeconfig_as(&user, &groups);
+        let process = Process::start("dynamo-webhooks", RELEASE[1], &arguments, &kubeconfig);
         if self.process.is_none() {
             self.service.leads_to(process.port());
         }
@@ -144,7 +209,7 @@ async fn store_own_certificate(cluster: &ControlPlane) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_way_to_make_certificates_follows_hooks_and_hands_back_to_them_without_a_lost_admission() {
     let (cluster, _) = (ControlPlane::shared().await, CertManager::shared().await);
-    with_namespace(cluster).await;
+    cluster.apply(&[json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": RELEASE[1] } })]).await;
     let hooks = json!({});
     let mut installed = Installed::new(cluster).await;
     installed.turn(&hooks, &[]).await;
@@ -186,8 +251,10 @@ async fn each_way_to_make_certificates_follows_hooks_and_hands_back_to_them_with
         assert_eq!(installed.trusted().await, installed.stored_ca().await);
         go_on().await;
 
-        installed.turn(&json!({ "webhook": { "rotation": "operator" } }), &[]).await;
-        go_on().await;
+        for values in [&json!({ "webhook": { "rotation": "operator" } }), &hooks, &hooks] {
+            installed.turn(values, &[]).await;
+            go_on().await;
+        }
     };
     tokio::select! {
         () = turns => {}
