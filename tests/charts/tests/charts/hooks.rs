@@ -20,61 +20,19 @@ fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap()
 }
 
-#[test]
-fn accounts_and_rights_come_before_the_job_that_needs_them_and_stay_until_the_next_run() {
-    let mut expected = BTreeMap::new();
-    for (hook, events, weights) in [
-        ("webhook-cert-gen", "pre-install,pre-upgrade,pre-rollback", ["-5", "-4"]),
-        ("webhook-ca-inject", "post-install,post-upgrade,post-rollback", ["1", "2"]),
-    ] {
-        let (name, role) = (format!("{NAME}-{hook}"), format!("{NAME}:{}:{hook}", RELEASE[1]));
-        for kind in ["ServiceAccount", "Role", "RoleBinding"] {
-            expected.insert(format!("{kind} {name}"), [events, weights[0]]);
-        }
-        for kind in ["ClusterRole", "ClusterRoleBinding"] {
-            expected.insert(format!("{kind} {role}"), [events, weights[0]]);
-        }
-        expected.insert(format!("Job {name}-1"), [events, weights[1]]);
-    }
-    let objects = rendered(&json!({}));
-    let hooks = objects.iter().filter_map(|object| {
-        let found = [annotation(object, "hook")?, annotation(object, "hook-weight")?];
-        assert_eq!(annotation(object, "hook-delete-policy"), Some("before-hook-creation"));
-        Some((format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', ""), found))
-    });
-    assert_eq!(hooks.collect::<BTreeMap<_, _>>(), expected);
-}
-
+/// They are there before the Job that needs them, and stay until the next run. `hooks.yaml` lists them.
 #[test]
 fn a_hook_may_do_what_its_command_does_and_nothing_else() {
     let objects = rendered(&json!({ "namespaceRestriction": { "enabled": true, "targetNamespace": "team" } }));
-    let secrets = |verbs: Value| json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": verbs });
-    let of_pair = |verbs: Value, names: Value| json!({ "apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": verbs });
-    let both = json!(["webhook-server-cert", "webhook-server-cert-ca"]);
-    for (hook, in_namespace, verbs) in [
-        // What is created has no name. The new CA is trusted beside the old one before anything is installed, and alone
-        // when it is.
-        (
-            "webhook-cert-gen",
-            json!([secrets(json!(["create"])), of_pair(json!(["get", "patch"]), both)]),
-            json!(["list", "patch"]),
-        ),
-        (
-            "webhook-ca-inject",
-            json!([of_pair(json!(["get"]), json!(["webhook-server-cert"]))]),
-            json!(["list", "watch", "patch"]),
-        ),
-    ] {
-        assert_eq!(named(&objects, "Role", &format!("{NAME}-{hook}"))["rules"], in_namespace);
-        let configuration = |kind: &str| {
-            json!({
-                "apiGroups": ["admissionregistration.k8s.io"], "resources": [format!("{kind}webhookconfigurations")],
-                "resourceNames": [format!("{NAME}-{kind}-team")], "verbs": verbs,
-            })
-        };
-        let rules = &named(&objects, "ClusterRole", &format!("{NAME}:{}:{hook}", RELEASE[1]))["rules"];
-        assert_eq!(*rules, json!([configuration("validating"), configuration("mutating")]), "{hook}");
-    }
+    let hooks = objects.iter().filter_map(|object| {
+        let (events, weight) = (annotation(object, "hook")?, annotation(object, "hook-weight")?);
+        assert_eq!(annotation(object, "hook-delete-policy"), Some("before-hook-creation"));
+        let words = format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', "");
+        Some((words, (events.to_owned(), weight.to_owned(), object["rules"].clone())))
+    });
+    let expected: BTreeMap<String, (String, String, Value)> =
+        serde_saphyr::from_str(include_str!("hooks.yaml")).unwrap();
+    assert_eq!(hooks.collect::<BTreeMap<_, _>>(), expected);
 }
 
 /// A Job that goes on when Helm has given up would publish its CA over that of the next upgrade. Its name ends in the

@@ -7,7 +7,6 @@ mod hooks;
 mod lint;
 mod modes;
 mod process;
-mod schema;
 mod service;
 mod turns;
 mod values;

@@ -1,14 +1,9 @@
-//! K5, P5: in every mode, the charts render what the binaries generate, and an API server takes it.
+//! K5, P5: in every mode, the charts render what the binaries generate.
 
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
-use kube::discovery::Scope;
-use kube::{Api, ResourceExt as _, discovery};
-use portcullis_charts::{CRDS, DYNAMO, Helm, OPERATOR, binary, chart, generate, repository};
-use portcullis_testing::{CertManager, ControlPlane};
-use serde_json::{Map, Value, json};
+use portcullis_charts::{CRDS, DYNAMO, Helm, OPERATOR, assert_same, binary, chart, generate, repository};
+use serde_json::{Value, json};
 
 use super::{DYNAMO_NAME, DYNAMO_RELEASE, OPERATOR_RELEASE};
 
@@ -18,13 +13,21 @@ const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSV
 /// A combination of values, and the flags by which the binary generates the same.
 pub(crate) struct Mode {
     chart: &'static str,
-    binary: &'static str,
     release: [&'static str; 2],
     pub(crate) values: Value,
     pub(crate) flags: Vec<String>,
 }
 
 impl Mode {
+    fn new(chart: &'static str, release: [&'static str; 2], values: Value, namespace: &str, flags: &str) -> Self {
+        let mut flags: Vec<String> = flags.split(' ').map(str::to_owned).collect();
+        flags.push(format!("--namespace={}", release[1]));
+        flags.extend((!namespace.is_empty()).then(|| format!("--restrict-to-namespace={namespace}")));
+        let enabled = values["webhooks"].get("enabled").unwrap_or(&values["webhook"]["enabled"]);
+        flags.extend((enabled == false).then(|| "--webhooks=off".to_owned()));
+        Self { chart, release, values, flags }
+    }
+
     fn rendered(&self, helm: &Helm) -> Vec<Value> {
         let rendered = helm.template(&chart(self.chart), self.release, &self.values);
         rendered.unwrap_or_else(|said| panic!("{}: {said}", self.values))
@@ -34,46 +37,34 @@ impl Mode {
     fn assert_same(&self, rendered: &[Value]) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
         let words = [&["operator", "--image=op:1"], &flags[..]].concat();
-        let mut generated = parsed(&generate(&binary(self.binary), &words));
+        let program = binary(if self.chart == OPERATOR { "mcp-operator" } else { DYNAMO });
+        let mut generated = parsed(&generate(&program, &words));
         // Kinds are in another chart there.
         generated.retain(|object| self.chart != OPERATOR || object["kind"] != "CustomResourceDefinition");
         assert_same(rendered, &generated, &format!("{} {flags:?}", self.chart));
     }
 }
 
-/// Every mode of the operator's chart, which has other names where it is restricted.
+/// Every mode of the operator's chart: sources of certificates, places, and whether there are webhooks.
 fn of_the_operator() -> Vec<Mode> {
     let certificates = [
-        (json!({}), vec![]),
-        (json!({ "mode": "cert-manager" }), vec!["--certificates=cert-manager"]),
+        (json!({}), "--certificates=automatic"),
+        (json!({ "mode": "cert-manager" }), "--certificates=cert-manager"),
         (
             json!({ "mode": "cert-manager", "issuer": { "name": "corp", "kind": "ClusterIssuer" } }),
-            vec!["--certificates=cert-manager", "--issuer=ClusterIssuer/corp"],
+            "--certificates=cert-manager --issuer=ClusterIssuer/corp",
         ),
-        (json!({ "mode": "external" }), vec!["--certificates=external"]),
+        (json!({ "mode": "external" }), "--certificates=external"),
     ];
     let places = [(OPERATOR_RELEASE, ""), (["blue", "team"], "team"), (["blue", "blue-system"], "team")];
-    let mut modes = Vec::new();
-    for (certificates, flags) in &certificates {
-        for (release, namespace) in places {
-            for enabled in [true, false] {
-                let names = [format!("--release={}", release[0]), format!("--namespace={}", release[1])];
-                let restricted = (!namespace.is_empty()).then(|| format!("--restrict-to-namespace={namespace}"));
-                let off = (!enabled).then(|| "--webhooks=off".to_owned());
-                let flags = names.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
-                modes.push(Mode {
-                    chart: OPERATOR,
-                    binary: "mcp-operator",
-                    release,
-                    values: json!({
-                        "certificates": certificates, "restrictToNamespace": namespace, "webhooks": { "enabled": enabled },
-                    }),
-                    flags: flags.chain(restricted).chain(off).collect(),
-                });
-            }
-        }
-    }
-    modes
+    let of = |(release, namespace): ([&'static str; 2], &str), (certificates, flags): &(Value, &str), enabled: bool| {
+        let values = json!({
+            "certificates": certificates, "restrictToNamespace": namespace, "webhooks": { "enabled": enabled },
+        });
+        Mode::new(OPERATOR, release, values, namespace, &format!("--release={} {flags}", release[0]))
+    };
+    let modes = places.iter().flat_map(|place| certificates.iter().map(move |it| (*place, it)));
+    modes.flat_map(|(place, certificates)| [true, false].map(|enabled| of(place, certificates, enabled))).collect()
 }
 
 /// Every mode of Dynamo's chart.
@@ -84,37 +75,18 @@ fn of_dynamo() -> Vec<Mode> {
         ("cert-manager", json!({ "certManager": { "enabled": true } })),
         ("external", json!({ "certificateSecret": { "external": true }, "caBundle": PEM })),
     ];
-    let restrictions = [
-        (None, json!({})),
-        (Some(DYNAMO_RELEASE[1]), json!({ "enabled": true })),
-        (Some("team"), json!({ "enabled": true, "namespace": "team" })),
-    ];
-    let mut modes = Vec::new();
-    for (certificate, webhook) in &certificates {
-        for (namespace, restriction) in &restrictions {
-            for enabled in [true, false] {
-                let mut webhook = webhook.clone();
-                webhook["enabled"] = json!(enabled);
-                let flags = [
-                    format!("--release={DYNAMO_NAME}"),
-                    format!("--namespace={}", DYNAMO_RELEASE[1]),
-                    format!("--service-name={DYNAMO_NAME}-webhook-service"),
-                    "--certificate-secret=webhook-server-cert".to_owned(),
-                    format!("--certificates={certificate}"),
-                ];
-                let restricted = namespace.map(|namespace| format!("--restrict-to-namespace={namespace}"));
-                let off = (!enabled).then(|| "--webhooks=off".to_owned());
-                modes.push(Mode {
-                    chart: DYNAMO,
-                    binary: "dynamo-webhooks",
-                    release: DYNAMO_RELEASE,
-                    values: json!({ "webhook": webhook, "namespaceRestriction": restriction }),
-                    flags: flags.into_iter().chain(restricted).chain(off).collect(),
-                });
-            }
-        }
-    }
-    modes
+    let of = |namespace: &str, (certificates, webhook): &(&str, Value), enabled: bool| {
+        let mut webhook = webhook.clone();
+        webhook["enabled"] = json!(enabled);
+        let restriction = json!({ "enabled": !namespace.is_empty(), "namespace": namespace });
+        let values = json!({ "webhook": webhook, "namespaceRestriction": restriction });
+        let names = format!("--release={DYNAMO_NAME} --service-name={DYNAMO_NAME}-webhook-service");
+        let flags = format!("{names} --certificate-secret=webhook-server-cert --certificates={certificates}");
+        Mode::new(DYNAMO, DYNAMO_RELEASE, values, namespace, &flags)
+    };
+    let modes = ["", DYNAMO_RELEASE[1], "team"].into_iter();
+    let modes = modes.flat_map(|place| certificates.iter().map(move |it| (place, it)));
+    modes.flat_map(|(place, certificates)| [true, false].map(|enabled| of(place, certificates, enabled))).collect()
 }
 
 /// Every mode of both charts with its objects, rendered once for all tests.
@@ -129,61 +101,6 @@ pub(crate) fn all() -> &'static [(Mode, Vec<Value>)] {
 
 fn parsed(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple::<Option<Value>>(text).unwrap().into_iter().flatten().collect()
-}
-
-/// Panics with the first object that differs. Charts may differ from manifests on purpose: they say in words what
-/// manifests leave to defaults, name images of their own version, give selectors as JSON, and have hooks.
-fn assert_same(rendered: &[Value], generated: &[Value], about: &str) {
-    let (rendered, generated) = (comparable(rendered), comparable(generated));
-    let names = |objects: &[(String, Value)]| objects.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&rendered), names(&generated), "{about}");
-    for ((name, rendered), (_, generated)) in rendered.iter().zip(&generated) {
-        assert_eq!(rendered, generated, "{about}: {name}");
-    }
-}
-
-/// Objects by kind, namespace and name, without what may differ.
-fn comparable(objects: &[Value]) -> Vec<(String, Value)> {
-    let named = |object: &Value| {
-        let mut object = without_nothing(object);
-        if let Some(container) = object.pointer_mut("/spec/template/spec/containers/0") {
-            container["image"] = Value::Null;
-            container["args"] = arguments(&container["args"]);
-        }
-        // `generate` is given the bundle of an external certificate in a file.
-        for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
-            webhook["clientConfig"].as_object_mut().unwrap().remove("caBundle");
-        }
-        let word = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        (["/kind", "/metadata/namespace", "/metadata/name"].map(word).join(" "), object)
-    };
-    let of_helm = |object: &&Value| object.pointer("/metadata/annotations/helm.sh~1hook").is_none();
-    let mut objects: Vec<_> = objects.iter().filter(of_helm).map(named).collect();
-    objects.sort_by(|(a, _), (b, _)| a.cmp(b));
-    objects
-}
-
-/// The value without nulls, empty objects and Helm's own annotations, and with whole numbers as integers.
-fn without_nothing(value: &Value) -> Value {
-    let means = |value: &Value| !value.is_null() && !value.as_object().is_some_and(Map::is_empty);
-    match value {
-        Value::Object(members) => {
-            let members = members.iter().filter(|(name, _)| *name != "helm.sh/resource-policy");
-            let members = members.map(|(name, value)| (name.clone(), without_nothing(value)));
-            members.filter(|(_, value)| means(value)).collect()
-        }
-        Value::Array(items) => items.iter().map(without_nothing).collect(),
-        Value::Number(number) => number.to_string().trim_end_matches(".0").parse().map_or(value.clone(), Value::Number),
-        other => other.clone(),
-    }
-}
-
-fn arguments(arguments: &Value) -> Value {
-    let (selector, kubectl) = (json!({ "matchLabels": { "team": "a" } }).to_string(), "team=a");
-    let said = ["--release=", "--cluster-domain=", "--runner-image="];
-    let arguments = arguments.as_array().into_iter().flatten().filter_map(Value::as_str);
-    let arguments = arguments.map(|argument| argument.replace(&selector, kubectl));
-    arguments.filter(|argument| !said.iter().any(|flag| argument.starts_with(flag))).collect()
 }
 
 #[test]
@@ -230,41 +147,4 @@ fn the_kinds_of_the_charts_are_what_is_generated() {
         let folder = chart(name).join("files").display().to_string();
         generate(&binary(program), &["crds", "--check", "--out", &folder]);
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_server_takes_what_each_mode_renders() {
-    // Cert-manager brings the kinds of its mode.
-    let (cluster, _) = (ControlPlane::shared().await, CertManager::shared().await);
-    let namespaces = [OPERATOR_RELEASE[1], DYNAMO_RELEASE[1], "team", "blue-system"]
-        .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
-    cluster.apply(&namespaces).await;
-    // Most objects are the same in many modes.
-    let mut taken = BTreeSet::new();
-    for (mode, objects) in all() {
-        for object in objects {
-            if taken.insert(object.to_string()) {
-                dry_run(cluster, object, &mode.values).await;
-            }
-        }
-    }
-}
-
-/// Has an API server look at an object as if it were applied.
-async fn dry_run(cluster: &ControlPlane, object: &Value, about: &Value) {
-    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
-    let (resource, capabilities): (ApiResource, _) = discovery::pinned_kind(&cluster.admin(), &kind).await.unwrap();
-    let api: Api<DynamicObject> = match (capabilities.scope, object.namespace()) {
-        (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(cluster.admin(), &namespace, &resource),
-        (Scope::Namespaced, None) => panic!("{} {} has no namespace", kind.kind, object.name_any()),
-        (Scope::Cluster, _) => Api::all_with(cluster.admin(), &resource),
-    };
-    let params = PatchParams {
-        dry_run: true,
-        field_validation: Some(kube::api::ValidationDirective::Strict),
-        ..PatchParams::apply("test").force()
-    };
-    let taken = api.patch(&object.name_any(), &params, &Patch::Apply(&object)).await;
-    taken.unwrap_or_else(|error| panic!("{} {} of {about}: {error}", kind.kind, object.name_any()));
 }

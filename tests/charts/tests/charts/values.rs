@@ -7,26 +7,37 @@ use portcullis_charts::{CRDS, DYNAMO, Helm, OPERATOR, chart};
 use serde_json::{Value, json};
 
 use super::process::arguments;
-use super::schema::all_values;
 use super::{DYNAMO_NAME, DYNAMO_RELEASE, OPERATOR_RELEASE};
 
-/// Values that are accepted because Dynamo's chart has them, each with another than the default, and with what the notes say.
-const WITHOUT_EFFECT: [(&str, &str, &str); 11] = [
-    ("webhook.certGenerator.image.repository", "r.example/kubectl", "the Jobs run the operator's own image"),
-    ("webhook.certGenerator.image.tag", "1.30", "the Jobs run the operator's own image"),
-    ("webhook.certGenerator.image.pullPolicy", "Always", "the Jobs run the operator's own image"),
-    ("webhook.certManager.certificate.duration", "24h", "a certificate is valid for a year"),
-    ("webhook.certManager.certificate.renewBefore", "1h", "a certificate is valid for a year"),
-    ("webhook.certManager.certificate.rootCA.duration", "24h", "a certificate is valid for a year"),
-    ("webhook.certManager.certificate.rootCA.renewBefore", "1h", "a certificate is valid for a year"),
-    ("namespaceRestriction.lease.duration", "1m", "all operators of a cluster keep to the same"),
-    ("namespaceRestriction.lease.renewInterval", "1s", "all operators of a cluster keep to the same"),
-    ("controllerManager.leaderElection.id", "dynamo.nvidia.com", "the Lease is named after the operator"),
-    ("controllerManager.leaderElection.namespace", "kube-system", "the Lease is named after the operator"),
-];
+fn read(name: &str, file: &str) -> String {
+    std::fs::read_to_string(chart(name).join(file)).unwrap()
+}
 
-/// The value of another one, whose case needs both: each is refused without the other.
-const BOTH: [&str; 2] = ["webhook.certificateSecret.external", "webhook.caBundle"];
+/// The values of a chart that have no values of their own below them, each with its description, or that of the value
+/// which it is a part of.
+fn described(name: &str) -> BTreeMap<String, String> {
+    fn leaves(schema: &Value, path: &str, about: &str, found: &mut BTreeMap<String, String>) {
+        let about = schema["description"].as_str().unwrap_or(about);
+        let Some(properties) = schema["properties"].as_object() else {
+            found.insert(path.trim_start_matches('.').to_owned(), about.to_owned());
+            return;
+        };
+        for (name, property) in properties {
+            leaves(property, &format!("{path}.{name}"), about, found);
+        }
+    }
+    let mut found = BTreeMap::new();
+    leaves(&serde_json::from_str(&read(name, "values.schema.json")).unwrap(), "", "", &mut found);
+    // Values of a chart above this one.
+    found.remove("global");
+    found
+}
+
+/// Values that are accepted because Dynamo's chart has them, each with another than the default, and with what the notes say.
+fn without_effect() -> Vec<(String, String, String)> {
+    let notes: BTreeMap<String, Value> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
+    serde_json::from_value(notes["of values without effect"].clone()).unwrap()
+}
 
 /// A release of a chart, and the name of the installation.
 fn release(name: &str) -> ([&'static str; 2], &'static str) {
@@ -77,8 +88,8 @@ impl Case {
     fn shows(&self, objects: &[Value]) -> bool {
         let object = object(objects, &self.object);
         if self.place == "args" {
-            let shown = &object.unwrap()["spec"]["template"]["spec"]["containers"][0]["args"];
-            return shown.as_array().unwrap().contains(&self.expected);
+            let shown = object.and_then(|it| it.pointer("/spec/template/spec/containers/0/args"));
+            return shown.and_then(Value::as_array).is_some_and(|shown| shown.contains(&self.expected));
         }
         object.and_then(|object| object.pointer(&self.place)).unwrap_or(&Value::Null) == &self.expected
     }
@@ -95,29 +106,37 @@ fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
         let mut without = BTreeMap::new();
         for case in rows.flat_map(|(_, rows)| rows).map(|row| Case::of(name, row)) {
             let mut values = case.beside.clone();
-            let before = without.entry(values.to_string()).or_insert_with(|| rendered(&helm, name, &values).unwrap());
+            let before = without.entry(values.to_string()).or_insert_with(|| {
+                // Of two that are refused without each other, none shows without the other.
+                rendered(&helm, name, &values).unwrap_or_default()
+            });
             put(&mut values, &case.path, &case.value);
             let after = rendered(&helm, name, &values).unwrap_or_else(|said| panic!("{}: {said}", case.path));
             assert!(case.shows(&after), "{name}: {} does something else: {after:?}", case.path);
-            assert!(!case.shows(before), "{name}: {} changes nothing", case.path);
+            // What was refused before had nothing to show, and nothing is what some cases expect.
+            assert!(before.is_empty() || !case.shows(before), "{name}: {} changes nothing", case.path);
             covered.insert(case.path);
         }
         if name == DYNAMO {
-            covered.extend(WITHOUT_EFFECT.iter().map(|(path, ..)| path).chain(&BOTH).map(|path| (*path).to_owned()));
+            covered.extend(without_effect().into_iter().map(|(path, ..)| path));
         }
-        assert_eq!(all_values(name), covered, "each value of {name} has a case");
+        assert_eq!(described(name).into_keys().collect::<BTreeSet<_>>(), covered, "each value of {name} has a case");
     }
 }
 
 #[test]
-fn an_external_certificate_is_said_by_two_values_together() {
-    let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
-    let values = json!({ "webhook": { "certificateSecret": { "external": true }, "caBundle": pem } });
-    let objects = rendered(&Helm::new(), DYNAMO, &values).unwrap();
-    assert!(arguments(&objects, "Deployment").contains(&"--certificates=external".to_owned()));
-    // What is PEM in base64 is bytes to the API server.
-    let validating = object(&objects, &format!("ValidatingWebhookConfiguration {DYNAMO_NAME}-validating")).unwrap();
-    assert_eq!(validating["webhooks"][0]["clientConfig"]["caBundle"], pem);
+fn each_value_is_described_alike_where_it_is_set_and_where_it_is_checked() {
+    for name in [OPERATOR, CRDS, DYNAMO] {
+        let text = read(name, "values.yaml");
+        let values: Value = serde_saphyr::from_str(&text).unwrap();
+        let comments = text.lines().filter_map(|line| line.trim().strip_prefix("# ")).collect::<Vec<_>>().join(" ");
+        for (path, description) in described(name) {
+            assert!(!description.is_empty() && comments.contains(&description), "{name}: {path}: {description}");
+            let whole = path.rsplit_once('.').filter(|(_, last)| last.starts_with("match")).map(|(whole, _)| whole);
+            let default = values.pointer(&format!("/{}", whole.unwrap_or(&path).replace('.', "/")));
+            assert!(default.is_some(), "{name}: {path} has no default in values.yaml");
+        }
+    }
 }
 
 #[test]
@@ -139,7 +158,8 @@ fn a_value_that_cannot_be_is_refused_by_its_name_or_with_what_to_do() {
 
 #[test]
 fn notes_say_how_to_go_on_what_stays_and_which_values_say_nothing() {
-    let rows: Vec<(Value, Vec<String>, Vec<String>)> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
+    let notes: BTreeMap<String, Value> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
+    let rows: Vec<(Value, Vec<String>, Vec<String>)> = serde_json::from_value(notes["of values"].clone()).unwrap();
     for (values, said, unsaid) in rows {
         let notes = Helm::new().notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
         for (words, expected) in said.iter().map(|it| (it, true)).chain(unsaid.iter().map(|it| (it, false))) {
@@ -152,12 +172,12 @@ fn notes_say_how_to_go_on_what_stays_and_which_values_say_nothing() {
 fn values_without_effect_change_nothing_and_the_notes_say_so() {
     let helm = Helm::new();
     let defaults = rendered(&helm, DYNAMO, &json!({})).unwrap();
-    for (path, value, said) in WITHOUT_EFFECT {
+    for (path, value, said) in without_effect() {
         let mut values = json!({});
-        put(&mut values, path, &json!(value));
+        put(&mut values, &path, &json!(value));
         assert_eq!(rendered(&helm, DYNAMO, &values).unwrap(), defaults, "{path}");
         let notes = helm.notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
-        assert!(notes.contains("These values have no effect:") && notes.contains(said), "{path}: {notes}");
+        assert!(notes.contains("These values have no effect:") && notes.contains(&said), "{path}: {notes}");
     }
 }
 
@@ -216,14 +236,12 @@ fn objects_are_named_as_the_guide_or_the_chart_of_dynamo_names_them() {
         ("my-dynamo-operator-2", "my-dynamo-operator-2"),
     ] {
         let objects = Helm::new().template(&chart(DYNAMO), [release, "here"], &json!({})).unwrap();
-        for (kind, suffix) in [
-            ("Deployment", ""),
-            ("ServiceAccount", ""),
-            ("Service", "-webhook-service"),
-            ("ValidatingWebhookConfiguration", "-validating"),
-            ("Job", "-webhook-cert-gen-1"),
-        ] {
-            let found = object(&objects, &format!("{kind} {name}{suffix}")).unwrap();
+        let names =
+            [format!("Deployment {name}"), format!("ServiceAccount {name}"), format!("Service {name}-webhook-service")];
+        let others =
+            [format!("ValidatingWebhookConfiguration {name}-validating"), format!("Job {name}-webhook-cert-gen-1")];
+        for words in names.iter().chain(&others) {
+            let found = object(&objects, words).unwrap();
             assert_eq!(found["metadata"]["labels"]["app.kubernetes.io/name"], "dynamo-operator");
         }
     }
