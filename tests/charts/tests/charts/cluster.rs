@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -44,15 +42,14 @@ async fn webhooks(cluster: &ControlPlane) -> Vec<(Option<Vec<u8>>, String)> {
 
 /// Whether what only the earlier charts have is there, and what only the current ones have: of the operator, and of a kind.
 async fn parts(cluster: &ControlPlane) -> [bool; 3] {
-    let former: Api<ConfigMap> = Api::namespaced(cluster.admin(), NAMESPACE);
-    let policies: Api<NetworkPolicy> = Api::namespaced(cluster.admin(), NAMESPACE);
+    let objects = inventory(cluster.admin()).await;
     let kinds: Api<CustomResourceDefinition> = Api::all(cluster.admin());
     let kind = kinds.get("mcptoolconfigs.toolhive.stacklok.dev").await.unwrap();
     let columns =
         kind.spec.versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
     [
-        former.get_opt("mcp-operator-former").await.unwrap().is_some(),
-        policies.get_opt(RELEASE).await.unwrap().is_some(),
+        objects.contains(&format!("ConfigMap {NAMESPACE}/mcp-operator-former")),
+        objects.contains(&format!("NetworkPolicy {NAMESPACE}/{RELEASE}")),
         columns.into_iter().any(|column| column.name == "Valid"),
     ]
 }
