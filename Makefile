@@ -93,13 +93,11 @@ deny: ## Licences, banned crates and sources of what is depended on (deny.toml);
 # As in the workspace's Cargo.toml, and in the names of the images.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-generate: ## Write what is generated again: manifests (deploy/), charts, the book's reference of flags and values
+generate: ## Write what is generated again: manifests (deploy/), the kinds in charts/, the book's reference of flags and values
 	@hack/prerequisites.sh generate
 	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:$(VERSION) --format kustomize --out deploy
-	cargo run --quiet -p mcp-operator -- generate crds --format helm --out charts/portcullis-crds/templates
-	cargo run --quiet -p mcp-operator -- generate operator --format helm --out charts/portcullis/templates
-	cargo run --quiet -p dynamo-webhooks -- generate crds --format helm --out charts/dynamo-webhooks/templates
-	cargo run --quiet -p dynamo-webhooks -- generate operator --format helm --out charts/dynamo-webhooks/templates
+	cargo run --quiet -p mcp-operator -- generate crds --out charts/portcullis-crds/files
+	cargo run --quiet -p dynamo-webhooks -- generate crds --out charts/dynamo-webhooks/files
 	cargo run --quiet -p portcullis-docs
 
 docs: ## Build the book in docs/ (its code is compiled and run by 'make test')

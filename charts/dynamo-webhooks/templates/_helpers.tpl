@@ -36,42 +36,74 @@ hooks
 {{- end }}
 
 {{- /*
-What the generated templates read, made of this chart's values. Each of them begins with it, so it may run many times; it
-renders nothing.
+Labels and annotations of an object. Called with the root, the component, and labels and annotations of its own if it has any.
 */ -}}
-{{- define "dynamo-operator.values" -}}
-{{- $name := include "dynamo-operator.fullname" . }}
-{{- $restriction := include "dynamo-operator.restriction" . }}
-{{- $webhook := .Values.webhook }}
-{{- $issuer := $webhook.certManager.issuerRef }}
-{{- $_ := set .Values "names" (dict
-  "release" $name
-  "service" (printf "%s-webhook-service" $name)
-  "secret" $webhook.certificateSecret.name
-) }}
-{{- $_ := set .Values "restrictToNamespace" $restriction }}
-{{- $_ := set .Values "replicas" (int .Values.controllerManager.replicas) }}
-{{- $_ := set .Values "clusterDomain" .Values.kubernetesClusterDomain }}
-{{- /* With the default of this chart, each webhook keeps what it is registered with: the same, but for those that only warn. */}}
-{{- $_ := set .Values "webhooks" (dict
-  "enabled" $webhook.enabled
-  "failurePolicy" (ternary "" $webhook.failurePolicy (eq $webhook.failurePolicy "Fail"))
-  "timeoutSeconds" (ternary 0 (int $webhook.timeoutSeconds) (eq (int $webhook.timeoutSeconds) 10))
-  "namespaceSelector" (ternary (dict) $webhook.namespaceSelector (ne $restriction ""))
-  "objectSelector" $webhook.objectSelector
-) }}
-{{- $_ := set .Values "certificates" (dict
-  "mode" (include "dynamo-operator.certificates" .)
-  "validity" (printf "%dd" (int $webhook.certificateValidity))
-  "caBundle" ($webhook.caBundle | nospace | b64dec)
-  "issuer" (dict "kind" $issuer.kind "name" $issuer.name)
-) }}
-{{- /* Kinds serve all namespaces: they are the cluster-wide installation's. */}}
-{{- $_ := set .Values "crds" (dict "enabled" (and .Values.crds.enabled (eq $restriction "")) "keep" .Values.crds.keep) }}
+{{- define "dynamo-operator.metadata" -}}
+{{- $root := index . 0 -}}
+{{- $own := rest (rest .) | first | default dict -}}
+labels:
+  app.kubernetes.io/component: {{ index . 1 }}
+  {{- include "dynamo-operator.selector" $root | nindent 2 }}
+  app.kubernetes.io/part-of: dynamo-operator
+  app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+  {{- with merge (dict) ($own.labels | default dict) ($root.Values.commonLabels | default dict) }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) ($own.annotations | default dict) ($root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /*
-Arguments that are this operator's own. Those of every operator are in the generated templates.
+Labels that select the operator's Pods.
+*/ -}}
+{{- define "dynamo-operator.selector" -}}
+app.kubernetes.io/instance: {{ include "dynamo-operator.fullname" . | quote }}
+app.kubernetes.io/name: dynamo-operator
+{{- end }}
+
+{{- /*
+The flags by which a process knows that it belongs to this installation.
+*/ -}}
+{{- define "dynamo-operator.installation" -}}
+- --release={{ include "dynamo-operator.fullname" . }}
+{{- with include "dynamo-operator.restriction" . }}
+- --restrict-to-namespace={{ . }}
+{{- end }}
+- --service-name={{ include "dynamo-operator.fullname" . }}-webhook-service
+- --cluster-domain={{ .Values.kubernetesClusterDomain }}
+{{- with include "dynamo-operator.certificates" . }}
+{{- if ne . "automatic" }}
+- --certificates={{ . }}
+{{- end }}
+{{- end }}
+- --certificate-secret={{ .Values.webhook.certificateSecret.name }}
+{{- end }}
+
+{{- /*
+Settings of the webhooks that differ from those that they are registered with, as flags of the operator, and of 'doctor'.
+A restricted release selects its one namespace.
+*/ -}}
+{{- define "dynamo-operator.settings" -}}
+{{- with .Values.webhook -}}
+{{- if ne .failurePolicy "Fail" }}
+--failure-policy={{ .failurePolicy }}
+{{- end }}
+{{- if ne (int .timeoutSeconds) 10 }}
+--timeout-seconds={{ .timeoutSeconds }}
+{{- end }}
+{{- if and .namespaceSelector (not (include "dynamo-operator.restriction" $)) }}
+--namespace-selector={{ toJson .namespaceSelector }}
+{{- end }}
+{{- with .objectSelector }}
+--object-selector={{ toJson . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+Arguments that are this operator's own. Those of every operator are in operator.yaml.
 */ -}}
 {{- define "dynamo-operator.args" -}}
 {{- with .Values.operatorAccount }}

@@ -1,5 +1,33 @@
 {{- /*
-Arguments that are the MCP operator's own. Those of every operator are in the generated Deployment.
+Labels and annotations of an object. Called with the root, the component, and labels and annotations of its own if it has any.
+*/ -}}
+{{- define "mcp-operator.metadata" -}}
+{{- $root := index . 0 -}}
+{{- $own := rest (rest .) | first | default dict -}}
+labels:
+  app.kubernetes.io/component: {{ index . 1 }}
+  {{- include "mcp-operator.selector" $root | nindent 2 }}
+  app.kubernetes.io/part-of: mcp-operator
+  app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+  {{- with merge (dict) ($own.labels | default dict) ($root.Values.commonLabels | default dict) }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) ($own.annotations | default dict) ($root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /*
+Labels that select the operator's Pods.
+*/ -}}
+{{- define "mcp-operator.selector" -}}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/name: mcp-operator
+{{- end }}
+
+{{- /*
+Arguments that are the MCP operator's own. Those of every operator are in operator.yaml.
 */ -}}
 {{- define "mcp-operator.args" -}}
 {{- with .Values.runner.image }}

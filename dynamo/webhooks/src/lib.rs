@@ -19,8 +19,6 @@ pub use webhooks::webhooks;
 const NAME: &str = "dynamo-operator";
 /// The Lease of a restricted operator, as the guide names it.
 const SCOPE_LEASE: &str = "dynamo-operator-ns-lock";
-/// The template of charts/dynamo-webhooks that makes the SDK's values of Dynamo's.
-const VALUES_OF_THE_CHART: &str = "dynamo-operator.values";
 
 /// The account of Dynamo's own operator: in Dynamo's Deployment, the downward API sets these variables.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -43,17 +41,14 @@ impl Arguments {
 
 /// Returns the operator. `without_effect` are flags that were given and do nothing here: the log names them.
 pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
-    Operator::named(NAME)
-        .version(env!("CARGO_PKG_VERSION"))
-        .crds(kinds::crds())
-        .scope_lease(SCOPE_LEASE)
-        .helm_values(VALUES_OF_THE_CHART)
-        .setup_within(move |arguments: &Arguments, installation| {
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(kinds::crds()).scope_lease(SCOPE_LEASE).setup_within(
+        move |arguments: &Arguments, installation| {
             let restricted_to = installation.restricted_to.clone();
             let webhooks = webhooks(RuleContext { restricted_to, principal: arguments.principal() });
             announce(installation, arguments.principal(), &webhooks, &without_effect)?;
             Ok(with_controllers(Components::new(webhooks), installation.webhooks))
-        })
+        },
+    )
 }
 
 /// Logs the lines that people look for in the log of Dynamo's operator. The SDK logs the rest in the same words, but for two

@@ -1,6 +1,6 @@
 //! Manifests that install an operator: webhook configurations, admission policies, conversion stanzas of CRDs, RBAC,
 //! the Deployment with its Service and policies, and cert-manager's objects; with the feature `yaml` (on by default) as
-//! YAML, or as templates of a Helm chart ([`helm`]).
+//! YAML.
 //!
 //! Everything is computed from values: no IO, no clock, and the same input gives the same bytes. `portcullis-webhook`
 //! fills each [`Webhook`] from its registration, so that the served routes and the generated configurations cannot
@@ -31,8 +31,6 @@ mod configuration;
 mod crd;
 mod deadlock;
 mod deletion;
-#[cfg(feature = "yaml")]
-pub mod helm;
 mod installation;
 mod known_scope;
 mod kustomization;
@@ -70,6 +68,6 @@ pub use trust::Trust;
 pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::{CommandJob, MALLOC, Workload};
+pub use workload::{MALLOC, Workload};
 #[cfg(feature = "yaml")]
 pub use yaml::{YamlError, to_yaml};

@@ -6,16 +6,9 @@ use crate::{Labels, ServiceRef};
 
 /// Name of the container, and of the component in its labels.
 const OPERATOR: &str = "operator";
-/// Component of the Service that metrics are scraped through.
-const METRICS: &str = "metrics";
 /// Names of the ports, by which probes and Services find them.
 const WEBHOOKS: &str = "webhooks";
 const HEALTH: &str = "health";
-/// How many seconds a Job has, all its pods together. One that goes on when its installer has given up could write over
-/// what the next one has made.
-const JOB_SECONDS: u32 = 10 * 60;
-/// How many seconds a Job stays after it has ended: a day in which its log can be read.
-const KEPT_SECONDS: u32 = 24 * 60 * 60;
 /// Who the process is; an image need not say so. 65532 is `nonroot` in distroless images.
 const USER: u32 = 65532;
 
@@ -59,21 +52,6 @@ pub struct Workload {
     pub grace_seconds: u64,
 }
 
-/// A Job beside a [`Workload`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandJob {
-    /// Its name.
-    pub name: String,
-    /// Name of the ServiceAccount that it runs under.
-    pub account: String,
-    /// Name of its container, and of the component in its labels.
-    pub component: &'static str,
-    /// Arguments of the binary.
-    pub args: Vec<String>,
-    /// How often a failed pod is replaced.
-    pub retries: u8,
-}
-
 impl Workload {
     /// Deployment, PodDisruptionBudget, NetworkPolicy, and the Service if there are webhooks.
     pub fn manifests(&self) -> Vec<Value> {
@@ -85,70 +63,6 @@ impl Workload {
             self.labels.put_on(manifest, OPERATOR);
         }
         manifests
-    }
-
-    /// A ServiceMonitor by which the Prometheus operator scrapes every replica, and the Service that it selects. For
-    /// clusters that have its CRDs.
-    pub fn monitoring(&self) -> Vec<Value> {
-        let metadata = json!({ "name": format!("{}-metrics", self.name), "namespace": self.namespace });
-        let mut selector = self.labels.selector();
-        selector["app.kubernetes.io/component"] = json!(METRICS);
-        let mut manifests = vec![
-            json!({
-                "apiVersion": "v1", "kind": "Service", "metadata": metadata,
-                "spec": {
-                    // There is no address to call: each replica has numbers of its own.
-                    "clusterIP": "None",
-                    "selector": self.labels.selector(),
-                    "ports": [{ "name": METRICS, "port": self.health_port, "targetPort": HEALTH, "protocol": "TCP" }],
-                },
-            }),
-            json!({
-                "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata,
-                "spec": {
-                    "selector": { "matchLabels": selector },
-                    "endpoints": [{ "port": METRICS, "path": "/metrics" }],
-                },
-            }),
-        ];
-        for manifest in &mut manifests {
-            self.labels.put_on(manifest, METRICS);
-        }
-        manifests
-    }
-
-    /// A Job that runs another command of the same image, under an account of its own. It fails after ten minutes, and is
-    /// deleted a day after it has ended.
-    pub fn job(&self, job: &CommandJob) -> Value {
-        let CommandJob { name, account, component, args, retries } = job;
-        let labels = self.labels.all(component);
-        // With the labels of the Deployment's pods they would be endpoints of its Service.
-        let part_of = |(key, _): &(&String, &Value)| key.ends_with("/part-of") || key.ends_with("/component");
-        let pod_labels: serde_json::Map<_, _> =
-            labels.iter().filter(part_of).map(|(key, value)| (key.clone(), value.clone())).collect();
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": name, "namespace": self.namespace, "labels": labels },
-            "spec": {
-                "activeDeadlineSeconds": JOB_SECONDS,
-                "backoffLimit": retries,
-                "ttlSecondsAfterFinished": KEPT_SECONDS,
-                "template": {
-                    "metadata": { "labels": pod_labels },
-                    "spec": {
-                        "serviceAccountName": account,
-                        "enableServiceLinks": false,
-                        "restartPolicy": "OnFailure",
-                        "securityContext": pod_security(),
-                        "nodeSelector": { "kubernetes.io/os": "linux" },
-                        "containers": [{
-                            "name": component, "image": self.image, "args": args,
-                            "resources": resources(), "securityContext": security(),
-                        }],
-                    },
-                },
-            },
-        })
     }
 
     fn deployment(&self) -> Value {

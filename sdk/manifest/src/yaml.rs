@@ -1,6 +1,7 @@
 //! Manifests as YAML, the same bytes every time.
 
 use serde_json::Value;
+use serde_saphyr::FlowSeq;
 
 /// A value that cannot be written as YAML.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub fn to_yaml(objects: &[Value]) -> Result<String, YamlError> {
 }
 
 /// The members that are written, in the order in which they are.
-pub(crate) fn in_order(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+fn in_order(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
     const FIRST: [&str; 3] = ["apiVersion", "kind", "metadata"];
     let members = object.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
     let mut kept: Vec<_> = members.filter(|(_, value)| !value.is_null()).collect();
@@ -33,13 +34,32 @@ pub(crate) fn in_order(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
     kept.into_iter()
 }
 
+/// Members of a rule of a role or a webhook. Each stands on one line, so that a role is read rule by rule.
+const OF_RULES: [&str; 6] = ["apiGroups", "apiVersions", "operations", "resourceNames", "resources", "verbs"];
+
 /// Serialises the members in the order of [`to_yaml`], without nulls.
 struct Document<'a>(&'a Value);
+
+/// Serialises a member of an object.
+struct Member<'a>(&'a str, &'a Value);
+
+impl serde::Serialize for Member<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.1 {
+            Value::Array(items) if OF_RULES.contains(&self.0) && items.iter().all(Value::is_string) => {
+                FlowSeq(items).serialize(serializer)
+            }
+            value => Document(value).serialize(serializer),
+        }
+    }
+}
 
 impl serde::Serialize for Document<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Object(_) => serializer.collect_map(in_order(self.0).map(|(name, value)| (name, Document(value)))),
+            Value::Object(_) => {
+                serializer.collect_map(in_order(self.0).map(|(name, value)| (name, Member(name, value))))
+            }
             Value::Array(items) => serializer.collect_seq(items.iter().map(Document)),
             scalar => scalar.serialize(serializer),
         }

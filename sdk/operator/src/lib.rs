@@ -35,7 +35,7 @@
 //!
 //! - `generate crds|webhooks|policies|rbac|operator|certificates` writes manifests from the same value that is served,
 //!   with exactly the rights that the operator needs; `operator` is a whole installation. `--out DIR` writes files,
-//!   `--check` names the files that differ, and `--format helm` writes the templates of a chart.
+//!   `--check` names the files that differ.
 //! - `certs ensure|publish|rotate|show` manages the webhooks' certificates from outside of a replica
 //!   ([`certificates`](portcullis_certificates)).
 //! - `doctor` (feature `doctor`) reports what keeps an installation from working, each finding with the command that
@@ -122,7 +122,6 @@ pub struct Operator<A: clap::Args = NoArgs> {
     crds: Vec<CustomResourceDefinition>,
     access: Access,
     scope_lease: Option<&'static str>,
-    helm_values: Option<&'static str>,
     setup: Setup<A>,
 }
 
@@ -299,15 +298,7 @@ impl<A: clap::Args> Operator<A> {
     /// Secrets are named.
     pub fn named(name: &'static str) -> Self {
         let setup: Setup<A> = Box::new(|_, _| Ok(Components::default()));
-        Self {
-            name,
-            version: None,
-            crds: Vec::new(),
-            access: Access::default(),
-            scope_lease: None,
-            helm_values: None,
-            setup,
-        }
+        Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_lease: None, setup }
     }
 
     /// Sets what `--version` prints, commonly `env!("CARGO_PKG_VERSION")`.
@@ -335,19 +326,6 @@ impl<A: clap::Args> Operator<A> {
     /// `<name>-namespace-scope` by default. Take the name that an operator uses which this one replaces, or runs next to.
     pub fn scope_lease(mut self, name: &'static str) -> Self {
         self.scope_lease = Some(name);
-        self
-    }
-
-    /// Sets the named template by which a chart with value names of its own tells the generated templates what they read:
-    /// for a chart that takes the place of another one, with that one's values. Each template that `generate --format helm`
-    /// writes then begins with `{{- include "<template>" . }}`. The author of the chart writes the template: it prints
-    /// nothing, and sets (`set .Values …`) all values that the book's page "Install with Helm" lists, the names of the
-    /// installation among them (`names.release`, `names.service`, `names.secret`).
-    ///
-    /// Such a chart may also set `certificates.mode` to `hooks`: Jobs of the chart then make and publish the certificates
-    /// before and after each installation and upgrade; and it may have the CRDs in it (`crds.enabled`).
-    pub fn helm_values(mut self, template: &'static str) -> Self {
-        self.helm_values = Some(template);
         self
     }
 

@@ -42,8 +42,8 @@
 //! | `migrate` | [`migrate`] | its subcommand `migrate-storage`, and the migration as a function; with `operator` |
 //! | `full` | | all of these |
 //!
-//! [`manifest`], [`metrics`], [`k8s_openapi`] and [`prometheus_client`] are always there; YAML and charts
-//! (`manifest::to_yaml`, `manifest::helm`) with `operator`, [`kube`] with `certificates` or `scopes`.
+//! [`manifest`], [`metrics`], [`k8s_openapi`] and [`prometheus_client`] are always there; YAML
+//! (`manifest::to_yaml`) with `operator`, [`kube`] with `certificates` or `scopes`.
 //!
 //! # A whole operator
 //!

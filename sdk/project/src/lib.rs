@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The files of a new crate, and what is in them.
-const TEMPLATE: [(&str, &str); 9] = [
+const TEMPLATE: [(&str, &str); 16] = [
     ("Cargo.toml", include_str!("../template/Cargo.toml.template")),
     (".gitignore", "/target\n"),
     ("README.md", include_str!("../template/README.md")),
@@ -17,6 +17,13 @@ const TEMPLATE: [(&str, &str); 9] = [
     ("src/rules.rs", include_str!("../template/src/rules.rs")),
     ("src/controller.rs", include_str!("../template/src/controller.rs")),
     ("tests/operator.rs", include_str!("../template/tests/operator.rs")),
+    ("chart/Chart.yaml", include_str!("../template/chart/Chart.yaml")),
+    ("chart/values.yaml", include_str!("../template/chart/values.yaml")),
+    ("chart/templates/_helpers.tpl", include_str!("../template/chart/templates/_helpers.tpl")),
+    ("chart/templates/crds.yaml", include_str!("../template/chart/templates/crds.yaml")),
+    ("chart/templates/operator.yaml", include_str!("../template/chart/templates/operator.yaml")),
+    ("chart/templates/rbac.yaml", include_str!("../template/chart/templates/rbac.yaml")),
+    ("chart/templates/webhooks.yaml", include_str!("../template/chart/templates/webhooks.yaml")),
 ];
 
 /// The longest name: with what is added to it, it still names a Service.
@@ -117,9 +124,11 @@ impl Project {
     /// The files of the project, each with its path in the new folder.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, String)> {
         let identifier = self.name.replace('-', "_");
+        let plural = plural(&self.kind);
         let sdk = self.sdk.display().to_string().replace('\\', "/").replace('"', "\\\"");
         TEMPLATE.into_iter().map(move |(path, text)| {
             let names = [
+                ("kettles", &plural),
                 ("kettle-operator", &self.name),
                 ("kettle_operator", &identifier),
                 ("kettle.example", &self.group),
@@ -161,6 +170,16 @@ fn kind_of(name: &str) -> String {
         first.to_uppercase() + rest
     });
     words.collect()
+}
+
+/// Objects of the kind, as paths of the API have them.
+fn plural(kind: &str) -> String {
+    let singular = kind.to_lowercase();
+    match singular.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ if ["s", "x", "z", "ch", "sh"].iter().any(|end| singular.ends_with(end)) => format!("{singular}es"),
+        _ => format!("{singular}s"),
+    }
 }
 
 /// A label of DNS (RFC 1123).

@@ -54,6 +54,18 @@ fn a_new_operator_passes_its_own_tests_outside_of_the_workspace() {
     let said = text(&tested.stdout);
     assert!(tested.status.success(), "{said}\n{}", text(&tested.stderr));
     assert!(said.contains("2 passed"), "{said}");
+    renders_what_is_generated(&project.join("chart"), &target.join("debug/wine-cellar-operator"));
+}
+
+fn renders_what_is_generated(chart: &Path, operator: &Path) {
+    portcullis_charts::generate(operator, &["crds", "--out", &chart.join("files").display().to_string()]);
+    for [name, namespace] in [["wine-cellar-operator", "wine-cellar-operator-system"], ["blue", "here"]] {
+        let helm = portcullis_charts::Helm::new();
+        let rendered = helm.template(chart, [name, namespace], &serde_json::json!({})).unwrap();
+        let place = ["operator", "--image=op:1", "--release", name, "--namespace", namespace];
+        let generated = serde_saphyr::from_multiple(&portcullis_charts::generate(operator, &place)).unwrap();
+        portcullis_charts::assert_same(&rendered, &generated, name);
+    }
 }
 
 #[test]

@@ -3,10 +3,9 @@
 //! It is the program that hack/helm pins, from the per-user cache. What it keeps (its configuration, its cache) goes to a
 //! folder of its own that ends with the value.
 
-#![allow(clippy::panic, reason = "in a test this is the failure")]
+#![allow(clippy::panic, clippy::missing_panics_doc, reason = "in a test this is the failure")]
 
 mod compare;
-pub mod values;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,9 +40,6 @@ pub fn chart(name: &str) -> PathBuf {
 
 /// Everything that is in the cluster and that somebody means: kind, namespace and name. What controllers make of it by
 /// themselves, and take away again when they come to it, is left out.
-///
-/// # Panics
-/// When the API server does not tell.
 pub async fn inventory(client: Client) -> BTreeSet<String> {
     let derived = ["Event", "EndpointSlice", "Endpoints", "ReplicaSet", "Pod", "ControllerRevision", "APIService"];
     let discovery = Discovery::new(client.clone()).run().await.unwrap_or_else(|error| panic!("discovery: {error}"));
@@ -71,18 +67,7 @@ pub async fn inventory(client: Client) -> BTreeSet<String> {
     found
 }
 
-/// The operator of this build.
-///
-/// # Panics
-/// When it is not built.
-pub fn operator() -> PathBuf {
-    binary("mcp-operator")
-}
-
 /// A binary of this build, which a test finds one folder up.
-///
-/// # Panics
-/// When it is not built.
 pub fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     let path = test.ancestors().nth(2).unwrap_or(Path::new("")).join(name);
@@ -91,9 +76,6 @@ pub fn binary(name: &str) -> PathBuf {
 }
 
 /// What `generate` of a binary prints.
-///
-/// # Panics
-/// When it fails.
 pub fn generate(binary: &Path, words: &[&str]) -> String {
     let output = Command::new(binary).arg("generate").args(words).stdin(Stdio::null()).output();
     let Output { status, stdout, stderr } = output.unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
@@ -111,9 +93,6 @@ pub struct Helm {
 
 impl Helm {
     /// The program of the per-user cache, without a cluster.
-    ///
-    /// # Panics
-    /// When `make helm` has not been run on this machine.
     pub fn new() -> Self {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
@@ -133,9 +112,6 @@ impl Helm {
     ///
     /// # Errors
     /// With its standard error, and its standard output where `lint` tells what is wrong.
-    ///
-    /// # Panics
-    /// When it cannot be started.
     pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         for (variable, folder) in
@@ -156,9 +132,6 @@ impl Helm {
     }
 
     /// A file with these values, by its path.
-    ///
-    /// # Panics
-    /// When it cannot be written.
     pub fn values(&self, values: &Value) -> String {
         let path = self.home.path().join("values.json");
         std::fs::write(&path, values.to_string()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -166,9 +139,6 @@ impl Helm {
     }
 
     /// What a chart tells who installs it with these values.
-    ///
-    /// # Panics
-    /// When helm refuses the values.
     pub fn notes(&self, chart: &Path, release: [&str; 2], values: &Value) -> String {
         let [name, namespace] = release;
         let (chart, values) = (chart.display().to_string(), self.values(values));
@@ -182,9 +152,6 @@ impl Helm {
     ///
     /// # Errors
     /// With what helm says of values that it refuses.
-    ///
-    /// # Panics
-    /// When what it prints is no YAML.
     pub fn template(&self, chart: &Path, release: [&str; 2], values: &Value) -> Result<Vec<Value>, String> {
         let [name, namespace] = release;
         let (chart, values) = (chart.display().to_string(), self.values(values));

@@ -4,7 +4,6 @@
 
 mod deadlock;
 mod deletion;
-mod helm;
 mod manifests;
 mod rbac;
 mod workload;

@@ -3,8 +3,6 @@
 mod arguments;
 mod certificates;
 mod files;
-mod helm;
-mod hooks;
 mod objects;
 
 use std::fmt;
@@ -12,19 +10,17 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use portcullis_manifest::{CertificateMode, Deadlock, IssuerRef, ServiceRef, kustomization, to_yaml};
+use portcullis_manifest::{CertificateMode, Deadlock, IssuerRef, kustomization, to_yaml};
 use serde_json::Value;
 
 #[cfg(feature = "doctor")]
 pub(super) use self::arguments::installation_arguments;
 pub(super) use self::arguments::{own_arguments, quoted};
 use self::files::{File, deliver, ours};
-use self::helm::Templates;
 use self::objects::Objects;
 use super::Operator;
 use super::error::ComponentsError;
-use super::installation::{CLUSTER_DOMAIN, InstallationError, InstallationFlags, label};
-use super::overrides::OverrideFlags;
+use super::installation::{InstallationError, InstallationFlags, label};
 
 /// What is to be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,12 +60,7 @@ pub(super) enum Format {
     Yaml,
     /// Manifests, and a kustomization.yaml that names them
     Kustomize,
-    /// Templates of a Helm chart, whose values take the place of other flags
-    Helm,
 }
-
-/// How many replicas there are, unless another number is said.
-const REPLICAS: u32 = 2;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct GenerateFlags {
@@ -82,7 +73,7 @@ pub(super) struct GenerateFlags {
     #[arg(long, value_parser = image)]
     image: Option<String>,
     /// Number of replicas
-    #[arg(long, default_value_t = REPLICAS, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     replicas: u32,
     /// cert-manager's issuer, as NAME, Issuer/NAME or ClusterIssuer/NAME [default: one that is made for this operator]
     #[arg(long)]
@@ -91,7 +82,7 @@ pub(super) struct GenerateFlags {
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
     /// What to write them as
-    #[arg(long, value_enum, default_value_t, requires_ifs([("kustomize", "out"), ("helm", "out")]))]
+    #[arg(long, value_enum, default_value_t, requires_if("kustomize", "out"))]
     format: Format,
     /// Folder to write files to, over those written before [default: standard output]
     #[arg(long, value_name = "DIR")]
@@ -116,9 +107,6 @@ pub(super) enum GenerateError {
     /// The flags do not name an installation.
     #[error(transparent)]
     Installation(#[from] InstallationError),
-    /// A template would be too long.
-    #[error("the chart chooses among {0} modes, too many for a template")]
-    Modes(usize),
     /// The registration is at fault.
     #[error(transparent)]
     Registration(#[from] ComponentsError),
@@ -126,16 +114,8 @@ pub(super) enum GenerateError {
     #[error(transparent)]
     Deadlock(#[from] Deadlock),
     /// A Deployment without an image.
-    #[error("generate operator needs --image IMAGE; with --format helm it does not, there it is a value of the chart")]
+    #[error("generate operator needs --image IMAGE")]
     NoImage,
-    /// A flag that has no meaning for a chart.
-    #[error("{flag} is not for --format helm: omit it; {instead}")]
-    Value {
-        /// Which one.
-        flag: &'static str,
-        /// What to do in its place.
-        instead: &'static str,
-    },
     /// Two flags that do not go together.
     #[error("{flag} is for --certificates {mode}: give both or neither")]
     OtherMode {
@@ -221,9 +201,6 @@ pub(super) fn perform<A: clap::Args>(
     flags: &GenerateFlags,
     own: Vec<String>,
 ) -> anyhow::Result<()> {
-    if flags.format == Format::Helm {
-        return perform_helm(operator, args, what, flags, own);
-    }
     let components =
         operator.components(args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
     if what == What::Operator && flags.image.is_none() {
@@ -239,80 +216,8 @@ pub(super) fn perform<A: clap::Args>(
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     let issued = flags.installation.certificates == CertificateMode::CertManager;
-    let heads = Heads { operator: operator.name, issued, format: "" };
+    let heads = Heads { operator: operator.name, issued };
     Ok(deliver(operator.name, &heads.removed_by(what), &files(&objects, what, flags.format, heads)?, flags)?)
-}
-
-/// The same for the templates of a chart.
-fn perform_helm<A: clap::Args>(
-    operator: &Operator<A>,
-    args: &A,
-    what: What,
-    flags: &GenerateFlags,
-    own: Vec<String>,
-) -> anyhow::Result<()> {
-    if let Some(flag) = flags.first_value() {
-        let instead = match flag {
-            "--service-name" | "--certificate-secret" => "the chart names it",
-            "--service-port" => "the chart's Service has the default port",
-            "--namespace" | "--release" => "'helm install' is told it",
-            _ => "set the chart's value when it is installed",
-        };
-        return Err(GenerateError::Value { flag, instead }.into());
-    }
-    let heads = Heads { operator: operator.name, issued: true, format: " --format helm" };
-    let templates = Templates { operator, args, flags, own }.all(what)?;
-    let file = |(name, part, text): (String, What, String)| File {
-        name: format!("{name}.yaml"),
-        text: format!("{}{text}", heads.of(part)),
-    };
-    let files: Vec<File> = templates.into_iter().map(file).collect();
-    let mut removed = heads.removed_by(what);
-    // Kinds are generated by themselves, also where one chart has both.
-    removed.retain(|head| what == What::Crds || *head != heads.of(What::Crds));
-    Ok(deliver(operator.name, &removed, &files, flags)?)
-}
-
-impl GenerateFlags {
-    /// The first of those flags that are values of a chart.
-    fn first_value(&self) -> Option<&'static str> {
-        // Every field is looked at: one that is added and forgotten does not compile.
-        let Self { namespace, installation, image, replicas, issuer, ca_bundle, format: _, out: _, check: _ } = self;
-        let InstallationFlags {
-            release,
-            leader_election_namespace,
-            restrict_to_namespace,
-            service_name,
-            service_port,
-            cluster_domain,
-            certificates,
-            certificate_secret,
-            webhooks,
-            overrides,
-        } = installation;
-        let OverrideFlags { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
-        let given = [
-            ("--namespace", namespace.is_some()),
-            ("--image", image.is_some()),
-            ("--replicas", *replicas != REPLICAS),
-            ("--issuer", issuer.is_some()),
-            ("--ca-bundle", ca_bundle.is_some()),
-            ("--release", release.is_some()),
-            ("--leader-election-namespace", leader_election_namespace.is_some()),
-            ("--restrict-to-namespace", restrict_to_namespace.is_some()),
-            ("--service-name", service_name.is_some()),
-            ("--service-port", *service_port != ServiceRef::PORT),
-            ("--cluster-domain", cluster_domain != CLUSTER_DOMAIN),
-            ("--certificates", *certificates != CertificateMode::default()),
-            ("--certificate-secret", certificate_secret.is_some()),
-            ("--webhooks", !webhooks.is_on()),
-            ("--failure-policy", failure_policy.is_some()),
-            ("--timeout-seconds", timeout_seconds.is_some()),
-            ("--namespace-selector", namespace_selector.is_some()),
-            ("--object-selector", object_selector.is_some()),
-        ];
-        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
-    }
 }
 
 /// How generated files begin. Of a file it is the same whatever wrote it: `generate rbac` and `generate operator` write the
@@ -322,8 +227,6 @@ struct Heads {
     operator: &'static str,
     /// Whether cert-manager issues certificates.
     issued: bool,
-    /// The flag by which the files have another form than manifests.
-    format: &'static str,
 }
 
 impl Heads {
@@ -340,7 +243,7 @@ impl Heads {
     }
 
     fn line(self, command: &str) -> String {
-        format!("{}{command}{}'. Do not edit.\n", ours(self.operator), self.format)
+        format!("{}{command}'. Do not edit.\n", ours(self.operator))
     }
 
     /// Of those that this removes when it does not generate them any more.

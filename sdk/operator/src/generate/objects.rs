@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::arguments::installation_arguments;
 use super::certificates::{explained, issued, trust};
-use super::hooks::Hooks;
 use super::{GenerateError, GenerateFlags, What};
 use crate::Components;
 use crate::convertible::convertible;
@@ -227,21 +226,6 @@ impl<'a> Objects<'a> {
     /// outlives it, with the Secrets in it, and who deletes these manifests does not mean all that is in it.
     pub(super) fn operator(&self) -> Vec<Value> {
         self.workload().manifests()
-    }
-
-    /// What the Prometheus operator takes to scrape the metrics.
-    pub(super) fn monitoring(&self) -> Vec<Value> {
-        self.workload().monitoring()
-    }
-
-    /// The hooks of a chart that make certificates valid for this long, and publish them.
-    pub(super) fn hooks(&self, validity: &str, revision: &str) -> Vec<Value> {
-        if !self.serves() {
-            return Vec::new();
-        }
-        let Self { installation, labels, configurations, own, .. } = self;
-        let workload = &self.workload();
-        Hooks { installation, labels, workload, configurations, validity, revision, own }.manifests()
     }
 
     fn workload(&self) -> Workload {

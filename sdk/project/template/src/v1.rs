@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
     group = "kettle.example",
     version = "v1",
     kind = "Kettle",
+    plural = "kettles",
     namespaced,
     status = "Status"
 )]

@@ -4,17 +4,11 @@ use portcullis_charts::{CRDS, DYNAMO, HELM_VERSION, Helm, OPERATOR, chart, repos
 use serde_json::Value;
 
 #[test]
-fn helm_finds_nothing_wrong_with_the_charts() {
+fn helm_finds_nothing_wrong_with_the_charts_and_they_have_the_version_of_the_operator() {
     for name in [OPERATOR, CRDS, DYNAMO] {
         let said = Helm::new().run(&["lint", "--strict", &chart(name).display().to_string()]).unwrap();
         assert!(said.contains("0 chart(s) failed"), "{said}");
         assert!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
-    }
-}
-
-#[test]
-fn the_charts_have_the_version_of_the_operator() {
-    for name in [OPERATOR, CRDS, DYNAMO] {
         let text = std::fs::read_to_string(chart(name).join("Chart.yaml")).unwrap();
         let chart: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!([&chart["version"], &chart["appVersion"]], [env!("CARGO_PKG_VERSION"); 2], "{name}");

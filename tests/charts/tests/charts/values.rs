@@ -1,320 +1,248 @@
-//! P5: what each value of the charts does, and what is said of values that cannot be.
+//! P5: what each value of the charts does (values.yaml), what is said of values that cannot be (refused.yaml), and what the
+//! notes of Dynamo's chart say (notes.yaml).
 
-use portcullis_charts::values::{Case, argument_of, at, case, every_value_has_a_case, every_value_is_described};
-use portcullis_charts::{CRDS, Helm, OPERATOR, chart};
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_charts::{CRDS, DYNAMO, Helm, OPERATOR, chart};
 use serde_json::{Value, json};
 
-const RELEASE: [&str; 2] = ["mcp-operator", "mcp-operator-system"];
-const DEPLOYMENT: &str = "Deployment mcp-operator";
-const VALIDATING: &str = "ValidatingWebhookConfiguration mcp-operator-validating";
-const POD: &str = "/spec/template/spec";
-const CONTAINER: &str = "/spec/template/spec/containers/0";
-const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
+use super::process::arguments;
+use super::{DYNAMO_NAME, DYNAMO_RELEASE, OPERATOR_RELEASE};
 
-fn in_pod(path: &'static str, value: Value) -> Case {
-    case(path, value.clone(), DEPLOYMENT, &format!("{POD}/{path}"), value)
+fn read(name: &str, file: &str) -> String {
+    std::fs::read_to_string(chart(name).join(file)).unwrap()
 }
 
-/// Something that may be added to the end of the operator's arguments.
-fn argument(path: &'static str, value: Value, expected: &str) -> Case {
-    argument_of(DEPLOYMENT, path, value, expected)
+/// The values of a chart that have no values of their own below them, each with its description, or that of the value
+/// which it is a part of.
+fn described(name: &str) -> BTreeMap<String, String> {
+    fn leaves(schema: &Value, path: &str, about: &str, found: &mut BTreeMap<String, String>) {
+        let about = schema["description"].as_str().unwrap_or(about);
+        let Some(properties) = schema["properties"].as_object() else {
+            found.insert(path.trim_start_matches('.').to_owned(), about.to_owned());
+            return;
+        };
+        for (name, property) in properties {
+            leaves(property, &format!("{path}.{name}"), about, found);
+        }
+    }
+    let mut found = BTreeMap::new();
+    leaves(&serde_json::from_str(&read(name, "values.schema.json")).unwrap(), "", "", &mut found);
+    // Values of a chart above this one.
+    found.remove("global");
+    found
 }
 
-fn cases(crd: &'static str) -> Vec<(&'static str, Vec<Case>)> {
-    let (digest, other) = (format!("sha256:{}", "0a".repeat(32)), json!({ "team": "a" }));
-    let image = format!("{CONTAINER}/image");
-    let hook = |member: &str| format!("/webhooks/0/{member}");
-    let expression = json!([{ "key": "team", "operator": "In", "values": ["a"] }]);
-    let volumes = json!([{ "name": "scratch", "emptyDir": {} }]);
-    let mounts = json!([{ "name": "scratch", "mountPath": "/tmp" }]);
-    let operator = vec![
-        argument("restrictToNamespace", json!("team"), "--restrict-to-namespace=team"),
-        case("replicas", json!(3), DEPLOYMENT, "/spec/replicas", json!(3)),
-        case("image.repository", json!("r.example/op"), DEPLOYMENT, &image, json!("r.example/op:0.1.0")),
-        case("image.tag", json!("9"), DEPLOYMENT, &image, json!("localhost/portcullis/mcp-operator:9")),
-        case(
-            "image.digest",
-            json!(digest),
-            DEPLOYMENT,
-            &image,
-            json!(format!("localhost/portcullis/mcp-operator@{digest}")),
-        ),
-        case("image.pullPolicy", json!("Always"), DEPLOYMENT, &format!("{CONTAINER}/imagePullPolicy"), json!("Always")),
-        in_pod("imagePullSecrets", json!([{ "name": "registry" }])),
-        argument("runner.image.repository", json!("r.example/run"), "--runner-image=r.example/run:0.1.0"),
-        argument("runner.image.tag", json!("9"), "--runner-image=localhost/portcullis/mcp-runner:9"),
-        argument(
-            "runner.image.digest",
-            json!(digest),
-            &format!("--runner-image=localhost/portcullis/mcp-runner@{digest}"),
-        ),
-        argument("runner.imagePullSecrets", json!(["a", "b"]), "--default-image-pull-secrets=a,b"),
-        argument("runner.host", json!("127.0.0.1"), "--proxy-host=127.0.0.1"),
-        argument(
-            "runner.allowedEndpointCidrs",
-            json!(["10.0.0.0/8", "fd00::/8"]),
-            "--allow-endpoint-cidr=10.0.0.0/8,fd00::/8",
-        ),
-        argument("runner.middleware", json!(["auth", "mcp-parser"]), "--runner-middleware=auth,mcp-parser"),
-        argument("runner.allowedOrigins", json!(["https://a.example"]), "--allowed-origins=https://a.example"),
-        argument("runner.trustedProxies", json!(["10.0.0.0/8", "fd00::/8"]), "--trusted-proxies=10.0.0.0/8,fd00::/8"),
-        argument("runner.caBundle", json!("roots/ca.crt"), "--proxy-ca-bundle=roots/ca.crt"),
-        argument("admission", json!("warn"), "--admission=warn"),
-        argument("restrictWorkloads", json!(true), "--restrict-workloads"),
-        case("webhooks.enabled", json!(false), VALIDATING, "", Value::Null),
-        case("webhooks.failurePolicy", json!("Ignore"), VALIDATING, &hook("failurePolicy"), json!("Ignore")),
-        case("webhooks.timeoutSeconds", json!(3), VALIDATING, &hook("timeoutSeconds"), json!(3)),
-        case(
-            "webhooks.namespaceSelector.matchLabels",
-            other.clone(),
-            VALIDATING,
-            &hook("namespaceSelector/matchLabels"),
-            other.clone(),
-        ),
-        case(
-            "webhooks.namespaceSelector.matchExpressions",
-            expression.clone(),
-            VALIDATING,
-            &hook("namespaceSelector/matchExpressions"),
-            expression.clone(),
-        ),
-        case(
-            "webhooks.objectSelector.matchLabels",
-            other.clone(),
-            VALIDATING,
-            &hook("objectSelector/matchLabels"),
-            other.clone(),
-        ),
-        case(
-            "webhooks.objectSelector.matchExpressions",
-            expression.clone(),
-            VALIDATING,
-            &hook("objectSelector/matchExpressions"),
-            expression,
-        ),
-        case(
-            "certificates.mode",
-            json!("cert-manager"),
-            "Certificate mcp-operator-webhook-tls",
-            "/spec/issuerRef/kind",
-            json!("Issuer"),
-        ),
-        // What PEM is, in base64, is bytes to the API server.
-        case(
-            "certificates.caBundle",
-            json!(PEM),
-            VALIDATING,
-            &hook("clientConfig/caBundle"),
-            json!("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="),
-        )
-        .beside(json!({ "certificates": { "mode": "external" } })),
-        case(
-            "certificates.issuer.name",
-            json!("corp"),
-            "Certificate mcp-operator-webhook-tls",
-            "/spec/issuerRef/name",
-            json!("corp"),
-        )
-        .beside(json!({ "certificates": { "mode": "cert-manager" } })),
-        case(
-            "certificates.issuer.kind",
-            json!("ClusterIssuer"),
-            "Certificate mcp-operator-webhook-tls",
-            "/spec/issuerRef/kind",
-            json!("ClusterIssuer"),
-        )
-        .beside(json!({ "certificates": { "mode": "cert-manager", "issuer": { "name": "corp" } } })),
-        argument("clusterDomain", json!("corp.example"), "--cluster-domain=corp.example"),
-        case(
-            "resources",
-            json!({ "limits": { "cpu": "2" } }),
-            DEPLOYMENT,
-            &format!("{CONTAINER}/resources"),
-            json!({ "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "512Mi", "cpu": "2" } }),
-        ),
-        case("podDisruptionBudget.enabled", json!(false), "PodDisruptionBudget mcp-operator", "", Value::Null),
-        case("networkPolicy.enabled", json!(false), "NetworkPolicy mcp-operator", "", Value::Null),
-        case(
-            "serviceMonitor.enabled",
-            json!(true),
-            "ServiceMonitor mcp-operator-metrics",
-            "/spec/endpoints",
-            json!([{ "port": "metrics", "path": "/metrics" }]),
-        ),
-        case(
-            "serviceMonitor.interval",
-            json!("30s"),
-            "ServiceMonitor mcp-operator-metrics",
-            "/spec/endpoints/0/interval",
-            json!("30s"),
-        )
-        .beside(json!({ "serviceMonitor": { "enabled": true } })),
-        case(
-            "serviceMonitor.labels",
-            other.clone(),
-            "ServiceMonitor mcp-operator-metrics",
-            "/metadata/labels/team",
-            json!("a"),
-        )
-        .beside(json!({ "serviceMonitor": { "enabled": true } })),
-        case(
-            "nodeSelector",
-            other.clone(),
-            DEPLOYMENT,
-            &format!("{POD}/nodeSelector"),
-            json!({ "kubernetes.io/os": "linux", "team": "a" }),
-        ),
-        in_pod("tolerations", json!([{ "key": "dedicated", "operator": "Exists" }])),
-        in_pod("affinity", json!({ "nodeAffinity": {} })),
-        in_pod(
-            "topologySpreadConstraints",
-            json!([{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule" }]),
-        ),
-        in_pod("hostNetwork", json!(true)),
-        case(
-            "podSecurityContext",
-            json!({ "runAsUser": null, "runAsGroup": null, "fsGroup": 2000 }),
-            DEPLOYMENT,
-            &format!("{POD}/securityContext"),
-            json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" }, "fsGroup": 2000 }),
-        ),
-        case(
-            "securityContext",
-            json!({ "runAsNonRoot": true }),
-            DEPLOYMENT,
-            &format!("{CONTAINER}/securityContext"),
-            json!({
-                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
-                "runAsNonRoot": true,
-            }),
-        ),
-        // A number to YAML, unless it is quoted.
-        in_pod("priorityClassName", json!("1000")),
-        case("podAnnotations", other.clone(), DEPLOYMENT, "/spec/template/metadata/annotations/team", json!("a")),
-        case("podLabels", other.clone(), DEPLOYMENT, "/spec/template/metadata/labels/team", json!("a")),
-        case("commonLabels", other.clone(), DEPLOYMENT, "/metadata/labels/team", json!("a")),
-        case("commonAnnotations", other.clone(), VALIDATING, "/metadata/annotations/team", json!("a")),
-        argument("extraArgs", json!(["--log-format=json"]), "--log-format=json"),
-        case(
-            "extraEnv",
-            json!([{ "name": "RUST_LOG", "value": "debug" }]),
-            DEPLOYMENT,
-            &format!("{CONTAINER}/env/4/value"),
-            json!("debug"),
-        ),
-        case("extraVolumes", volumes.clone(), DEPLOYMENT, &format!("{POD}/volumes"), volumes),
-        case("extraVolumeMounts", mounts.clone(), DEPLOYMENT, &format!("{CONTAINER}/volumeMounts"), mounts),
-    ];
-    let crds = vec![
-        case("keep", json!(false), crd, "/metadata/annotations", Value::Null),
-        case("operator.release", json!("blue"), crd, "/metadata/labels/app.kubernetes.io~1instance", json!("blue")),
-        case("commonLabels", other.clone(), crd, "/metadata/labels/team", json!("a")),
-        case("commonAnnotations", other, crd, "/metadata/annotations/team", json!("a")),
-    ];
-    vec![(OPERATOR, operator), (CRDS, crds)]
+/// Values that are accepted because Dynamo's chart has them, each with another than the default, and with what the notes say.
+fn without_effect() -> Vec<(String, String, String)> {
+    let notes: BTreeMap<String, Value> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
+    serde_json::from_value(notes["of values without effect"].clone()).unwrap()
+}
+
+/// A release of a chart, and the name of the installation.
+fn release(name: &str) -> ([&'static str; 2], &'static str) {
+    if name == DYNAMO { (DYNAMO_RELEASE, DYNAMO_NAME) } else { (OPERATOR_RELEASE, OPERATOR_RELEASE[0]) }
+}
+
+fn rendered(helm: &Helm, name: &str, values: &Value) -> Result<Vec<Value>, String> {
+    helm.template(&chart(name), release(name).0, values)
+}
+
+/// Puts a value at a path of names with dots between them.
+fn put(values: &mut Value, path: &str, value: &Value) {
+    let place = path.split('.').fold(values, |values, name| &mut values[name]);
+    *place = value.clone();
+}
+
+/// The object of this kind and name.
+fn object<'a>(objects: &'a [Value], words: &str) -> Option<&'a Value> {
+    let (kind, name) = words.split_once(' ').unwrap();
+    objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+}
+
+/// A row of values.yaml.
+struct Case {
+    path: String,
+    value: Value,
+    object: String,
+    place: String,
+    expected: Value,
+    beside: Value,
+}
+
+impl Case {
+    fn of(name: &str, row: &[Value]) -> Self {
+        let word = |index: usize| row[index].as_str().unwrap();
+        let place = word(3).replacen("container/", "pod/containers/0/", 1).replacen("pod/", "/spec/template/spec/", 1);
+        Self {
+            path: word(0).to_owned(),
+            value: row[1].clone(),
+            object: word(2).replace('$', release(name).1),
+            place: place.replacen("hook/", "/webhooks/0/", 1),
+            expected: row.get(4).unwrap_or(&row[1]).clone(),
+            beside: row.get(5).cloned().unwrap_or(json!({})),
+        }
+    }
+
+    /// Whether the objects show the value.
+    fn shows(&self, objects: &[Value]) -> bool {
+        let object = object(objects, &self.object);
+        if self.place == "args" {
+            let shown = object.and_then(|it| it.pointer("/spec/template/spec/containers/0/args"));
+            return shown.and_then(Value::as_array).is_some_and(|shown| shown.contains(&self.expected));
+        }
+        object.and_then(|object| object.pointer(&self.place)).unwrap_or(&Value::Null) == &self.expected
+    }
 }
 
 #[test]
 fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
-    for (name, cases) in cases("CustomResourceDefinition mcpservers.toolhive.stacklok.dev") {
-        every_value_has_a_case(name, RELEASE, &cases, &[]);
-    }
-}
-
-#[test]
-fn a_value_that_cannot_be_is_refused_by_its_name() {
     let helm = Helm::new();
-    let cases: [(&str, Value, &str); 31] = [
-        (OPERATOR, json!({ "replica": 3 }), "'replica'"),
-        (OPERATOR, json!({ "replicas": "three" }), "'/replicas'"),
-        (OPERATOR, json!({ "replicas": 0 }), "'/replicas'"),
-        // Without webhooks because of a word that says nothing.
-        (OPERATOR, json!({ "webhooks": { "enabled": null } }), "missing property 'enabled'"),
-        (OPERATOR, json!({ "certificates": { "mode": null } }), "missing property 'mode'"),
-        (OPERATOR, json!({ "image": { "repository": "" } }), "'/image/repository'"),
-        (OPERATOR, json!({ "image": { "repository": "r.example:5000/op:1" } }), "'/image/repository'"),
-        (OPERATOR, json!({ "image": { "repository": "r.example/op@sha256:0a" } }), "'/image/repository'"),
-        (OPERATOR, json!({ "runner": { "image": { "repository": "r.example/run:1" } } }), "'/runner/image/repository'"),
-        (OPERATOR, json!({ "image": { "digest": "sha256:short" } }), "'/image/digest'"),
-        (OPERATOR, json!({ "image": { "pullPolicy": "Sometimes" } }), "'/image/pullPolicy'"),
-        (OPERATOR, json!({ "imagePullSecrets": ["registry"] }), "'/imagePullSecrets/0'"),
-        (OPERATOR, json!({ "runner": { "image": "mine:1" } }), "'/runner/image'"),
-        (OPERATOR, json!({ "runner": { "allowedEndpointCidrs": ["10.0.0.1"] } }), "'/runner/allowedEndpointCidrs/0'"),
-        (OPERATOR, json!({ "admission": "refuse" }), "'/admission'"),
-        (OPERATOR, json!({ "priorityClassName": "High" }), "'/priorityClassName'"),
-        (OPERATOR, json!({ "imagePullSecrets": [{ "name": "a b" }] }), "'/imagePullSecrets/0/name'"),
-        (OPERATOR, json!({ "restrictToNamespace": "a,b" }), "'/restrictToNamespace'"),
-        (OPERATOR, json!({ "webhooks": { "timeoutSeconds": 31 } }), "'/webhooks/timeoutSeconds'"),
-        (OPERATOR, json!({ "webhooks": { "timeoutSeconds": -1 } }), "'/webhooks/timeoutSeconds'"),
-        (OPERATOR, json!({ "webhooks": { "failurePolicy": "fail" } }), "'/webhooks/failurePolicy'"),
-        (OPERATOR, json!({ "webhooks": { "namespaceSelector": { "team": "a" } } }), "'/webhooks/namespaceSelector'"),
-        (OPERATOR, json!({ "certificates": { "mode": "hooks" } }), "'/certificates/mode'"),
-        (OPERATOR, json!({ "certificates": { "caBundle": PEM } }), "'/certificates/caBundle'"),
-        (OPERATOR, json!({ "certificates": { "mode": "external", "caBundle": "MA==" } }), "'/certificates/caBundle'"),
-        (OPERATOR, json!({ "certificates": { "issuer": { "name": "corp" } } }), "'/certificates/issuer/name'"),
-        (OPERATOR, json!({ "extraVolumes": [{ "emptyDir": {} }] }), "missing property 'name'"),
-        (OPERATOR, json!({ "extraVolumeMounts": [{ "name": "scratch" }] }), "missing property 'mountPath'"),
-        (
-            OPERATOR,
-            json!({ "commonLabels": { "app.kubernetes.io/name": "mine" } }),
-            "'/commonLabels/app.kubernetes.io~1name'",
-        ),
-        (CRDS, json!({ "keep": "yes" }), "'/keep'"),
-        (CRDS, json!({ "operator": { "release": "Blue" } }), "'/operator/release'"),
-    ];
-    for (name, values, field) in cases {
-        let said = helm.template(&chart(name), RELEASE, &values).unwrap_err();
-        assert!(said.contains("values don't meet the specifications of the schema"), "{values}: {said}");
-        assert!(said.contains(field), "{values}: {said}");
+    let rows: BTreeMap<String, Vec<Vec<Value>>> = serde_saphyr::from_str(include_str!("values.yaml")).unwrap();
+    for name in [OPERATOR, CRDS, DYNAMO] {
+        let rows = rows.iter().filter(|(charts, _)| charts.split(" and ").any(|it| it == name));
+        let mut covered = BTreeSet::new();
+        // Most cases begin with the same.
+        let mut without = BTreeMap::new();
+        for case in rows.flat_map(|(_, rows)| rows).map(|row| Case::of(name, row)) {
+            let mut values = case.beside.clone();
+            let before = without.entry(values.to_string()).or_insert_with(|| {
+                // Of two that are refused without each other, none shows without the other.
+                rendered(&helm, name, &values).unwrap_or_default()
+            });
+            put(&mut values, &case.path, &case.value);
+            let after = rendered(&helm, name, &values).unwrap_or_else(|said| panic!("{}: {said}", case.path));
+            assert!(case.shows(&after), "{name}: {} does something else: {after:?}", case.path);
+            // What was refused before had nothing to show, and nothing is what some cases expect.
+            assert!(before.is_empty() || !case.shows(before), "{name}: {} changes nothing", case.path);
+            covered.insert(case.path);
+        }
+        if name == DYNAMO {
+            covered.extend(without_effect().into_iter().map(|(path, ..)| path));
+        }
+        assert_eq!(described(name).into_keys().collect::<BTreeSet<_>>(), covered, "each value of {name} has a case");
     }
-}
-
-#[test]
-fn what_a_schema_does_not_see_is_refused_with_what_to_do() {
-    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": "team" } });
-    let both = json!({ "restrictToNamespace": "team", "webhooks": { "namespaceSelector": selector } });
-    for (release, values, advice) in [
-        ("1st", json!({}), "begin with a letter"),
-        ("a.b", json!({}), "have no dots"),
-        ("mcp-operator", both, "leave one of the two away"),
-        // The configurations would call webhooks that nobody serves.
-        (
-            "mcp-operator",
-            json!({ "extraArgs": ["--webhooks=off"] }),
-            "extraArgs: --webhooks does not go here; set webhooks.enabled",
-        ),
-        ("mcp-operator", json!({ "extraArgs": ["--webhooks", "off"] }), "set webhooks.enabled"),
-        ("mcp-operator", json!({ "extraArgs": ["--bind=0.0.0.0:443"] }), "the manifests of this chart have it fixed"),
-        (
-            "mcp-operator",
-            json!({ "extraEnv": [{ "name": "WATCH_NAMESPACE", "value": "team" }] }),
-            "by restrictToNamespace",
-        ),
-        (
-            "mcp-operator",
-            json!({ "extraEnv": [{ "name": "MALLOC_ARENA_MAX", "value": "1" }] }),
-            "extraEnv: MALLOC_ARENA_MAX does not go here; the chart sets it",
-        ),
-    ] {
-        let said = Helm::new().template(&chart(OPERATOR), [release, RELEASE[1]], &values).unwrap_err();
-        assert!(said.contains(advice), "{release}: {said}");
-    }
-}
-
-#[test]
-fn a_label_of_the_service_monitor_goes_before_one_of_every_object() {
-    let values = json!({
-        "commonLabels": { "team": "a", "site": "b" },
-        "serviceMonitor": { "enabled": true, "labels": { "team": "c" } },
-    });
-    let objects = Helm::new().template(&chart(OPERATOR), RELEASE, &values).unwrap();
-    let labels = at(&objects, &("ServiceMonitor mcp-operator-metrics", "/metadata/labels".to_owned())).unwrap();
-    assert_eq!((&labels["team"], &labels["site"]), (&json!("c"), &json!("b")));
 }
 
 #[test]
 fn each_value_is_described_alike_where_it_is_set_and_where_it_is_checked() {
-    for name in [OPERATOR, CRDS] {
-        every_value_is_described(name);
+    for name in [OPERATOR, CRDS, DYNAMO] {
+        let text = read(name, "values.yaml");
+        let values: Value = serde_saphyr::from_str(&text).unwrap();
+        let comments = text.lines().filter_map(|line| line.trim().strip_prefix("# ")).collect::<Vec<_>>().join(" ");
+        for (path, description) in described(name) {
+            assert!(!description.is_empty() && comments.contains(&description), "{name}: {path}: {description}");
+            let whole = path.rsplit_once('.').filter(|(_, last)| last.starts_with("match")).map(|(whole, _)| whole);
+            let default = values.pointer(&format!("/{}", whole.unwrap_or(&path).replace('.', "/")));
+            assert!(default.is_some(), "{name}: {path} has no default in values.yaml");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_is_refused_by_its_name_or_with_what_to_do() {
+    let helm = Helm::new();
+    let tables: BTreeMap<String, Vec<Vec<Value>>> = serde_saphyr::from_str(include_str!("refused.yaml")).unwrap();
+    for (table, rows) in tables {
+        for row in rows {
+            let (name, values, expected) = (row[0].as_str().unwrap(), &row[1], row[2].as_str().unwrap());
+            let [usual, namespace] = release(name).0;
+            let release = [row.get(3).and_then(Value::as_str).unwrap_or(usual), namespace];
+            let said = helm.template(&chart(name), release, values).unwrap_err();
+            let by_schema = said.contains("values don't meet the specifications of the schema");
+            assert_eq!(by_schema, table == "by its schema", "{values}: {said}");
+            assert!(said.contains(expected), "{values}: {said}");
+        }
+    }
+}
+
+#[test]
+fn notes_say_how_to_go_on_what_stays_and_which_values_say_nothing() {
+    let notes: BTreeMap<String, Value> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
+    let rows: Vec<(Value, Vec<String>, Vec<String>)> = serde_json::from_value(notes["of values"].clone()).unwrap();
+    for (values, said, unsaid) in rows {
+        let notes = Helm::new().notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
+        for (words, expected) in said.iter().map(|it| (it, true)).chain(unsaid.iter().map(|it| (it, false))) {
+            assert_eq!(notes.contains(words), expected, "{values}: {words}: {notes}");
+        }
+    }
+}
+
+#[test]
+fn values_without_effect_change_nothing_and_the_notes_say_so() {
+    let helm = Helm::new();
+    let defaults = rendered(&helm, DYNAMO, &json!({})).unwrap();
+    for (path, value, said) in without_effect() {
+        let mut values = json!({});
+        put(&mut values, &path, &json!(value));
+        assert_eq!(rendered(&helm, DYNAMO, &values).unwrap(), defaults, "{path}");
+        let notes = helm.notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
+        assert!(notes.contains("These values have no effect:") && notes.contains(&said), "{path}: {notes}");
+    }
+}
+
+#[test]
+fn a_restricted_release_selects_its_namespace_has_no_kinds_and_the_notes_say_that_another_selector_is_ignored() {
+    let values = json!({
+        "namespaceRestriction": { "enabled": true, "targetNamespace": "team", "namespace": "team" },
+        "webhook": { "namespaceSelector": { "matchLabels": { "team": "a" } } },
+    });
+    let objects = rendered(&Helm::new(), DYNAMO, &values).unwrap();
+    let validating =
+        object(&objects, &format!("ValidatingWebhookConfiguration {DYNAMO_NAME}-validating-team")).unwrap();
+    let selector = &validating["webhooks"][0]["namespaceSelector"];
+    assert_eq!(*selector, json!({ "matchLabels": { "kubernetes.io/metadata.name": "team" } }));
+    assert!(objects.iter().all(|object| object["kind"] != "CustomResourceDefinition"));
+    let notes = Helm::new().notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
+    let ignored = "webhook.namespaceSelector: a restricted release";
+    for part in ["in namespace team alone", ignored, "--restrict-to-namespace team"] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+}
+
+/// Told less, the doctor would report what was chosen here as what is wrong.
+#[test]
+fn what_follows_from_values_is_told_to_the_doctor_and_refused_among_extra_arguments() {
+    let (helm, selector) = (Helm::new(), json!({ "matchLabels": { "team": "a" } }));
+    let settings = json!({
+        "failurePolicy": "Ignore", "timeoutSeconds": 3, "namespaceSelector": selector, "objectSelector": selector,
+    });
+    let restricted = json!({
+        "namespaceRestriction": { "enabled": true, "namespace": "team" }, "webhook": { "enabled": false },
+        "kubernetesClusterDomain": "corp.example",
+    });
+    for values in [json!({ "webhook": settings }), restricted] {
+        let notes = helm.notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
+        let command = notes.split_once("dynamo-webhooks doctor ").unwrap().1.replace('\'', "");
+        // A flag and its value may be two words there.
+        let told = command.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join("=");
+        let objects = rendered(&helm, DYNAMO, &values).unwrap();
+        for argument in &arguments(&objects, "Deployment")[1..] {
+            // Of a domain that is the default, the doctor knows.
+            assert!(told.contains(argument) || argument == "--cluster-domain=cluster.local", "{argument}: {command}");
+            let refused = rendered(&helm, DYNAMO, &json!({ "extraArgs": [argument] })).err();
+            assert!(refused.is_some_and(|said| said.contains("does not go here")), "{argument} is not refused");
+        }
+    }
+    let account = json!({ "extraArgs": ["--operator-account=planner"] });
+    assert!(rendered(&helm, DYNAMO, &account).unwrap_err().contains("does not go here"));
+}
+
+#[test]
+fn objects_are_named_as_the_guide_or_the_chart_of_dynamo_names_them() {
+    for (release, name) in [
+        ("platform", "platform-dynamo-operator"),
+        ("dynamo-operator", "dynamo-operator"),
+        ("my-dynamo-operator-2", "my-dynamo-operator-2"),
+    ] {
+        let objects = Helm::new().template(&chart(DYNAMO), [release, "here"], &json!({})).unwrap();
+        let names =
+            [format!("Deployment {name}"), format!("ServiceAccount {name}"), format!("Service {name}-webhook-service")];
+        let others =
+            [format!("ValidatingWebhookConfiguration {name}-validating"), format!("Job {name}-webhook-cert-gen-1")];
+        for words in names.iter().chain(&others) {
+            let found = object(&objects, words).unwrap();
+            assert_eq!(found["metadata"]["labels"]["app.kubernetes.io/name"], "dynamo-operator");
+        }
     }
 }

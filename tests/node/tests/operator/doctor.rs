@@ -4,7 +4,7 @@ use std::process::Command;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use portcullis_charts::{OPERATOR, chart, operator};
+use portcullis_charts::{OPERATOR, binary, chart};
 use portcullis_node::{
     DEADLINE, KUBECONFIG, OPERATOR_NAMESPACE, POD_IMAGE, RELEASE, helm, install_operator, kubectl, release,
 };
@@ -34,7 +34,7 @@ fn publish(bundle: &ByteString) -> String {
 
 /// The ids of the checks that failed or warn, and everything that was found.
 fn doctor() -> (Vec<String>, Value) {
-    let output = Command::new(operator())
+    let output = Command::new(binary("mcp-operator"))
         .args(["doctor", "--call-pods", "--output", "json", "--kubeconfig", KUBECONFIG])
         .output()
         .unwrap();

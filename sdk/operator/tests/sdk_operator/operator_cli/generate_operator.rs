@@ -239,3 +239,9 @@ async fn external_certificates_without_a_bundle_are_generated_with_a_warning() {
         assert!(generated.status.success() && said.contains("warning: no --ca-bundle FILE"), "{what}: {said}");
     }
 }
+
+#[tokio::test]
+async fn manifests_of_an_operator_need_an_image() {
+    let said = fails(&["generate", "operator"], 1).await;
+    assert!(said.starts_with("error: generate operator needs --image IMAGE"), "{said}");
+}

@@ -6,7 +6,6 @@ mod cluster;
 mod failures;
 mod gate;
 mod generate;
-mod generate_helm;
 mod generate_operator;
 mod memory_limit;
 mod migrate;
