@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"portcullis","method":"ping"}"#;
 const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// What an answer says of the server's session.
+/// The state of the server's session, as an answer tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// The server knows it, or says nothing of it.
