@@ -308,17 +308,18 @@ impl Places {
         self.0.clients.hash_one(Client::Network(client_network(Some(peer))))
     }
 
-    /// Has all reserved connections leave that had their moment, or else the oldest of the client that holds most of them:
-    /// a crowd of one client does not keep the probes of others waiting.
+    /// Has all reserved connections leave that had their moment, or else the older half of the client that holds most of
+    /// them: a crowd of one client does not keep the probes of others waiting.
     pub(crate) fn give_reserved(&self) {
         let state = self.state();
         let reserved = || state.taken.values().filter(|place| place.0.reserved);
         let late: Vec<_> = reserved().filter(|place| place.0.since.elapsed() >= MOMENT).collect();
         let held = Sizes::of(reserved().map(|place| (place.client(), 1)));
-        let most = held.of.iter().max_by_key(|(_, held)| **held).filter(|(_, held)| **held > 1);
-        let crowd =
-            most.filter(|_| late.is_empty()).and_then(|(client, _)| reserved().find(|place| place.client() == *client));
-        late.into_iter().chain(crowd).for_each(|place| place.0.connection.tell(Told::Leave));
+        let most = held.of.iter().max_by_key(|(_, held)| **held).filter(|_| late.is_empty());
+        let crowd = most
+            .into_iter()
+            .flat_map(|(client, held)| reserved().filter(move |place| place.client() == *client).take(held / 2));
+        late.iter().copied().chain(crowd).for_each(|place| place.0.connection.tell(Told::Leave));
     }
 
     pub(crate) fn tell_all(&self, what: Told) {

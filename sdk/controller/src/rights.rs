@@ -94,9 +94,9 @@ mod tests {
         assert_eq!(of(&access.watched), [named("configmaps", KEEP.to_vec()), named("events", vec!["create"])]);
         let cluster = [
             named("namespaces", READ.to_vec()),
+            named("persistentvolumes", read(&KEEP)),
             named("namespaces/status", vec!["patch"]),
             named("namespaces/finalizers", vec!["update"]),
-            named("persistentvolumes", read(&KEEP)),
         ];
         assert_eq!(of(&access.cluster), cluster);
     }

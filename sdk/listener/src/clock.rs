@@ -178,7 +178,7 @@ mod tests {
         client.connection.tell(Told::Leave);
         assert_eq!(client.due().await, (LOOK, Due::Look));
         client.connection.tell(Told::Close);
-        assert_eq!(client.due().await, (LOOK, Due::End));
+        assert_eq!(client.due().await, (Duration::ZERO, Due::End));
     }
 
     #[tokio::test(start_paused = true)]

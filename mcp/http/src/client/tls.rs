@@ -68,8 +68,9 @@ fn chains(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Trust, St
 
 /// Adds the certificates in `pem` to `roots` and returns them. An entry that cannot be used is left out with a warning, as Go does.
 fn authorities(pem: &[u8], roots: &mut RootCertStore) -> Result<Vec<CertificateDer<'static>>, String> {
-    let mut given = Vec::new();
+    let (mut given, mut entries) = (Vec::new(), 0);
     for (index, entry) in CertificateDer::pem_slice_iter(pem).enumerate() {
+        entries = index + 1;
         // The reader may quote what it cannot read.
         let entry = entry.map_err(|_| "it is not PEM".to_owned());
         let added = entry.and_then(|certificate: CertificateDer<'static>| {
@@ -78,10 +79,14 @@ fn authorities(pem: &[u8], roots: &mut RootCertStore) -> Result<Vec<CertificateD
         });
         match added {
             Ok(certificate) => given.push(certificate),
-            Err(problem) => tracing::warn!(entry = index + 1, problem, "left a certificate of the CA bundle out"),
+            Err(problem) => tracing::warn!(entry = entries, problem, "left a certificate of the CA bundle out"),
         }
     }
-    if given.is_empty() { Err("holds no certificate that can be used".to_owned()) } else { Ok(given) }
+    match (given.is_empty(), entries) {
+        (false, _) => Ok(given),
+        (true, 0) => Err("holds no PEM certificate".to_owned()),
+        (true, _) => Err("holds no certificate that can be used".to_owned()),
+    }
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {

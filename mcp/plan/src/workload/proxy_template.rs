@@ -159,9 +159,10 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
 }
 
 fn keep_container(own: Container, account: Option<&str>, merged: &mut Container) {
-    let variables = merged.env.get_or_insert_default();
-    variables.retain(|variable| !is_operators(&variable.name));
-    for variable in own.env.into_iter().flatten() {
+    let (variables, own_variables) = (merged.env.get_or_insert_default(), own.env.unwrap_or_default());
+    let is_own = |name: &str| own_variables.iter().any(|own| own.name == name);
+    variables.retain(|variable| !is_operators(&variable.name) || is_own(&variable.name));
+    for variable in own_variables {
         put(variables, variable, |it: &EnvVar| it.name.clone());
     }
     let mounts = merged.volume_mounts.get_or_insert_default();
