@@ -28,7 +28,7 @@
 //! | `automatic/` | [`Automatic`]: `round` reads, repairs and rotates, `store` has the two Secrets, `keeper` the process |
 //! | `provided/` | [`ProvidedCertificates`]: `check` says what is wrong with a Secret, `cure` what to do about it |
 //! | `bundle/` | [`Bundle`]: the CA in the webhook configurations and CRDs, for both sources |
-//! | `caller` | [`probe`] and [`verify`]: whether a caller accepts a chain |
+//! | `caller` | [`probe`]: whether a caller accepts a chain |
 //! | `follow`, `read` | watching one object; reading a Secret |
 //! | `time_of_day`, `metrics` | the wall clock; metrics |
 //!
