@@ -239,14 +239,20 @@ async fn injected_sidecars_and_mirrors_leave_guards_enforced() {
     let url = greeter::start(&namespace, members).await;
     // The API server follows policies by a watch: the first pod may be from before.
     wait_until("a pod with what is injected", DEADLINE, || async {
-        let is_injected =
-            |proxy: &Container| proxy.image.as_deref().is_some_and(|image| image.starts_with("mirror.local/"));
-        let found = proxies(&namespace, NAME).await;
-        if !found.is_empty() && found.iter().all(is_injected) {
+        let selector = ListParams::default().labels(&format!("toolhive-name={NAME},toolhive=true"));
+        let pods = namespace.api::<Pod>();
+        let all = pods.list(&selector).await.unwrap().items;
+        let is_injected = |pod: &&Pod| {
+            let mut images = pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(|it| it.image.as_deref());
+            images.any(|image| image.starts_with("mirror.local/"))
+        };
+        let (injected, before): (Vec<_>, Vec<_>) = all.iter().partition(is_injected);
+        if before.is_empty() && !injected.is_empty() {
             return Some(());
         }
-        for pod in namespace.pods(NAME).await {
-            let _ = namespace.api::<Pod>().delete(&pod, &DeleteParams::default()).await;
+        // Each of them once: its successor is made as it goes.
+        for pod in before.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+            let _ = pods.delete(pod.metadata.name.as_deref().unwrap(), &DeleteParams::default()).await;
         }
         None
     })
