@@ -1,4 +1,4 @@
-//! What nobody but the operator may hold of a proxy's Deployment: the part of its pods that the gate rests on.
+//! The part of a proxy's Deployment that nobody but the operator may hold: the gate rests on it.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;

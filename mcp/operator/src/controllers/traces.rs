@@ -104,7 +104,7 @@ pub struct PodTrace {
     workload: String,
     /// The parts of the pod that its workload's status is made of.
     pub pod: Pod,
-    /// What runs in it, where it says that it has guards.
+    /// The proxy container that runs in it, where it says that it has guards.
     pub container: Option<ProxyContainer>,
 }
 

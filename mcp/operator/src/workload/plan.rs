@@ -144,7 +144,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     };
     network::check(workload, &children, inputs.children, inputs.opened, &mut findings);
     let in_force = in_force.map(|force| {
-        // Those that are ending serve on until they are gone.
+        // Pods that are ending serve on until they are gone.
         let pods: Vec<_> = serving.iter().chain(&ending).collect();
         let found = pods.iter().map(|pod| inputs.containers.get(pod.metadata.name.as_deref()?).copied());
         force.in_containers(asked.as_ref(), found)

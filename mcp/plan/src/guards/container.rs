@@ -33,9 +33,9 @@ type Digest = [u8; 16];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyContainer {
     image: Box<str>,
-    /// Of each field, which two that are the same have the same.
+    /// A digest of each field, which is equal for two that are the same.
     fields: Box<[(&'static str, Digest)]>,
-    /// Of each other variable, sorted. Another container may have more of them.
+    /// A digest of each other variable, sorted. Another container may have more of them.
     variables: Box<[Digest]>,
 }
 
@@ -48,7 +48,7 @@ impl ProxyContainer {
     /// Reads the pod's; none where the pod has no such container.
     pub fn of(pod: &PodSpec) -> Option<Self> {
         let container = pod.containers.iter().find(|container| container.name == CONTAINER)?;
-        // Of a name that comes twice, the last counts.
+        // The last counts where a name comes twice.
         let variables: BTreeMap<&str, &EnvVar> =
             container.env.iter().flatten().map(|variable| (&*variable.name, variable)).collect();
         let (own, others): (Vec<_>, Vec<_>) =

@@ -99,7 +99,7 @@ pub fn kept(user: &PodTemplateSpec) -> Vec<String> {
     sift(user).1
 }
 
-/// What of a template has an effect, and the fields that have none.
+/// The part of a template that has an effect, and the fields that have none.
 fn sift(user: &PodTemplateSpec) -> (PodTemplateSpec, Vec<String>) {
     let mut template = serde_json::to_value(user).unwrap_or_default();
     let mut without = Vec::new();

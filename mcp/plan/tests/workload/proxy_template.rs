@@ -128,7 +128,7 @@ fn where_a_guard_needs_the_account_a_template_neither_withholds_nor_replaces_it(
     assert_eq!(mounts(&merged(Some(true), user(false, "/var/run/secrets/mine")), 0), 2);
 }
 
-/// Of a template, the fields with an effect on a proxy, and those without.
+/// Splits a template into the fields with an effect on a proxy and those without.
 #[test]
 fn a_field_outside_of_the_table_has_no_effect_and_is_named() {
     let without = [

@@ -36,10 +36,14 @@ async fn enforced(namespace: &Namespace, server: &str) {
     .await;
 }
 
+/// Selects the proxy's pods of a workload.
+fn selector(workload: &str) -> ListParams {
+    ListParams::default().labels(&format!("toolhive-name={workload},toolhive=true"))
+}
+
 /// The proxy's containers in the pods of a workload.
 async fn proxies(namespace: &Namespace, workload: &str) -> Vec<Container> {
-    let selector = ListParams::default().labels(&format!("toolhive-name={workload},toolhive=true"));
-    let pods = namespace.api::<Pod>().list(&selector).await.unwrap();
+    let pods = namespace.api::<Pod>().list(&selector(workload)).await.unwrap();
     let containers = pods.into_iter().flat_map(|pod| pod.spec.unwrap_or_default().containers);
     containers.filter(|container| container.name == PROXY).collect()
 }
@@ -239,9 +243,8 @@ async fn injected_sidecars_and_mirrors_leave_guards_enforced() {
     let url = greeter::start(&namespace, members).await;
     // The API server follows policies by a watch: the first pod may be from before.
     wait_until("a pod with what is injected", DEADLINE, || async {
-        let selector = ListParams::default().labels(&format!("toolhive-name={NAME},toolhive=true"));
         let pods = namespace.api::<Pod>();
-        let all = pods.list(&selector).await.unwrap().items;
+        let all = pods.list(&selector(NAME)).await.unwrap().items;
         let is_injected = |pod: &&Pod| {
             let mut images = pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(|it| it.image.as_deref());
             images.any(|image| image.starts_with("mirror.local/"))
