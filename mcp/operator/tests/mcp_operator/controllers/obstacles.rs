@@ -104,7 +104,9 @@ async fn a_guarded_proxy_is_not_started_while_its_run_config_is_still_the_unguar
     objects.children(ChildKind::ConfigMap).delete("web-runconfig", &DeleteParams::default()).await.unwrap();
     objects.create(webhook_config("gate", json!({}))).await;
     objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
+    objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
     message(&place, "web", "ConfigMap web-runconfig is being deleted").await;
+    operator.idle(place.cluster).await;
     assert!(objects.get(ChildKind::Deployment, "web").await.is_null());
 
     objects.merge("v1", "ConfigMap", "web-runconfig", json!({"metadata": {"finalizers": null}})).await;
