@@ -198,15 +198,17 @@ async fn inject(node: &Node, namespace: &Namespace) {
     let name = &namespace.name;
     let changes = format!(
         "Object{{spec: Object.spec{{
-            containers: [
-                Object.spec.containers{{name: '{PROXY}', image: '{}',
-                    env: [Object.spec.containers.env{{name: 'VAULT_ADDR', value: 'https://vault'}}],
-                    volumeMounts: [Object.spec.containers.volumeMounts{{name: 'vault', mountPath: '/vault/secrets'}}]}},
-                Object.spec.containers{{name: 'vault-agent', image: '{POD_IMAGE}', imagePullPolicy: 'Never', args: ['serve', ':9999']}}
-            ],
+            containers: [Object.spec.containers{{name: '{PROXY}', image: '{}',
+                env: [Object.spec.containers.env{{name: 'VAULT_ADDR', value: 'https://vault'}}],
+                volumeMounts: [Object.spec.containers.volumeMounts{{name: 'vault', mountPath: '/vault/secrets'}}]}}],
             volumes: [Object.spec.volumes{{name: 'vault', emptyDir: Object.spec.volumes.emptyDir{{medium: 'Memory'}}}}]
         }}}}",
         names[1]
+    );
+    // An apply configuration may not set a list that has no keys, as `args` is one.
+    let sidecar = format!(
+        "[JSONPatch{{op: 'add', path: '/spec/containers/-', value: Object.spec.containers{{
+            name: 'vault-agent', image: '{POD_IMAGE}', imagePullPolicy: 'Never', args: ['serve', ':9999']}}}}]"
     );
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": { "name": name },
@@ -217,7 +219,10 @@ async fn inject(node: &Node, namespace: &Namespace) {
                 "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] }],
             },
             "matchConditions": [{ "name": "proxy", "expression": format!("object.spec.containers.exists(c, c.name == '{PROXY}')") }],
-            "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": changes } }],
+            "mutations": [
+                { "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": changes } },
+                { "patchType": "JSONPatch", "jsonPatch": { "expression": sidecar } },
+            ],
         },
     });
     let binding = json!({
