@@ -6,17 +6,21 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use clap::ValueEnum;
+use futures::future::{BoxFuture, join_all};
 use kube::ResourceExt as _;
 use mcp_plan::{
     additions::Additions,
     problem::Problem,
-    reference::{self, Exists, Referrer},
+    reference::{Reference, Referrer, missing},
     settings::Settings,
     workload::ChildRef,
 };
 use portcullis::webhooks::{Cause, Context, Validate, Verdict};
 
 use crate::subject::Subject;
+
+/// Objects that the API server is asked for at most in one review: the answer has to come in time.
+const MOST_ASKED: usize = 16;
 
 /// What becomes of an object that can never work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -30,8 +34,10 @@ pub enum Admission {
 
 /// What is known of the cluster.
 pub trait Known: Send + Sync + 'static {
-    /// What is known of a namespace; nothing while the cluster has not been seen.
-    fn in_namespace<'a>(&'a self, namespace: &'a str) -> Option<Box<dyn Exists + 'a>>;
+    /// Whether there is an object of this kind and name; `None` where that is not known, as before the cluster has been seen.
+    fn exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool>;
+    /// Whether the API server itself says that it has no such object.
+    fn is_missing<'a>(&'a self, namespace: &'a str, reference: &'a Reference) -> BoxFuture<'a, bool>;
     /// The workloads of a namespace that this child may be made for; none while the cluster has not been seen.
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
 }
@@ -72,10 +78,10 @@ pub fn webhook<K: Subject>(
 
 impl<K: Subject> Rules<K> {
     async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
-        self.judge(None, &new, &context)
+        self.judge(None, &new, &context).await
     }
 
-    fn judge(&self, old: Option<&K>, new: &K, context: &Context) -> Verdict {
+    async fn judge(&self, old: Option<&K>, new: &K, context: &Context) -> Verdict {
         let Judging { admission, known, settings } = &self.judging;
         let problems = new.every_problem(settings).into_iter().chain(new.change_problems(old));
         let verdict = admission.judge(problems.chain((self.refused)(new, settings)));
@@ -83,8 +89,14 @@ impl<K: Subject> Rules<K> {
             return verdict;
         }
         let namespace = context.namespace.as_deref().unwrap_or_default();
-        let seen = known.in_namespace(namespace);
-        let missing = seen.map(|seen| reference::warnings(&new.references(), &*seen)).unwrap_or_default();
+        let references = new.references();
+        // What is known lags behind: of an apply of many objects, the one that was made a moment ago may not be known yet.
+        let absent = missing(&references, |kind, name| known.exists(namespace, kind, name));
+        let asked = absent
+            .into_iter()
+            .take(MOST_ASKED)
+            .map(|reference| async move { known.is_missing(namespace, reference).await.then(|| reference.warning()) });
+        let missing: Vec<_> = join_all(asked).await.into_iter().flatten().collect();
         let shared = shared_children(new, &(self.children)(new), |child| known.makers(namespace, child));
         let unknown = Additions::unknown_keys(new.meta().annotations.as_ref()).map(|key| {
             format!(
@@ -101,7 +113,7 @@ impl<K: Subject> Rules<K> {
             let [old, new] = [&old, &new].map(|object| object.meta().annotations.as_ref());
             Additions::of(old) == Additions::of(new) && Additions::unknown_keys(old).eq(Additions::unknown_keys(new))
         };
-        if same && old.spec() == new.spec() { Verdict::allow() } else { self.judge(Some(&old), &new, &context) }
+        if same && old.spec() == new.spec() { Verdict::allow() } else { self.judge(Some(&old), &new, &context).await }
     }
 }
 

@@ -3,6 +3,8 @@
 //! The stores follow the API server by watches, which may lag behind, and what refers to an object that does not decode is
 //! not known there. Where a wrong answer cannot be taken back, the API server is asked.
 
+use std::time::Duration;
+
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, ListParams},
@@ -13,6 +15,9 @@ use serde_json::Value;
 
 use super::request::in_time;
 use crate::subject::{self, Subject};
+
+/// Deadline of a question whose answer is a warning at most.
+const ADVICE: Duration = Duration::from_secs(1);
 
 /// Objects that are asked for at once.
 pub(super) const PAGE: u32 = 500;
@@ -43,6 +48,15 @@ pub async fn referrers<K: Subject>(
             None => return Ok(found),
         }
     }
+}
+
+/// Whether there is no object of this name; false where the API server does not say so in time. It is asked by a list, which the
+/// rights of a watch allow.
+pub(super) async fn is_missing(client: Client, resource: &ApiResource, namespace: &str, name: &str) -> bool {
+    let objects: Api<DynamicObject> = Api::namespaced_with(client, namespace, resource);
+    let params = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
+    let list = tokio::time::timeout(ADVICE, objects.list_metadata(&params)).await;
+    list.is_ok_and(|list| list.is_ok_and(|list| list.items.is_empty()))
 }
 
 /// None where the kind is not served (any more): there are no objects of it. Kinds are removed together, in any order.

@@ -90,6 +90,7 @@ impl Controllers {
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
         let watches =
             Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+        stores.ask_with(runtime.client.clone());
         let wake = Wake::new(stores.clone());
         let building = Building { stores: stores.clone(), settings, wake: wake.clone(), client: runtime.client };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();

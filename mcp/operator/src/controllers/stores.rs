@@ -3,20 +3,21 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
+    fmt::{self, Debug, Formatter},
     future::ready,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
-use kube::Client;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Client, api::ApiResource};
 use mcp_plan::{
     config::Config,
     guards::Configs,
-    reference::{CONFIG_MAP, Exists, Reference, Referrer, SECRET, token},
+    reference::{CONFIG_MAP, Reference, Referrer, SECRET, token},
     workload::{ChildKind, ChildRef},
 };
 use portcullis::controller::{ControllerError, Key, Observed, Store, Stored as _};
@@ -29,17 +30,20 @@ use crate::{
 };
 
 /// One store per kind.
-#[derive(Debug)]
 pub struct Stores {
     /// Of our own kinds, by their names.
     kinds: BTreeMap<Cow<'static, str>, Arc<dyn KindStore>>,
     children: BTreeMap<ChildKind, Arc<Store<Trace>>>,
     secrets: Arc<Store<Trace>>,
     ready: AtomicBool,
+    /// Set before the first list.
+    client: OnceLock<Client>,
 }
 
 /// The objects of one of our own kinds.
 pub(super) trait KindStore: Debug + Send + Sync {
+    /// The kind, as the API server serves it.
+    fn resource(&self) -> ApiResource;
     /// Whether there is one of this name.
     fn exists(&self, key: &Key) -> bool;
     /// The names of those that are found by `token`.
@@ -66,6 +70,10 @@ pub(super) struct Workloads<W>(pub(super) Arc<Store<Observed<W>>>);
 pub(super) struct ConfigStore<K>(pub(super) Arc<Store<Observed<K>>>);
 
 impl<W: Workload> KindStore for Workloads<W> {
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<W>(&())
+    }
+
     fn exists(&self, key: &Key) -> bool {
         self.0.get(&key.namespace, &key.name).is_some()
     }
@@ -93,6 +101,10 @@ impl<W: Workload> KindStore for Workloads<W> {
 }
 
 impl<K: ConfigKind> KindStore for ConfigStore<K> {
+    fn resource(&self) -> ApiResource {
+        ApiResource::erase::<K>(&())
+    }
+
     fn exists(&self, key: &Key) -> bool {
         self.0.get(&key.namespace, &key.name).is_some()
     }
@@ -121,13 +133,29 @@ impl<K: ConfigKind> KindStore for ConfigStore<K> {
 }
 
 impl Known for Stores {
-    fn in_namespace<'a>(&'a self, namespace: &'a str) -> Option<Box<dyn Exists + 'a>> {
-        let exists = move |kind: &str, name: &str| match kind {
+    fn exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool> {
+        if !self.is_ready() {
+            return None;
+        }
+        match kind {
             SECRET => Some(self.secrets.get(namespace, name).is_some()),
             CONFIG_MAP => Some(self.children(ChildKind::ConfigMap).get(namespace, name).is_some()),
             _ => Some(self.kinds.get(kind)?.exists(&Key::new(namespace, name))),
+        }
+    }
+
+    fn is_missing<'a>(&'a self, namespace: &'a str, reference: &'a Reference) -> BoxFuture<'a, bool> {
+        let resource = match &*reference.kind {
+            SECRET => Some(ApiResource::erase::<Secret>(&())),
+            CONFIG_MAP => Some(ApiResource::erase::<ConfigMap>(&())),
+            kind => self.kinds.get(kind).map(|store| store.resource()),
         };
-        self.is_ready().then(|| Box::new(exists) as Box<dyn Exists>)
+        let asked = self.client.get().cloned().zip(resource);
+        async move {
+            let Some((client, resource)) = asked else { return false };
+            live::is_missing(client, &resource, namespace, &reference.name).await
+        }
+        .boxed()
     }
 
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
@@ -137,6 +165,12 @@ impl Known for Stores {
 
 // === impl Stores ===
 
+impl Debug for Stores {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stores").field("ready", &self.ready).finish_non_exhaustive()
+    }
+}
+
 impl Stores {
     pub(super) fn new(kinds: impl IntoIterator<Item = (Cow<'static, str>, Arc<dyn KindStore>)>) -> Self {
         Self {
@@ -144,6 +178,7 @@ impl Stores {
             children: ChildKind::ALL.into_iter().map(|kind| (kind, Arc::default())).collect(),
             secrets: Arc::default(),
             ready: AtomicBool::new(false),
+            client: OnceLock::new(),
         }
     }
 
@@ -161,6 +196,11 @@ impl Stores {
     /// True once every store has had its first list: before that, absence means nothing.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
+    }
+
+    /// Lets admission ask the API server.
+    pub(super) fn ask_with(&self, client: Client) {
+        let _ = self.client.set(client);
     }
 
     pub(super) fn set_ready(&self, ready: bool) {

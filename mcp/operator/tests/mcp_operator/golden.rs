@@ -70,7 +70,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 50] = [
+const DIFFERENCES: [(&str, &str); 52] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -88,6 +88,8 @@ const DIFFERENCES: [(&str, &str); 50] = [
     ("- RoleBinding/*: *", LEAST_PRIVILEGE),
     ("+ Deployment/*: spec.template.spec.automountServiceAccountToken = false", LEAST_PRIVILEGE),
     ("+ ServiceAccount/*-sa: automountServiceAccountToken = false", TOKEN),
+    ("- ServiceAccount/*: imagePullSecrets[*].name = *", PULL_SECRETS),
+    ("+ StatefulSet/*: spec.template.spec.imagePullSecrets[*].name = *", PULL_SECRETS),
     ("+ *: spec.template.spec.enableServiceLinks = false", SERVICE_LINKS),
     ("+ Deployment/oidc-cluster: spec.template.spec.automountServiceAccountToken = true", ACCOUNT),
     ("- *[toolhive.stacklok.dev/runconfig-checksum] = *", CHECKSUM),
@@ -134,6 +136,7 @@ const LEAST_PRIVILEGE: &str = "a proxy creates no workload: a stdio server's may
      and get neither Role nor token";
 const TOKEN: &str = "an MCP server gets a token of the Kubernetes API where its template asks for one";
 const SERVICE_LINKS: &str = "a Service of the namespace sets no variable of a proxy, and tells no server of itself";
+const PULL_SECRETS: &str = "the list of an account is atomic, and OpenShift's controller writes it: the pods name them";
 const ACCOUNT: &str = "the login reads the token of the ServiceAccount, which may say that it is not mounted";
 const CHECKSUM: &str = "ours is the SHA-256 of the document itself; upstream's covers labels and annotations too";
 const DIRECTORIES: &str =

@@ -16,7 +16,7 @@ use kube_core::Resource;
 
 pub use content::{Content, Entries, Entry};
 pub use data::{Data, Source};
-pub use missing::{Exists, warnings};
+pub use missing::missing;
 pub use mounted_file::MountedFile;
 pub use secret_variable::SecretVariable;
 

@@ -17,25 +17,20 @@ use super::{
 };
 use crate::settings::Settings;
 
-/// A proxy's ServiceAccount with these pull secrets. Its pods say whether they mount a token.
-pub fn account(owner: &Owner<'_>, name: &str, pull_secrets: Option<Vec<LocalObjectReference>>) -> Child {
-    account_with(owner, name, pull_secrets, None)
+/// A proxy's ServiceAccount. Its pods say whether they mount a token.
+pub fn account(owner: &Owner<'_>, name: &str) -> Child {
+    account_with(owner, name, None)
 }
 
-/// A ServiceAccount with these pull secrets, whose pods mount no token unless they say so themselves.
-pub fn account_without_token(owner: &Owner<'_>, name: &str, pull_secrets: Option<Vec<LocalObjectReference>>) -> Child {
-    account_with(owner, name, pull_secrets, Some(false))
+/// A ServiceAccount whose pods mount no token unless they say so themselves.
+pub fn account_without_token(owner: &Owner<'_>, name: &str) -> Child {
+    account_with(owner, name, Some(false))
 }
 
-fn account_with(
-    owner: &Owner<'_>,
-    name: &str,
-    pull_secrets: Option<Vec<LocalObjectReference>>,
-    automount: Option<bool>,
-) -> Child {
+/// The pods name their pull secrets: a ServiceAccount's list is atomic, and OpenShift's controller writes it.
+fn account_with(owner: &Owner<'_>, name: &str, automount: Option<bool>) -> Child {
     let account = ServiceAccount {
         metadata: owner.metadata(name, [].into()),
-        image_pull_secrets: pull_secrets,
         automount_service_account_token: automount,
         ..ServiceAccount::default()
     };

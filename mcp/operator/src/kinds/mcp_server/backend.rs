@@ -6,8 +6,8 @@ use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
-            ClientIPConfig, Container, ContainerPort, HostPathVolumeSource, PodSpec, PodTemplateSpec, Service,
-            ServicePort, ServiceSpec, SessionAffinityConfig, Volume, VolumeMount,
+            ClientIPConfig, Container, ContainerPort, HostPathVolumeSource, LocalObjectReference, PodSpec,
+            PodTemplateSpec, Service, ServicePort, ServiceSpec, SessionAffinityConfig, Volume, VolumeMount,
         },
     },
     apimachinery::pkg::{
@@ -48,7 +48,13 @@ pub(super) struct Backend<'a> {
 
 impl<'a> Backend<'a> {
     /// The MCP server with the pods that follow from its spec, the user's template and the Secrets in its environment.
-    pub(super) fn of(owner: &'a Owner<'a>, spec: &'a MCPServerSpec, data: &Data) -> Self {
+    /// A ServiceAccount that the user names may have pull secrets of its own, which the API server adds where a pod names none.
+    pub(super) fn of(
+        owner: &'a Owner<'a>,
+        spec: &'a MCPServerSpec,
+        data: &Data,
+        pull_secrets: Option<Vec<LocalObjectReference>>,
+    ) -> Self {
         let secrets = spec.secrets.iter().flatten().map(|secret| (&*secret.name, &*secret.key));
         let checksum = data.checksum(secrets);
         let mut template = PodTemplateSpec {
@@ -57,7 +63,10 @@ impl<'a> Backend<'a> {
                 annotations: checksum.map(|checksum| [(annotation::SECRETS_CHECKSUM.to_owned(), checksum)].into()),
                 ..ObjectMeta::default()
             }),
-            spec: Some(pod(owner, spec)),
+            spec: Some(PodSpec {
+                image_pull_secrets: pull_secrets.filter(|_| own_account(spec).is_none()),
+                ..pod(owner, spec)
+            }),
         };
         if let Some(Ok(user)) = pod_template(spec) {
             pod_template::merge(&mut template, user.known);

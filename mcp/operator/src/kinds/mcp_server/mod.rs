@@ -175,12 +175,12 @@ impl Workload for MCPServer {
         let owner = Owner::of(self);
         let proxy = proxy_of(self, &owner, settings);
         let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
-        let backend = Backend::of(&owner, &self.spec, data);
+        let backend = Backend::of(&owner, &self.spec, data, proxy.pull_secrets.clone());
 
-        let mut children = vec![access::account(&owner, &proxy.account, proxy.pull_secrets.clone())];
+        let mut children = vec![access::account(&owner, &proxy.account)];
         if backend::own_account(&self.spec).is_none() {
             let name = names::workload_account(owner.name);
-            children.push(access::account_without_token(&owner, &name, proxy.pull_secrets.clone()));
+            children.push(access::account_without_token(&owner, &name));
         }
         if proxy.needs_api {
             children.extend(access::attach_permission(&owner, &proxy.account, names::first_pod(owner.name)));

@@ -141,7 +141,7 @@ impl Workload for MCPRemoteProxy {
         let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
         let mut children = Vec::new();
         if own_account(self).is_none() {
-            children.push(access::account(&owner, &proxy.account, proxy.pull_secrets.clone()));
+            children.push(access::account(&owner, &proxy.account));
         }
         children.push(document.config_map(&owner, label::MCP_REMOTE_PROXY));
         children.push(proxy.service(&names::service(owner.name)));

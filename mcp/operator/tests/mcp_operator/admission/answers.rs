@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Gate, fields,
-    support::{DEADLINE, labelled, minimal, webhook_config},
+    support::{DEADLINE, labelled, minimal, tool_config, webhook_config},
 };
 
 /// What can never work: name, object, field, and words of the message.
@@ -136,7 +136,6 @@ async fn with_warn_the_same_is_admitted_with_warnings_and_said_in_the_status() {
     }
 }
 
-/// A reference to what does not exist yet only warns, in both modes: manifests are applied in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_annotation_of_ours_that_is_misspelt_is_warned_of() {
     let gate = Gate::new("deny").await;
@@ -148,6 +147,7 @@ async fn an_annotation_of_ours_that_is_misspelt_is_warned_of() {
     assert!(warned("portcullis.dev/open_paths") && !warned("example.com"), "{:?}", answer.warnings);
 }
 
+/// A reference to what does not exist yet only warns, in both modes: manifests are applied in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
     let gate = Gate::new("missing").await;
@@ -174,6 +174,19 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
         let fine = gate.objects.post(minimal(&name("fine")), false).await;
         assert_eq!((fine.code, fine.warnings), (201, Vec::new()));
         operator.terminate().await;
+    }
+}
+
+/// One `kubectl apply` of a file makes a server right after what it refers to: the watch need not have brought that yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_made_a_moment_ago_is_not_said_to_be_missing() {
+    let gate = Gate::new("moment").await;
+    let _operator = gate.serving(&[]).await;
+    for round in 0..25 {
+        let name = format!("config-{round}");
+        gate.objects.create(tool_config(&name, json!({"toolsFilter": ["a"]}))).await;
+        let answer = gate.objects.post(labelled("web", json!({"toolConfigRef": {"name": name}})), true).await;
+        assert_eq!((answer.code, answer.warnings), (201, Vec::new()), "round {round}");
     }
 }
 

@@ -254,6 +254,29 @@ fn a_server_gets_no_token_of_the_kubernetes_api_unasked() {
     }
 }
 
+// Case 36: OpenShift's controller writes the atomic list of every account.
+#[test]
+fn no_account_that_is_made_has_pull_secrets_and_every_pod_has() {
+    let mut world = World::of(json!({
+        "image": "x:1",
+        "resourceOverrides": {"proxyDeployment": {"imagePullSecrets": [{"name": "a"}]}},
+        "podTemplateSpec": {"spec": {"imagePullSecrets": [{"name": "user"}]}},
+    }));
+    world.settings.default_image_pull_secrets = vec!["b".into()];
+    let plan = world.plan();
+    for name in ["fetch-sa", "fetch-proxy-runner"] {
+        assert_eq!(child(&plan, ChildKind::ServiceAccount, name).unwrap()["imagePullSecrets"], Value::Null, "{name}");
+    }
+    let names = |workload: &Value| {
+        let secrets = workload["spec"]["template"]["spec"]["imagePullSecrets"].as_array().cloned().unwrap_or_default();
+        secrets.iter().map(|secret| secret["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(deployment(&plan)), ["a", "b"]);
+    let mut server = names(stateful_set(&plan));
+    server.sort();
+    assert_eq!(server, ["a", "b", "user"]);
+}
+
 // Security S15.
 #[test]
 fn variables_that_decide_for_the_proxy_are_named_in_a_warning() {

@@ -13,7 +13,7 @@ use mcp_operator::{
 };
 use mcp_plan::{
     guards::Configs,
-    reference::{Exists, Reference, warnings},
+    reference::{Reference, missing},
 };
 use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
@@ -192,8 +192,9 @@ fn everything_it_refers_to_is_a_reference_and_what_is_missing_is_warned_of() {
     server.spec.incoming_auth = with_login().spec.incoming_auth;
     let all: Vec<_> = server.references().iter().map(Reference::token).collect();
     assert_eq!(all, ["MCPOIDCConfig/idp", "MCPToolConfig/a", "MCPToolConfig/b", "MCPGroup/tools"]);
+    let references = server.references();
     let nothing = |kind: &str, _: &str| (kind != "MCPGroup").then_some(false);
-    let said = warnings(&server.references(), &nothing as &dyn Exists);
+    let said: Vec<_> = missing(&references, nothing).into_iter().map(Reference::warning).collect();
     assert_eq!(said.len(), 3, "nobody can say whether an MCPGroup exists: {said:?}");
     assert!(
         said[0].starts_with("spec.incomingAuth.oidcConfigRef: MCPOIDCConfig \"idp\" does not exist yet"),

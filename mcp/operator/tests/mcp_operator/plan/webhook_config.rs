@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec};
 use mcp_operator::{config::ConfigKind as _, subject::Subject as _};
-use mcp_plan::reference::warnings;
+use mcp_plan::reference::{Reference, missing};
 use serde_json::json;
 
 use super::config_plan::{now, plan, says};
@@ -54,7 +54,8 @@ fn a_server_carries_the_hash_of_the_config_it_enforces() {
 fn a_secret_that_does_not_exist_is_warned_of_with_what_that_means() {
     let key = json!({"name": "absent", "key": "k"});
     let config = config("gates", json!({"mutating": [{"name": "p", "url": "https://p/", "hmacSecretRef": key}]}));
-    let warned = warnings(&config.references(), &|_: &str, _: &str| Some(false));
+    let references = config.references();
+    let warned: Vec<_> = missing(&references, |_, _| Some(false)).into_iter().map(Reference::warning).collect();
     let wanted = "spec.mutating[0].hmacSecretRef: Secret \"absent\" does not exist yet; without it the workloads that refer to \
                   this get no proxy";
     assert_eq!(warned, [wanted]);
