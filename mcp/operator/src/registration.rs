@@ -20,10 +20,10 @@ pub struct Args {
     /// Image of the proxies
     #[arg(long, env = "TOOLHIVE_RUNNER_IMAGE", default_value = concat!("localhost/portcullis/mcp-runner:", env!("CARGO_PKG_VERSION")))]
     runner_image: String,
-    /// Address that proxies listen on
+    /// Address that proxies listen on; 0.0.0.0 is every one, of IPv4 and of IPv6
     #[arg(long, env = "TOOLHIVE_PROXY_HOST", default_value = "0.0.0.0")]
     proxy_host: String,
-    /// Image pull secrets of every pod and ServiceAccount it makes, separated by commas
+    /// Image pull secrets of every pod it makes, separated by commas
     #[arg(long, env = "TOOLHIVE_DEFAULT_IMAGE_PULL_SECRETS", default_value = "", hide_default_value = true)]
     default_image_pull_secrets: String,
     /// Networks that proxies may call as if they were public: for tests, and for servers on a machine of one's own. Proxies get

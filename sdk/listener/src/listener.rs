@@ -1,9 +1,10 @@
 //! A bound port.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use std::{io, iter};
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, ToSocketAddrs, lookup_host};
 use tokio::time::sleep;
 use tracing::warn;
@@ -18,14 +19,15 @@ const QUEUE: u32 = 4096;
 pub struct Listener(TcpListener);
 
 impl Listener {
-    /// Binds the first of the addresses that can be bound; port 0 chooses a free one.
+    /// Binds the first of the addresses that can be bound; port 0 chooses a free one. `0.0.0.0` and `::` are all addresses of the
+    /// host, of IPv4 and of IPv6 where it has both.
     ///
     /// # Errors
     /// When none can be bound.
     pub async fn bind(addresses: impl ToSocketAddrs) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name resolves to no address");
         for address in lookup_host(addresses).await? {
-            match listen(address) {
+            match listen_on_all(address) {
                 Ok(listener) => return Ok(Self(listener)),
                 Err(error) => last = error,
             }
@@ -41,13 +43,13 @@ impl Listener {
         self.0.local_addr()
     }
 
-    /// Returns the next connection. An error of the kernel (no file left, a client that has gone) is logged and tried
+    /// Returns the next connection, with the client's address: one of IPv4 as such, whatever family the socket is of. An error of the kernel (no file left, a client that has gone) is logged and tried
     /// again after a pause, since it may repeat at once and is no reason to stop listening.
     pub async fn accept(&self) -> (TcpStream, SocketAddr) {
         let mut pause = Duration::from_millis(5);
         loop {
             match self.0.accept().await {
-                Ok(accepted) => return accepted,
+                Ok((stream, peer)) => return (stream, canonical(peer)),
                 Err(error) => {
                     warn!(%error, "cannot accept a connection; trying again");
                     sleep(pause).await;
@@ -65,16 +67,53 @@ impl Listener {
         let accepted = iter::from_fn(|| listener.accept().ok());
         let ready = accepted.filter_map(|(stream, peer)| {
             stream.set_nonblocking(true).ok()?;
-            Some((TcpStream::from_std(stream).ok()?, peer))
+            Some((TcpStream::from_std(stream).ok()?, canonical(peer)))
         });
         ready.collect()
     }
+}
+
+fn canonical(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
+}
+
+/// A host may be without IPv6.
+fn listen_on_all(address: SocketAddr) -> io::Result<TcpListener> {
+    if !address.ip().is_unspecified() {
+        return listen(address);
+    }
+    let port = address.port();
+    listen((Ipv6Addr::UNSPECIFIED, port).into()).or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // As `TcpListener::bind` does: the port of a process that has just ended is free.
     socket.set_reuseaddr(true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        SockRef::from(&socket).set_only_v6(false)?;
+    }
     socket.bind(address)?;
     socket.listen(QUEUE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Case 30.
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        let has_v6 = std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        for all in ["0.0.0.0:0", "[::]:0"] {
+            let listener = Listener::bind(all).await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let v4 = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+            assert_eq!(listener.accept().await.1, v4.local_addr().unwrap(), "{all}");
+            let v6 = TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await;
+            assert_eq!(v6.is_ok(), has_v6, "{all}");
+        }
+        let one = Listener::bind("127.0.0.1:0").await.unwrap();
+        assert!(one.local_addr().unwrap().is_ipv4());
+    }
 }

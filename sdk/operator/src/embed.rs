@@ -45,7 +45,7 @@ pub struct EmbedOptions {
     /// The installation: names, Service, source of certificates, restriction to a namespace
     /// ([`Operator::installation`]).
     pub installation: Installation,
-    /// Address of the webhooks (HTTPS); `0.0.0.0:9443` by default.
+    /// Address of the webhooks (HTTPS); by default `0.0.0.0:9443`, which is every address of IPv4 and of IPv6.
     pub bind: SocketAddr,
     /// How long to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at
     /// most 15 s.

@@ -42,7 +42,7 @@ pub(super) struct RunFlags {
     pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
-    /// Address of the webhooks (HTTPS)
+    /// Address of the webhooks (HTTPS); 0.0.0.0 is every one, of IPv4 and of IPv6
     #[arg(long, default_value_t = BIND, value_name = "ADDR", value_parser = address)]
     pub(super) bind: SocketAddr,
     /// Address of /healthz, /readyz and /metrics (HTTP)
