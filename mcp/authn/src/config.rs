@@ -45,7 +45,10 @@ pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext<'_>) -> Result<Log
             .map(|path| TokenFile::new(path, root).ok_or_else(|| relative("AuthTokenFile")))
             .transpose()?,
         allow_http: oidc.insecure_allow_http,
-        policy: EndpointPolicy::new(oidc.allow_private_ip, context.settings.exempt_endpoints.clone()),
+        policy: EndpointPolicy {
+            egress: context.settings.egress.clone(),
+            ..EndpointPolicy::new(oidc.allow_private_ip, context.settings.exempt_endpoints.clone())
+        },
         provider: Arc::clone(&context.settings.provider),
         clients: Mutex::new(HashMap::new()),
     });

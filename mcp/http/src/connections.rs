@@ -26,7 +26,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_store::Bound;
@@ -122,6 +124,8 @@ struct Unused {
 enum Connector {
     Plain(HttpConnector<Guarded<GaiResolver>>),
     Tls(HttpsConnector<HttpConnector<Guarded<GaiResolver>>>),
+    /// TLS to the server within a tunnel of the egress proxy.
+    Tunnel(HttpsConnector<Tunnel<HttpConnector>>),
 }
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -201,27 +205,23 @@ fn drive_until<T>(
 impl Connections {
     /// Connections to the host and port of `server`.
     pub fn new(server: Uri, how: Connecting) -> Self {
-        let guard = Guard(how.policy);
+        let Connecting { tls, timeout, title_case, policy, silence } = how;
         let resolver = GaiResolver::new();
-        let mut connector = HttpConnector::new_with_resolver(Guarded::new(resolver.clone(), guard.clone()));
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(how.timeout);
-        // Streams may be silent for hours; this is how a dead server is noticed.
-        let silence = how.silence;
-        connector.set_keepalive(Some(silence.asked_after));
-        connector.set_keepalive_interval(Some(silence.asked_every));
-        connector.set_keepalive_retries(Some(silence.questions));
-        #[cfg(target_os = "linux")]
-        connector.set_tcp_user_timeout(Some(silence.untaken));
-        let connector = match how.tls {
-            Some(config) => {
-                let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
-                Connector::Tls(builder.wrap_connector(connector))
+        let egress = policy.as_ref().and_then(|policy| policy.egress.as_ref()).and_then(|egress| {
+            let matcher = Matcher::builder().https(egress.proxy.to_string()).no(egress.direct.as_str()).build();
+            matcher.intercept(&server).map(|_| egress.proxy.clone())
+        });
+        let guard = Guard(policy);
+        let guarded = Guarded::new(resolver.clone(), guard.clone());
+        let tls = tls.map(|config| HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1());
+        let connector = match (tls, egress) {
+            (Some(tls), Some(proxy)) => {
+                let to_proxy = connector(resolver.clone(), timeout, silence);
+                Connector::Tunnel(tls.wrap_connector(Tunnel::new(proxy, to_proxy)))
             }
-            None => Connector::Plain(connector),
+            (Some(tls), None) => Connector::Tls(tls.wrap_connector(connector(guarded, timeout, silence))),
+            (None, _) => Connector::Plain(connector(guarded, timeout, silence)),
         };
-        let Connecting { timeout, title_case, .. } = how;
         Self(Arc::new(Inner { connector, resolver, guard, server, timeout, title_case, idle: Mutex::default() }))
     }
 
@@ -356,7 +356,12 @@ impl Connections {
 
 impl Inner {
     async fn open(&self, to: Uri) -> Result<Stream, BoxError> {
-        let opening = self.connector.clone().connect(to);
+        let opening = async {
+            if let Connector::Tunnel(_) = &self.connector {
+                self.guard.check_behind_proxy(&self.resolver, &to).await?;
+            }
+            self.connector.clone().connect(to).await
+        };
         match self.timeout {
             Some(time) => timeout(time, opening).await.map_err(|_| format!("no connection within {time:?}"))?,
             None => opening.await,
@@ -375,6 +380,20 @@ impl Inner {
         drop(old);
         result
     }
+}
+
+fn connector<R>(resolver: R, timeout: Option<Duration>, silence: Silence) -> HttpConnector<R> {
+    let mut connector = HttpConnector::new_with_resolver(resolver);
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(timeout);
+    // Streams may be silent for hours; this is how a dead server is noticed.
+    connector.set_keepalive(Some(silence.asked_after));
+    connector.set_keepalive_interval(Some(silence.asked_every));
+    connector.set_keepalive_retries(Some(silence.questions));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(silence.untaken));
+    connector
 }
 
 /// Closes connections that get too old while there are no requests, in passing of which that is done otherwise.
@@ -397,6 +416,7 @@ impl Connector {
         match self {
             Self::Plain(mut connector) => connector.call(to).await.map(MaybeHttpsStream::Http).map_err(Into::into),
             Self::Tls(mut connector) => connector.call(to).await,
+            Self::Tunnel(mut connector) => connector.call(to).await,
         }
     }
 }

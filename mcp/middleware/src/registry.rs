@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
-use mcp_runconfig::endpoint::IpNet;
+use mcp_runconfig::endpoint::{Egress, IpNet};
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
@@ -48,6 +48,8 @@ pub struct ProxySettings {
     pub provider: Arc<CryptoProvider>,
     /// Networks that middleware may call whatever else they refuse.
     pub exempt_endpoints: Vec<IpNet>,
+    /// The proxy through which middleware calls https servers.
+    pub egress: Option<Egress>,
     /// The secrets that the document may name. `None` without a provider of secrets.
     pub secrets: Option<Secrets>,
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
@@ -104,7 +106,7 @@ pub struct BuildError {
 
 impl ProxySettings {
     /// The settings of a proxy that listens at `address`: with answers in responses, without names, a login and a root for
-    /// files, with the user `local`, half a minute for a body, no exempt networks and no secrets.
+    /// files, with the user `local`, half a minute for a body, no exempt networks, no egress proxy and no secrets.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         Self {
             server_name: String::new(),
@@ -117,6 +119,7 @@ impl ProxySettings {
             local_user: "local".to_owned(),
             provider,
             exempt_endpoints: Vec::new(),
+            egress: None,
             secrets: None,
             oidc_client_secret: None,
             webhook_calls: WebhookCalls::default(),

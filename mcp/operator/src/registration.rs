@@ -1,7 +1,12 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
+use http::Uri;
 use mcp_plan::settings::{CaBundle, Home, Settings};
-use mcp_runconfig::{endpoint::IpNet, environment::KUBERNETES_SERVICE_HOST, origin_problem};
+use mcp_runconfig::{
+    endpoint::{DIRECT, Egress, IpNet},
+    environment::KUBERNETES_SERVICE_HOST,
+    origin_problem,
+};
 use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
 use portcullis::operator::{Components, Operator, SetupContext};
@@ -42,6 +47,12 @@ pub struct Args {
     /// them all that come through an ingress count as one client
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = mcp_runconfig::trusted_proxies)]
     trusted_proxies: Vec<IpNet>,
+    /// HTTP proxy through which proxies call https servers: remote MCP servers, identity providers and webhooks
+    #[arg(long, value_name = "URL", value_parser = Egress::proxy)]
+    egress_proxy: Option<Uri>,
+    /// Hosts that proxies call directly all the same, by the rules of NO_PROXY: names with their subdomains, addresses, networks, with commas
+    #[arg(long, value_name = "HOSTS", default_value = DIRECT)]
+    no_proxy: String,
     /// ConfigMap and key, in each namespace with proxies, of the root certificates that proxies trust in place of their image's. Where the
     /// ConfigMap is missing, proxies wait for it
     #[arg(long, value_name = "CONFIGMAP/KEY")]
@@ -76,6 +87,8 @@ pub fn operator() -> Operator<Args> {
                 runner_middleware,
                 allowed_origins,
                 trusted_proxies,
+                egress_proxy,
+                no_proxy,
                 proxy_ca_bundle,
                 restrict_workloads,
                 kubernetes_api,
@@ -89,6 +102,7 @@ pub fn operator() -> Operator<Args> {
                 allowed_origins,
                 trusted_proxies,
                 exempt_endpoints,
+                egress: egress_proxy.map(|proxy| Egress { proxy, direct: no_proxy }),
                 ca_bundle: proxy_ca_bundle,
                 kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
                 restrict_workloads,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use mcp_runconfig::endpoint::IpNet;
+use mcp_runconfig::endpoint::{Egress, IpNet};
 
 use crate::reference::{Content, MountedFile, Source};
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpNet>,
     /// Networks whose addresses count as public where a proxy may call public addresses only.
     pub exempt_endpoints: Vec<IpNet>,
+    /// The proxy through which proxies call https servers.
+    pub egress: Option<Egress>,
     /// The root certificates that proxies trust in place of those of their image.
     pub ca_bundle: Option<CaBundle>,
     /// Address or name of the Kubernetes API, where it is known: no remote server may be there.

@@ -17,12 +17,15 @@
 //! ```
 
 mod class;
+mod egress;
 mod host;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::Uri;
 pub use ipnet::IpNet;
+
+pub use self::egress::{DIRECT, Egress};
 
 use self::class::{AddressClass, class, is_metadata, leads_to};
 use self::host::Host;
@@ -36,6 +39,8 @@ pub struct EndpointPolicy {
     pub exempt_endpoints: Vec<IpNet>,
     /// The address of the Kubernetes API, which counts as forbidden. `None` where it is not known. [`Reach::AllButMetadata`] does not ask for it.
     pub kubernetes_api: Option<IpAddr>,
+    /// The proxy through which https servers are called. `None`: they are called directly.
+    pub egress: Option<Egress>,
 }
 
 /// How far calls may go.
@@ -78,7 +83,7 @@ impl EndpointPolicy {
     /// Public addresses, private ones where `allow_private`, and those in `exempt_endpoints`.
     pub fn new(allow_private: bool, exempt_endpoints: Vec<IpNet>) -> Self {
         let reach = if allow_private { Reach::Private } else { Reach::Public };
-        Self { reach, exempt_endpoints, kubernetes_api: None }
+        Self { reach, exempt_endpoints, kubernetes_api: None, egress: None }
     }
 
     /// Whether `address` may be called.

@@ -124,6 +124,7 @@ pub(crate) fn plan(
         None if !config.remote_url.is_empty() => {
             let policy = EndpointPolicy {
                 kubernetes_api: environment.kubernetes_api,
+                egress: options.egress(),
                 ..EndpointPolicy::new(config.portcullis.allow_private_endpoint, options.exempt_endpoints.clone())
             };
             let proxy = remote(&config.remote_url, policy, provider);

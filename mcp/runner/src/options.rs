@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use http::Uri;
 use mcp_middleware::{Secret, Secrets};
-use mcp_runconfig::endpoint::IpNet;
+use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{duration, environment};
 
 /// The proxy beside one MCP server.
@@ -149,6 +150,12 @@ pub(crate) struct RunOptions {
     /// loopback address, in tests and on a machine of one's own.
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) exempt_endpoints: Vec<IpNet>,
+    /// Call https servers through this HTTP proxy: remote MCP servers, identity providers and webhooks. No variable names it.
+    #[arg(long, value_name = "URL", value_parser = Egress::proxy)]
+    pub(crate) egress_proxy: Option<Uri>,
+    /// Hosts that are called directly, by the rules of NO_PROXY: names with their subdomains, addresses, networks, with commas.
+    #[arg(long, value_name = "HOSTS", default_value = DIRECT)]
+    pub(crate) no_proxy: String,
     /// Trust the root certificates in this file in place of the system's. Read before all else.
     #[arg(long, value_name = "FILE", require_equals = true)]
     pub(crate) ca_bundle: Option<PathBuf>,
@@ -170,6 +177,12 @@ pub(crate) struct RunOptions {
     /// The MCP server's command, started and spoken to over standard input and output.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "backend")]
     pub(crate) server: Vec<OsString>,
+}
+
+impl RunOptions {
+    pub(crate) fn egress(&self) -> Option<Egress> {
+        self.egress_proxy.clone().map(|proxy| Egress { proxy, direct: self.no_proxy.clone() })
+    }
 }
 
 /// The longest that the listener may go on after SIGTERM: calls under way need time to end after it.

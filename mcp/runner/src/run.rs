@@ -50,6 +50,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     if !ignored.is_empty() {
         tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
     }
+    warn_of_unread_variables();
     let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
     let drain_delay = options.drain_delay;
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
@@ -84,6 +85,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             exempt_endpoints: options.exempt_endpoints.clone(),
+            egress: options.egress(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
             webhook_calls: WebhookCalls::default(),
@@ -222,6 +224,19 @@ fn address(host: &str, port: u16) -> String {
         "" => format!("0.0.0.0:{port}"),
         host if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
         host => format!("{host}:{port}"),
+    }
+}
+
+/// Variables that other programs take an egress proxy from.
+const UNREAD: [&str; 8] =
+    ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
+
+/// Logs the variables that are set and have no effect.
+fn warn_of_unread_variables() {
+    let set = UNREAD.into_iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let set: Vec<_> = set.collect();
+    if !set.is_empty() {
+        tracing::warn!(variables = set.join(", "), "these variables have no effect; see --egress-proxy and --no-proxy");
     }
 }
 

@@ -124,6 +124,7 @@ impl Webhook {
         // A webhook is beside the proxy more often than not; a cloud's credentials are never one.
         let endpoints = EndpointPolicy {
             reach: Reach::AllButMetadata,
+            egress: context.settings.egress.clone(),
             ..EndpointPolicy::new(true, context.settings.exempt_endpoints.clone())
         };
         let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {

@@ -47,6 +47,18 @@ impl Guard {
         }
     }
 
+    /// Judges a name that a proxy will look up: it may choose any of the addresses, so each that is known here must be allowed. A name that
+    /// nobody knows here is the proxy's to judge.
+    pub(super) async fn check_behind_proxy(&self, resolver: &GaiResolver, to: &Uri) -> Result<(), ForbiddenAddress> {
+        let (Some(policy), Some(host)) = (&self.0, to.host()) else { return Ok(()) };
+        let Ok(name) = host.parse::<Name>() else { return Ok(()) };
+        let Ok(mut found) = resolver.clone().call(name).await else { return Ok(()) };
+        match found.find(|address| !policy.allows(address.ip())) {
+            Some(address) => Err(ForbiddenAddress { host: host.to_owned(), address: address.ip() }),
+            None => Ok(()),
+        }
+    }
+
     /// Leaves those of the addresses of `host` that may be called.
     fn filter(
         &self,

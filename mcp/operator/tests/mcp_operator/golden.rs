@@ -284,6 +284,7 @@ fn settings() -> Settings {
         allowed_origins: Vec::new(),
         trusted_proxies: Vec::new(),
         exempt_endpoints: Vec::new(),
+        egress: None,
         ca_bundle: None,
         kubernetes_api: None,
         restrict_workloads: false,

@@ -22,7 +22,7 @@ use mcp_api::{
     names::annotation,
     v1beta1::{MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides},
 };
-use mcp_runconfig::environment;
+use mcp_runconfig::{endpoint::Egress, environment};
 
 use super::{
     child::{Child, ChildKind},
@@ -259,12 +259,15 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// The arguments of a proxy's process: its own, and what the operator was told of all of them: the networks that they may call, and the root
-/// certificates that they trust.
+/// The arguments of a proxy's process: its own, and what the operator was told of all of them: the networks that they may call, the proxy
+/// through which they do, and the root certificates that they trust.
 pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
     let networks: Vec<String> = settings.exempt_endpoints.iter().map(ToString::to_string).collect();
     if !networks.is_empty() {
         own.push(format!("--allow-endpoint-cidr={}", networks.join(",")));
+    }
+    if let Some(Egress { proxy, direct }) = &settings.egress {
+        own.extend([format!("--egress-proxy={proxy}"), format!("--no-proxy={direct}")]);
     }
     own.extend(settings.ca_bundle.iter().map(|bundle| format!("--ca-bundle={}", bundle.file().path())));
     own

@@ -194,7 +194,7 @@ fn the_kubernetes_api_is_forbidden_at_its_address_in_each_form_unless_that_is_ex
         (Reach::Private, Some("10.96.0.0/16"), true, true),
     ] {
         let exempt_endpoints = exempt.map(|network| network.parse().unwrap()).into_iter().collect();
-        let policy = EndpointPolicy { reach, exempt_endpoints, kubernetes_api };
+        let policy = EndpointPolicy { reach, exempt_endpoints, kubernetes_api, egress: None };
         assert_eq!(policy.allows(address("10.96.0.2")), neighbour, "{policy:?}");
         for text in ["10.96.0.1", "::ffff:10.96.0.1"] {
             assert_eq!(policy.allows(address(text)), api, "{policy:?} {text}");

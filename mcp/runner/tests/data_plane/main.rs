@@ -13,6 +13,7 @@ mod carriers;
 mod conformance;
 mod diagnostics;
 mod drain;
+mod egress;
 mod endpoints;
 mod environment;
 mod foreign_transport;

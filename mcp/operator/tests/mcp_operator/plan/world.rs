@@ -131,6 +131,7 @@ where
                 allowed_origins: Vec::new(),
                 trusted_proxies: Vec::new(),
                 exempt_endpoints: Vec::new(),
+                egress: None,
                 ca_bundle: None,
                 kubernetes_api: None,
                 restrict_workloads: false,
