@@ -57,6 +57,12 @@ Arguments that are the MCP operator's own. Those of every operator are in operat
 {{- with .Values.runner.trustedProxies }}
 - --trusted-proxies={{ join "," . }}
 {{- end }}
+{{- with .Values.runner.egressProxy }}
+- --egress-proxy={{ . }}
+{{- end }}
+{{- with .Values.runner.noProxy }}
+- --no-proxy={{ join "," . }}
+{{- end }}
 {{- with .Values.runner.caBundle }}
 - --proxy-ca-bundle={{ . }}
 {{- end }}
