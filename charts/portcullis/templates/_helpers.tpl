@@ -42,6 +42,9 @@ Arguments that are the MCP operator's own. Those of every operator are in operat
 {{- if ne .Values.runner.host "0.0.0.0" }}
 - --proxy-host={{ .Values.runner.host }}
 {{- end }}
+{{- with .Values.runner.imageMirrors }}
+- --image-mirrors={{ join "," . }}
+{{- end }}
 {{- with .Values.runner.imagePullSecrets }}
 - --default-image-pull-secrets={{ join "," . }}
 {{- end }}

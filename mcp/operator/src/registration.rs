@@ -1,7 +1,10 @@
 //! The operator as one value: kinds, rights, webhooks, controllers and the flags that shape them.
 
 use http::Uri;
-use mcp_plan::settings::{CaBundle, Home, Settings};
+use mcp_plan::{
+    image::is_prefix,
+    settings::{CaBundle, Home, Settings},
+};
 use mcp_runconfig::{
     endpoint::{DIRECT, Egress, IpNet},
     environment::KUBERNETES_SERVICE_HOST,
@@ -25,6 +28,10 @@ pub struct Args {
     /// Image of the proxies
     #[arg(long, env = "TOOLHIVE_RUNNER_IMAGE", default_value = concat!("localhost/portcullis/mcp-runner:", env!("CARGO_PKG_VERSION")))]
     runner_image: String,
+    /// Registries, or paths in them, with commas, that mirror the proxies' image: a policy that rewrites the registry of pods leads there.
+    /// Pods with the image from anywhere else count as guarded by its digest alone
+    #[arg(long, value_name = "REGISTRIES", value_delimiter = ',', value_parser = mirror)]
+    image_mirrors: Vec<String>,
     /// Address that proxies listen on; 0.0.0.0 is every one, of IPv4 and of IPv6
     #[arg(long, env = "TOOLHIVE_PROXY_HOST", default_value = "0.0.0.0")]
     proxy_host: String,
@@ -81,6 +88,7 @@ pub fn operator() -> Operator<Args> {
             let Args {
                 admission,
                 runner_image,
+                image_mirrors,
                 proxy_host,
                 default_image_pull_secrets,
                 exempt_endpoints,
@@ -96,6 +104,7 @@ pub fn operator() -> Operator<Args> {
             } = args.clone();
             let settings = Settings {
                 runner_image,
+                image_mirrors,
                 proxy_host,
                 default_image_pull_secrets: words(&default_image_pull_secrets),
                 runner_middleware: runner_middleware.unwrap_or_else(mcp_runconfig::chain::abilities),
@@ -145,6 +154,11 @@ fn home(installation: &SetupContext) -> Option<Home> {
 
 fn origin(text: &str) -> Result<String, String> {
     origin_problem(text).map_or_else(|| Ok(text.to_owned()), Err)
+}
+
+fn mirror(text: &str) -> Result<String, String> {
+    let problem = || "is no registry, or path in one, such as mirror.example:5000 or registry.example/proxy".to_owned();
+    is_prefix(text).then(|| text.to_owned()).ok_or_else(problem)
 }
 
 fn words(list: &str) -> Vec<String> {

@@ -29,21 +29,32 @@ pub fn program(image: &str) -> Option<&'static str> {
     PROGRAM.strip_prefix('/').is_some_and(|program| name == program).then_some(PROGRAM)
 }
 
-/// Whether a pod that was asked to run `asked` and runs `found` has the same image: mirrors give it another registry and
-/// may put its path below one of theirs, policies pin it to a digest.
-pub fn is_same(asked: &str, found: &str) -> bool {
-    let (asked, found) = (Parts::of(asked), Parts::of(found));
-    let is_path = found.path.strip_suffix(asked.path).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
-    let is_content = match (asked.digest, found.digest) {
-        (Some(asked), found) => found == Some(asked),
-        (None, Some(_)) => found.tag.is_none() || found.tag == asked.tag,
-        (None, None) => found.tag == asked.tag,
-    };
-    is_path && is_content
+/// Whether the text begins references of images, as `--image-mirrors` names registries and paths in them: `DOMAIN[:PORT][/PATH]`.
+pub fn is_prefix(text: &str) -> bool {
+    is_reference(&format!("{text}/x"))
 }
 
-/// A reference without its registry.
+/// Whether a pod that was asked to run `asked` and runs `found` has the same image.
+///
+/// A digest is the image, wherever it comes from. A tag means what the repository says that it does: it counts in the
+/// repository that was asked for and below the prefixes of `mirrors`, where policies may pin it to a digest.
+pub fn is_same(asked: &str, found: &str, mirrors: &[String]) -> bool {
+    let (asked, found) = (Parts::of(asked), Parts::of(found));
+    if asked.digest.is_some() {
+        return asked.digest == found.digest;
+    }
+    let is_mirrored = |mirror: &String| {
+        let below = found.name.strip_prefix(&**mirror).and_then(|rest| rest.strip_prefix('/'));
+        below.is_some_and(|below| below == asked.path || below == asked.name)
+    };
+    let is_pinned = found.tag.is_none() && found.digest.is_some();
+    (found.tag == asked.tag || is_pinned) && (found.name == asked.name || mirrors.iter().any(is_mirrored))
+}
+
+/// A reference of an image, taken apart.
 struct Parts<'a> {
+    /// Its registry and path.
+    name: &'a str,
     path: &'a str,
     tag: Option<&'a str>,
     digest: Option<&'a str>,
@@ -58,7 +69,7 @@ impl<'a> Parts<'a> {
         };
         let is_registry = |first: &str| first.contains(['.', ':']) || first == "localhost";
         let path = name.split_once('/').filter(|(first, _)| is_registry(first)).map_or(name, |(_, path)| path);
-        Self { path, tag, digest }
+        Self { name, path, tag, digest }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::reference::{Content, MountedFile, Source};
 pub struct Settings {
     /// Image of the proxy.
     pub runner_image: String,
+    /// Registries, or paths in them, whose images have the tags of those that they mirror.
+    pub image_mirrors: Vec<String>,
     /// Address proxies listen on.
     pub proxy_host: String,
     /// Image pull secrets added behind each workload's own.

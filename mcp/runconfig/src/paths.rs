@@ -57,6 +57,11 @@ pub fn is_of_account(path: &str) -> bool {
     is_below(path, ACCOUNT)
 }
 
+/// Whether a mount at the path would hide or replace files of a pod's ServiceAccount.
+pub fn hides_account(path: &str) -> bool {
+    is_below(path, ACCOUNT) || is_below(ACCOUNT, path)
+}
+
 /// Whether the path is absolute and says where it leads without `.`, `..`, `//` and a slash at its end.
 pub fn is_plain(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|path| path.split('/').all(|part| !matches!(part, "" | "." | "..")))

@@ -1,32 +1,50 @@
-//! The part of a proxy's Deployment that nobody but the operator may hold: the gate rests on it.
+//! The parts of a proxy's Deployment and of Services that nobody but the operator may hold: the gate rests on them.
 
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Resource as _;
-use mcp_plan::guards::{CONTAINER, OWN_FIELDS, SHARED_FIELDS, is_own_variable};
-use mcp_runconfig::paths::hides_proxy;
+use mcp_plan::guards::{CONTAINER, OWN_FIELDS, POD_FIELDS, is_own_variable};
+use mcp_runconfig::paths::{hides_account, hides_proxy};
 use serde_json::{Map, Value, json};
+
+/// The fields by which a Service leads elsewhere than its selector says.
+const ELSEWHERE: [&str; 2] = ["externalName", "externalIPs"];
 
 /// The patch that takes such fields of an object of this kind from a manager that holds `theirs`, as far as they are not
 /// `ours`. Which values they have does not matter.
 pub(super) fn exclusive(kind: &str, theirs: &Value, ours: &Value) -> Option<Value> {
-    const POD: &str = "/f:spec/f:template/f:spec";
-    if kind != Deployment::kind(&()) {
-        return None;
-    }
-    let (theirs, ours) = (theirs.pointer(POD)?, ours.pointer(POD).unwrap_or(&Value::Null));
-    let mut pod = fields(theirs, ours, &SHARED_FIELDS);
+    let (theirs, ours) = (&theirs["f:spec"], &ours["f:spec"]);
+    let spec = match kind {
+        "Deployment" => deployment(theirs, ours),
+        "Service" => service(theirs, ours),
+        _ => Map::new(),
+    };
+    (!spec.is_empty()).then(|| json!({"spec": spec}))
+}
+
+fn deployment(theirs: &Value, ours: &Value) -> Map<String, Value> {
+    let [theirs, ours] = [theirs, ours].map(|spec| &spec["f:template"]["f:spec"]);
+    let mut pod = fields(theirs, ours, &POD_FIELDS);
     pod.extend(some("volumes", elements(theirs, ours, "volumes", "name", |_| false)));
 
     let key = format!("k:{}", json!({"name": CONTAINER}));
-    let (theirs, ours) = (&theirs["f:containers"][&*key], &ours["f:containers"][&*key]);
+    let [theirs, ours] = [theirs, ours].map(|pod| &pod["f:containers"][&*key]);
     let mut container = fields(theirs, ours, &OWN_FIELDS);
+    let hides = |path: &str| hides_proxy(path) || hides_account(path);
     container.extend(some("env", elements(theirs, ours, "env", "name", is_own_variable)));
-    container.extend(some("volumeMounts", elements(theirs, ours, "volumeMounts", "mountPath", hides_proxy)));
+    container.extend(some("volumeMounts", elements(theirs, ours, "volumeMounts", "mountPath", hides)));
     if !container.is_empty() {
         container.insert("name".to_owned(), json!(CONTAINER));
         pod.insert("containers".to_owned(), json!([container]));
     }
-    (!pod.is_empty()).then(|| json!({"spec": {"template": {"spec": pod}}}))
+    let pod = (!pod.is_empty()).then(|| ("template".to_owned(), json!({"spec": pod})));
+    pod.into_iter().collect()
+}
+
+fn service(theirs: &Value, ours: &Value) -> Map<String, Value> {
+    let mut spec = fields(theirs, ours, &ELSEWHERE);
+    if spec.contains_key(ELSEWHERE[0]) && ours.get("f:type").is_none() {
+        // Only a Service of this type has such a name. The API server fills in the default.
+        spec.insert("type".to_owned(), Value::Null);
+    }
+    spec
 }
 
 /// Takes away those of the `fields` that they hold and we do not.

@@ -77,6 +77,19 @@ pub(super) async fn make_way<W: Workload>(
     Ok(handed_over)
 }
 
+/// The children of `plan` that this operator applied and that name no owner. They are deleted and made anew: whoever writes under
+/// its name may have put anything into them. A ServiceAccount stays: it runs nothing, and the tokens of pods end with it.
+pub(super) fn unowned<W: Workload>(stores: &Stores, cx: &Reconcile<W>, plan: &Plan) -> Vec<ChildRef> {
+    let manager = marks(&W::kind(&())).name;
+    let children = plan.children.iter().map(|child| &child.reference);
+    let children = children.filter(|child| child.kind != ChildKind::ServiceAccount);
+    let is_unowned = |child: &&ChildRef| {
+        let found = stores.children(child.kind).get(&cx.key.namespace, &child.name);
+        found.is_some_and(|trace| trace.live.controller.is_none() && trace.live.maker.as_ref() == Some(&manager))
+    };
+    children.filter(is_unowned).cloned().collect()
+}
+
 /// Says which objects are in the way, and how they are removed.
 fn not_ours(namespace: &str, taken: &[ChildRef]) -> String {
     let each = taken.iter().map(|ChildRef { kind, name }| format!("{} {name}", kind.as_str()));

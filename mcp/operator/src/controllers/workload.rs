@@ -22,7 +22,7 @@ use super::{
     PodTrace, Stores, Trace,
     contents::Contents,
     failure::{self, ApplyFailure},
-    obstacles::make_way,
+    obstacles::{make_way, unowned},
     replace::replace_deaf,
     traces::marks,
 };
@@ -86,6 +86,7 @@ impl WorkloadController {
         let (mut plan, mut unreadable) = self.plan(&contents, workload, denied).await;
         let mut done = Done::default();
         remove(&cx, &plan.absent, &mut done).await;
+        remove(&cx, &unowned(&self.stores, &cx, &plan), &mut done).await;
         if done.failed.is_none() {
             match make_way(&self.stores, &cx, &plan).await {
                 Ok(obstacle) => done.failure = obstacle,

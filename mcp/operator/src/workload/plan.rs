@@ -147,7 +147,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         // Pods that are ending serve on until they are gone.
         let pods: Vec<_> = serving.iter().chain(&ending).collect();
         let found = pods.iter().map(|pod| inputs.containers.get(pod.metadata.name.as_deref()?).copied());
-        force.in_containers(asked.as_ref(), found)
+        force.in_containers(asked.as_ref(), found, &inputs.settings.image_mirrors)
     });
     if let (Some(InForce { asked, reason, message, .. }), []) = (&in_force, guards.unbuilt()) {
         findings.conditions.set(GUARDS_ENFORCED, (*asked).into(), reason, message.clone());

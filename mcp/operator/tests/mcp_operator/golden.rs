@@ -278,6 +278,7 @@ fn now() -> jiff::Timestamp {
 fn settings() -> Settings {
     Settings {
         runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+        image_mirrors: Vec::new(),
         proxy_host: "0.0.0.0".into(),
         default_image_pull_secrets: Vec::new(),
         runner_middleware: chain::abilities(),

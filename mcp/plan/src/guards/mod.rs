@@ -26,7 +26,7 @@ use crate::{
     settings::Settings,
 };
 
-pub use container::{CONTAINER, OWN_FIELDS, ProxyContainer, SHARED_FIELDS, is_own_variable};
+pub use container::{CONTAINER, OWN_FIELDS, POD_FIELDS, ProxyContainer, is_own_variable};
 pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
@@ -123,19 +123,23 @@ impl RequestedGuards {
 
 impl InForce {
     /// Compares what the pods that serve run with `asked`, the proxy container that the operator makes: pods tell of guards
-    /// in an annotation, which anybody may copy. Where the operator makes none now, nothing can be told.
+    /// in an annotation, which anybody may copy. Where the operator makes none now, nothing can be told. Images may come from `mirrors`.
     #[must_use]
     pub fn in_containers<'a>(
         self,
         asked: Option<&ProxyContainer>,
         found: impl ExactSizeIterator<Item = Option<&'a ProxyContainer>>,
+        mirrors: &[String],
     ) -> Self {
         if !self.asked {
             return self;
         }
         let of = found.len();
         let message = if let Some(asked) = asked {
-            let changed = found.filter_map(|found| found.map_or(Some("name"), |found| asked.first_difference(found)));
+            let changed = found.filter_map(|found| match found {
+                Some(found) => asked.first_difference(found, mirrors),
+                None => Some("name".into()),
+            });
             let changed: Vec<_> = changed.collect();
             let Some(first) = changed.first() else { return self };
             format!(

@@ -196,6 +196,8 @@ impl Proxy<'_> {
             liveness_probe: Some(probe(Some(30), 10, 5, 3)),
             readiness_probe: Some(probe(Some(self.readiness_delay), 5, 3, 3)),
             security_context: Some(container_security()),
+            // The default. Sent, it is ours: who changes it is noticed.
+            termination_message_path: Some("/dev/termination-log".to_owned()),
             ..Container::default()
         };
         let overrides = self.deployment_overrides();
@@ -211,6 +213,8 @@ impl Proxy<'_> {
             },
             // A Service called `kubernetes` would set the variable by which the proxy knows the address of the Kubernetes API.
             enable_service_links: Some(false),
+            // The default, for the same reason as the path of the termination message.
+            dns_policy: Some("ClusterFirst".to_owned()),
             image_pull_secrets: self.pull_secrets.clone(),
             security_context: Some(pod_security()),
             termination_grace_period_seconds: Some(30),

@@ -53,6 +53,23 @@ const OWN: [&str; 9] = [
     "volumeMounts",
 ];
 
+/// The probes of a container.
+const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
+
+/// The fields of the proxy's probes that have an effect. A probe asks the proxy over HTTP: it runs no program in its container.
+const PROBE: [&str; 7] = [
+    "failureThreshold",
+    "httpGet",
+    "initialDelaySeconds",
+    "periodSeconds",
+    "successThreshold",
+    "terminationGracePeriodSeconds",
+    "timeoutSeconds",
+];
+
+/// The fields of such a question that have an effect. With a `host`, the kubelet would ask another one than the pod.
+const HTTP_GET: [&str; 4] = ["httpHeaders", "path", "port", "scheme"];
+
 /// Puts the user's template over the generated pod.
 pub fn merge(generated: &mut PodTemplateSpec, user: &PodTemplateSpec) {
     let (mut user, _) = sift(user);
@@ -120,7 +137,15 @@ fn sift(user: &PodTemplateSpec) -> (PodTemplateSpec, Vec<String>) {
         retain(pod, &POD, "spec");
         let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
         for (at, container) in containers.into_iter().flatten().enumerate().filter(|(_, it)| it["name"] == CONTAINER) {
-            retain(container, &OWN, &format!("spec.containers[{at}]"));
+            let path = format!("spec.containers[{at}]");
+            retain(container, &OWN, &path);
+            for probe in PROBES {
+                let Some(fields) = container.get_mut(probe) else { continue };
+                retain(fields, &PROBE, &format!("{path}.{probe}"));
+                if let Some(fields) = fields.get_mut("httpGet") {
+                    retain(fields, &HTTP_GET, &format!("{path}.{probe}.httpGet"));
+                }
+            }
         }
     }
     (serde_json::from_value(template).unwrap_or_default(), without)

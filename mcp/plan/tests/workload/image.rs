@@ -1,6 +1,6 @@
 //! References of images as container runtimes read them.
 
-use mcp_plan::image::{is_reference, is_same, program};
+use mcp_plan::image::{is_prefix, is_reference, is_same, program};
 
 #[test]
 fn images_are_referred_to_in_the_grammar_of_registries() {
@@ -93,33 +93,56 @@ fn images_are_referred_to_in_the_grammar_of_registries() {
 }
 
 #[test]
-fn a_mirror_has_the_same_image_and_another_path_has_not() {
+fn an_image_is_the_same_by_digest_or_by_tag_in_a_mirror() {
     let [one, two] = [1, 2].map(|digit: u8| format!("sha256:{}", digit.to_string().repeat(64)));
+    let mirrors = ["mirror.local:5000", "harbor.example/ghcr"].map(str::to_owned);
     let tagged = "ghcr.io/team/mcp-runner:1.0".to_owned();
     let pinned = format!("ghcr.io/team/mcp-runner@{one}");
     let both = format!("ghcr.io/team/mcp-runner:1.0@{one}");
     let cases = [
         (&tagged, tagged.clone(), true),
-        (&tagged, "mirror.local:5000/team/mcp-runner:1.0".to_owned(), true),
-        (&tagged, "mirror.local/ghcr.io/team/mcp-runner:1.0".to_owned(), true),
-        (&tagged, "team/mcp-runner:1.0".to_owned(), true),
         (&tagged, both.clone(), true),
         (&tagged, pinned.clone(), true),
+        (&tagged, "mirror.local:5000/team/mcp-runner:1.0".to_owned(), true),
+        (&tagged, "mirror.local:5000/ghcr.io/team/mcp-runner:1.0".to_owned(), true),
+        (&tagged, "harbor.example/ghcr/team/mcp-runner:1.0".to_owned(), true),
+        (&tagged, format!("harbor.example/ghcr/team/mcp-runner:1.0@{two}"), true),
+        // In a registry that nobody named, anybody may have put anything under that tag or path.
+        (&tagged, "evil.example/team/mcp-runner:1.0".to_owned(), false),
+        (&tagged, "evil.example/ghcr.io/team/mcp-runner:1.0".to_owned(), false),
+        (&tagged, format!("evil.example/team/mcp-runner@{one}"), false),
+        (&tagged, format!("evil.example/x/team/mcp-runner:1.0@{one}"), false),
+        (&tagged, "team/mcp-runner:1.0".to_owned(), false),
+        (&tagged, "harbor.example/evil/team/mcp-runner:1.0".to_owned(), false),
+        (&tagged, "harbor.example/ghcr/evil/team/mcp-runner:1.0".to_owned(), false),
+        (&tagged, "mirror.local:5000.evil.example/team/mcp-runner:1.0".to_owned(), false),
         (&tagged, "ghcr.io/team/mcp-runner:1.1".to_owned(), false),
         (&tagged, "ghcr.io/team/mcp-runner".to_owned(), false),
         (&tagged, format!("ghcr.io/team/mcp-runner:1.1@{one}"), false),
         (&tagged, "ghcr.io/evil/mcp-runner:1.0".to_owned(), false),
-        (&tagged, "ghcr.io/other-team/mcp-runner:1.0".to_owned(), false),
         (&tagged, "ghcr.io/team/mcp-runner/evil:1.0".to_owned(), false),
         (&tagged, String::new(), false),
-        (&pinned, format!("mirror.local/team/mcp-runner@{one}"), true),
-        (&pinned, format!("mirror.local/team/mcp-runner:any@{one}"), true),
+        (&pinned, format!("anywhere.example/team/mcp-runner@{one}"), true),
+        (&pinned, format!("anywhere.example/team/mcp-runner:any@{one}"), true),
         (&pinned, format!("ghcr.io/team/mcp-runner@{two}"), false),
         (&pinned, tagged.clone(), false),
         (&both, tagged.clone(), false),
     ];
     for (asked, found, same) in cases {
-        assert_eq!(is_same(asked, &found), same, "{asked} and {found}");
+        assert_eq!(is_same(asked, &found, &mirrors), same, "{asked} and {found}");
+    }
+}
+
+#[test]
+fn a_mirror_is_a_registry_or_a_path_in_one() {
+    for text in ["mirror.local", "mirror.local:5000", "localhost:5000/a", "harbor.example/proxy/ghcr.io", "[::1]:5000"]
+    {
+        assert!(is_prefix(text), "{text}");
+    }
+    let digest = format!("harbor.example/a@sha256:{}", "0".repeat(64));
+    for text in ["", "/", "mirror.local/", "https://mirror.local", "mirror.local/a:1", "mirror.local/*", "a b", &digest]
+    {
+        assert!(!is_prefix(text), "{text}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! The part of a proxy's pod that its gate rests on.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::PodSpec;
 use mcp_plan::guards::ProxyContainer;
 use serde_json::{Value, json};
@@ -9,6 +11,7 @@ fn asked() -> Value {
     json!({
         "containers": [{
             "name": "toolhive", "image": "ghcr.io/team/mcp-runner:1.0", "command": ["/mcp-runner"], "args": ["run", "x:1"],
+            "terminationMessagePath": "/dev/termination-log",
             "env": [
                 {"name": "RUST_LOG", "value": "info"},
                 {"name": "EMPTY"},
@@ -17,6 +20,7 @@ fn asked() -> Value {
             ],
             "volumeMounts": [{"name": "runconfig", "mountPath": "/etc/runconfig", "readOnly": true}],
         }],
+        "dnsPolicy": "ClusterFirst",
         "volumes": [{"name": "runconfig", "configMap": {"name": "web-runconfig"}}],
     })
 }
@@ -27,10 +31,11 @@ fn container(pod: &Value) -> ProxyContainer {
 }
 
 /// The field in which a pod after the change is not what was asked for.
-fn difference(change: impl FnOnce(&mut Value)) -> Option<&'static str> {
+fn difference(change: impl FnOnce(&mut Value)) -> Option<Cow<'static, str>> {
     let mut pod = asked();
     change(&mut pod);
-    container(&asked()).first_difference(&container(&pod))
+    let mirrors = ["mirror.local".to_owned()];
+    container(&asked()).first_difference(&container(&pod), &mirrors)
 }
 
 fn add(list: &mut Value, item: Value) {
@@ -69,7 +74,8 @@ fn a_pod_as_clusters_complete_it_is_the_one_that_was_asked_for() {
                 },
             ],
             "initContainers": [{"name": "vault", "image": "vault:1"}],
-            "shareProcessNamespace": false,
+            "ephemeralContainers": [{"name": "debugger", "image": "busybox:1"}, {"name": "other", "targetContainerName": "vault"}],
+            "shareProcessNamespace": false, "hostIPC": false, "hostAliases": [], "dnsPolicy": "ClusterFirst",
             "volumes": [
                 {"name": "runconfig", "configMap": {"name": "web-runconfig", "defaultMode": 420}},
                 {"name": "vault", "emptyDir": {"medium": "Memory"}},
@@ -77,6 +83,7 @@ fn a_pod_as_clusters_complete_it_is_the_one_that_was_asked_for() {
                 {"name": "kube-api-access-x", "projected": {"defaultMode": 420, "sources": [
                     {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
                     {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                    {"configMap": {"name": "openshift-service-ca.crt", "items": [{"key": "service-ca.crt", "path": "service-ca.crt"}]}},
                     {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
                 ]}},
             ],
@@ -88,11 +95,14 @@ fn a_pod_as_clusters_complete_it_is_the_one_that_was_asked_for() {
 #[test]
 fn a_pod_with_another_program_or_other_files_is_another_one() {
     type Change = fn(&mut Value, &mut Value);
-    let account = "/var/run/secrets/kubernetes.io/serviceaccount";
-    assert_eq!(account, mcp_runconfig::paths::ACCOUNT);
     let cases: Vec<(&str, &str, Change)> = vec![
-        ("image", "another image", |own, _| own["image"] = json!("ghcr.io/team/mcp-runner:evil")),
-        ("image", "no image", |own, _| own["image"] = json!("")),
+        ("image \"ghcr.io/team/mcp-runner:evil\"", "another image", |own, _| {
+            own["image"] = json!("ghcr.io/team/mcp-runner:evil");
+        }),
+        ("image \"evil.example/team/mcp-runner:1.0\"", "another registry", |own, _| {
+            own["image"] = json!("evil.example/team/mcp-runner:1.0");
+        }),
+        ("image \"\"", "no image", |own, _| own["image"] = json!("")),
         ("command", "another program", |own, _| own["command"] = json!(["/own/proxy"])),
         ("command", "the image's program", |own, _| own["command"] = Value::Null),
         ("args", "another option", |own, _| own["args"] = json!(["run", "--backend=http://evil"])),
@@ -138,9 +148,26 @@ fn a_pod_with_another_program_or_other_files_is_another_one() {
         ("volumeMounts", "over the account", |own, _| {
             add(&mut own["volumeMounts"], json!({"name": "own", "mountPath": mcp_runconfig::paths::ACCOUNT}));
         }),
+        ("volumeMounts", "above the account", |own, _| {
+            add(&mut own["volumeMounts"], json!({"name": "own", "mountPath": "/run/secrets"}));
+        }),
         ("volumeMounts", "another ConfigMap", |_, pod| pod["volumes"][0]["configMap"]["name"] = json!("own")),
         ("volumeMounts", "another key of it", |_, pod| {
             pod["volumes"][0]["configMap"]["items"] = json!([{"key": "own", "path": "runconfig.json"}]);
+        }),
+        ("stdin", "an open input", |own, _| own["stdin"] = json!(true)),
+        ("tty", "a terminal", |own, _| own["tty"] = json!(true)),
+        ("terminationMessagePath", "a file over the program", |own, _| {
+            own["terminationMessagePath"] = json!("/mcp-runner");
+        }),
+        ("hostIPC", "memory of the node", |_, pod| pod["hostIPC"] = json!(true)),
+        ("hostAliases", "an address of a name", |_, pod| {
+            pod["hostAliases"] = json!([{"ip": "192.0.2.1", "hostnames": ["idp.example.com"]}]);
+        }),
+        ("dnsConfig", "another search domain", |_, pod| pod["dnsConfig"] = json!({"searches": ["evil.example"]})),
+        ("dnsPolicy", "names of the node", |_, pod| pod["dnsPolicy"] = json!("Default")),
+        ("ephemeralContainers", "a debugger of the proxy", |_, pod| {
+            pod["ephemeralContainers"] = json!([{"name": "a"}, {"name": "b", "targetContainerName": "toolhive"}]);
         }),
         ("hostPID", "processes of the node", |_, pod| pod["hostPID"] = json!(true)),
         ("shareProcessNamespace", "processes of the pod", |_, pod| pod["shareProcessNamespace"] = json!(true)),
@@ -152,16 +179,62 @@ fn a_pod_with_another_program_or_other_files_is_another_one() {
             change(&mut own, pod);
             pod["containers"][0] = own;
         });
-        assert_eq!(found, Some(field), "{case}");
+        assert_eq!(found.as_deref(), Some(field), "{case}");
     }
-    let forged = json!({"name": "own", "projected": {"sources": [
-        {"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "own", "items": [{"key": "c", "path": "ca.crt"}]}},
-    ]}});
-    let found = difference(|pod| {
-        add(&mut pod["volumes"], forged);
-        add(&mut pod["containers"][0]["volumeMounts"], json!({"name": "own", "mountPath": account}));
-    });
-    assert_eq!(found, Some("volumeMounts"), "a token beside another authority");
     let nameless: PodSpec = serde_json::from_value(json!({"containers": [{"name": "other", "image": "i"}]})).unwrap();
     assert_eq!(ProxyContainer::of(&nameless), None);
+}
+
+/// The token of a pod's ServiceAccount and the CA beside it count as the cluster's where each file is one of the cluster's.
+#[test]
+fn a_volume_at_the_account_with_a_forged_file_is_another_one() {
+    let token = json!({"serviceAccountToken": {"path": "token"}});
+    let roots = |config_map: &str, key: &str, path: &str| json!({"configMap": {"name": config_map, "items": [{"key": key, "path": path}]}});
+    let own = roots("kube-root-ca.crt", "ca.crt", "ca.crt");
+    let annotation = json!({"path": "ca.crt", "fieldRef": {"fieldPath": "metadata.annotations['own']"}});
+    let account = json!({"name": "own", "mountPath": mcp_runconfig::paths::ACCOUNT});
+    let part = json!({"name": "own", "mountPath": mcp_runconfig::paths::ACCOUNT, "subPath": "x"});
+    let cases = [
+        ("the cluster's", vec![token.clone(), own.clone()], &account, None),
+        ("another ConfigMap", vec![token.clone(), roots("own", "c", "ca.crt")], &account, Some("volumeMounts")),
+        (
+            "a ConfigMap that only some clusters make",
+            vec![token.clone(), roots("openshift-service-ca.crt", "own", "ca.crt")],
+            &account,
+            Some("volumeMounts"),
+        ),
+        (
+            "another key",
+            vec![token.clone(), roots("kube-root-ca.crt", "own", "ca.crt")],
+            &account,
+            Some("volumeMounts"),
+        ),
+        (
+            "every key",
+            vec![token.clone(), json!({"configMap": {"name": "kube-root-ca.crt"}})],
+            &account,
+            Some("volumeMounts"),
+        ),
+        (
+            "an annotation",
+            vec![token.clone(), json!({"downwardAPI": {"items": [annotation]}})],
+            &account,
+            Some("volumeMounts"),
+        ),
+        ("a Secret", vec![token.clone(), json!({"secret": {"name": "own"}})], &account, Some("volumeMounts")),
+        (
+            "the token of another audience",
+            vec![json!({"serviceAccountToken": {"path": "token", "audience": "own"}}), own.clone()],
+            &account,
+            Some("volumeMounts"),
+        ),
+        ("a part of it", vec![token, own], &part, Some("volumeMounts")),
+    ];
+    for (case, sources, mount, expected) in cases {
+        let found = difference(|pod| {
+            add(&mut pod["volumes"], json!({"name": "own", "projected": {"sources": sources}}));
+            add(&mut pod["containers"][0]["volumeMounts"], mount.clone());
+        });
+        assert_eq!(found.as_deref(), expected, "{case}");
+    }
 }

@@ -5,6 +5,7 @@ use mcp_plan::workload::proxy_template::{kept, merge, problems};
 use serde_json::{Value, json};
 
 fn generated() -> PodTemplateSpec {
+    let probe = json!({"httpGet": {"path": "/health", "port": "http"}});
     serde_json::from_value(json!({
         "metadata": {
             "labels": {"app": "own"},
@@ -17,6 +18,7 @@ fn generated() -> PodTemplateSpec {
                 "env": [{"name": "TOOLHIVE_RUNCONFIG_CHECKSUM", "value": "sum"}, {"name": "HOME", "value": "/tmp"}],
                 "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
                 "volumeMounts": [{"name": "runconfig", "mountPath": "/etc/runconfig", "readOnly": true}],
+                "livenessProbe": probe, "readinessProbe": probe, "startupProbe": probe,
             }],
             "volumes": [{"name": "runconfig", "configMap": {"name": "web-runconfig"}}],
         },
@@ -128,6 +130,15 @@ fn where_a_guard_needs_the_account_a_template_neither_withholds_nor_replaces_it(
     assert_eq!(mounts(&merged(Some(true), user(false, "/var/run/secrets/mine")), 0), 2);
 }
 
+/// The path of the innermost field of a probe, whose fields have one each, as far as it is the probe's own.
+fn without_effect(probe: &Value) -> String {
+    match probe.as_object().and_then(|fields| fields.iter().next()) {
+        Some((field, member)) if field == "httpGet" => format!(".{field}{}", without_effect(member)),
+        Some((field, _)) => format!(".{field}"),
+        None => String::new(),
+    }
+}
+
 /// Splits a template into the fields with an effect on a proxy and those without.
 #[test]
 fn a_field_outside_of_the_table_has_no_effect_and_is_named() {
@@ -159,6 +170,10 @@ fn a_field_outside_of_the_table_has_no_effect_and_is_named() {
         json!({"toolhive": {"terminationMessagePath": "/mcp-runner"}}),
         json!({"toolhive": {"volumeDevices": [{"name": "disk", "devicePath": "/mcp-runner"}]}}),
         json!({"toolhive": {"restartPolicy": "Always"}}),
+        json!({"toolhive": {"livenessProbe": {"exec": {"command": ["/own/sh"]}}}}),
+        json!({"toolhive": {"readinessProbe": {"tcpSocket": {"port": 9}}}}),
+        json!({"toolhive": {"startupProbe": {"grpc": {"port": 9}}}}),
+        json!({"toolhive": {"livenessProbe": {"httpGet": {"host": "169.254.169.254", "port": "http"}}}}),
     ];
     let with = [
         json!({"metadata": {"labels": {"team": "a"}}}),
@@ -182,6 +197,7 @@ fn a_field_outside_of_the_table_has_no_effect_and_is_named() {
         json!({"toolhive": {"livenessProbe": {"periodSeconds": 7}}}),
         json!({"toolhive": {"readinessProbe": {"periodSeconds": 7}}}),
         json!({"toolhive": {"startupProbe": {"periodSeconds": 7}}}),
+        json!({"toolhive": {"livenessProbe": {"httpGet": {"path": "/own", "port": "http"}}}}),
         json!({"toolhive": {"resources": {"limits": {"cpu": "1"}}}}),
         json!({"toolhive": {"securityContext": {"runAsUser": 7}}}),
         json!({"toolhive": {"volumeMounts": [{"name": "v", "mountPath": "/var/cache/own"}]}}),
@@ -206,7 +222,8 @@ fn a_field_outside_of_the_table_has_no_effect_and_is_named() {
             }
         };
         let field = fields.as_object().unwrap().keys().next().unwrap();
-        let named = if has_effect { vec![] } else { vec![format!("spec.podTemplateSpec.{path}.{field}")] };
+        let below = if field.ends_with("Probe") { without_effect(&fields[field]) } else { String::new() };
+        let named = if has_effect { vec![] } else { vec![format!("spec.podTemplateSpec.{path}.{field}{below}")] };
         assert_eq!(kept(&serde_json::from_value(user.clone()).unwrap()), named, "{template}");
         assert_eq!(merged(user) != own, has_effect, "{template}");
     }

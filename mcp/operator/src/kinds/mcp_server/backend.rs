@@ -136,6 +136,8 @@ impl<'a> Backend<'a> {
     fn service_spec(&self) -> ServiceSpec {
         let port = environment::mcp_port(self.spec);
         ServiceSpec {
+            // The default. Sent, it is ours: nobody opens a port of the nodes to the server.
+            type_: Some("ClusterIP".to_owned()),
             selector: Some(selector(self.owner)),
             ports: Some(vec![ServicePort {
                 name: Some(format!("port-{port}")),

@@ -1,6 +1,6 @@
 //! What stands in the way of a child: another's object, one that is about to go, a refusal.
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
@@ -70,6 +70,54 @@ async fn of_two_servers_whose_children_would_share_a_name_the_second_waits_and_g
 
     objects.servers().delete("a-proxy", &DeleteParams::default()).await.unwrap();
     objects.has_children("a", &children_of("a")).await;
+}
+
+/// Anybody may apply under the operator's name. What such an object holds is not taken over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_was_planted_under_our_manager_is_made_anew() {
+    let place = Place::new("planted").await;
+    let operator = place.operator();
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(labelled("real", json!({"webhookConfigRef": {"name": "gate"}}))).await;
+    objects.has_children("real", &children_of("real")).await;
+    let real = objects.get(ChildKind::Deployment, "real").await;
+    let real: Value = serde_json::from_str(&real.to_string().replace("\"real\"", "\"web\"")).unwrap();
+    let guards = real["spec"]["template"]["metadata"]["annotations"]["toolhive.stacklok.dev/guards"].clone();
+    assert!(guards.is_string(), "{real}");
+    operator.kill().await;
+
+    let labels =
+        json!({"app": "mcpserver", "app.kubernetes.io/name": "mcpserver", "toolhive": "true", "toolhive-name": "web"});
+    let planted = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels},
+        "spec": {"selector": real["spec"]["selector"], "template": {
+            "metadata": {"labels": real["spec"]["selector"]["matchLabels"], "annotations": {"toolhive.stacklok.dev/guards": guards}},
+            "spec": {
+                "initContainers": [{"name": "first", "image": "own:1"}],
+                "containers": [{"name": "own", "image": "own:1"}],
+            },
+        }},
+    });
+    objects.create(planted).await;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "mcp-web-proxy"},
+        "spec": {"ports": [{"port": 9}], "publishNotReadyAddresses": true}});
+    objects.create(service).await;
+    for (kind, name) in [(ChildKind::Deployment, "web"), (ChildKind::Service, "mcp-web-proxy")] {
+        let resource = kind.api_resource();
+        let note = json!({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"annotations": {"own": "yes"}}});
+        let params = PatchParams::apply("portcullis-mcpserver");
+        objects.children(kind).patch(name, &params, &Patch::Apply(note)).await.unwrap();
+    }
+    objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
+
+    let _operator = place.operator();
+    let is_ours = |child: &Value| child["metadata"]["ownerReferences"][0]["kind"] == "MCPServer";
+    let deployment = objects.child(ChildKind::Deployment, "web", "to be made anew", is_ours).await;
+    let service = objects.child(ChildKind::Service, "mcp-web-proxy", "to be made anew", is_ours).await;
+    for (child, planted) in [(&deployment, "own:1"), (&service, "publishNotReadyAddresses")] {
+        assert!(!child.to_string().contains(planted), "{planted} in {child}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -67,8 +67,16 @@ async fn what_others_add_to_the_proxys_container_is_taken_away() {
         (mount("/etc/ssl/certs/ca-certificates.crt"), &own),
         (mount("/etc/runconfig/runconfig.json"), &own),
         (mount("/etc/toolhive/own"), &own),
+        (mount("/var/run/secrets/kubernetes.io/serviceaccount"), &own),
+        (json!({"stdin": true, "tty": true}), &none),
+        (json!({"terminationMessagePath": "/mcp-runner"}), &none),
         (json!({}), &json!({"shareProcessNamespace": true})),
         (json!({}), &json!({"hostPID": true})),
+        (json!({}), &json!({"hostIPC": true})),
+        (json!({}), &json!({"hostAliases": [{"ip": "192.0.2.1", "hostnames": ["idp.example.com"]}]})),
+        (json!({}), &json!({"dnsConfig": {"searches": ["evil.example"]}})),
+        (json!({}), &json!({"dnsPolicy": "Default"})),
+        (json!({}), &json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"]}})),
         (
             json!({}),
             &json!({"volumes": [{"name": "runconfig", "configMap": {"items": [{"key": "own", "path": "runconfig.json"}]}}]}),
@@ -196,7 +204,8 @@ async fn enforced(place: &Place, server: &str, status: &str, reason: &str) -> St
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_whose_proxy_was_changed_does_not_count_as_guarded() {
     let place = Place::new("changed-pod").await;
-    let _operator = place.operator();
+    let flags = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0", "--image-mirrors", "mirror.local"];
+    let _operator = Operator::start_with(&place.user, place.namespace(), &flags);
     place.objects.create(webhook_config("gate", json!({}))).await;
     place.objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
     place.objects.has_children("web", &children_of("web")).await;
@@ -217,24 +226,22 @@ async fn a_pod_whose_proxy_was_changed_does_not_count_as_guarded() {
     replaced(&place, "web", |pod| pod["containers"].as_array().unwrap().len() == 2).await;
     enforced(&place, "web", "True", "Enforced").await;
 
+    let elsewhere = "image: 'evil.example/portcullis/mcp-runner:' +
+        object.spec.containers.filter(c, c.name == 'toolhive')[0].image.split(':')[1]";
+    let own = concat!("image \"evil.example/portcullis/mcp-runner:", env!("CARGO_PKG_VERSION"), "\"");
+    let mount = "volumeMounts: [Object.spec.containers.volumeMounts{name: 'runconfig', mountPath: '/etc/ssl/certs'}]";
     let changes = [
-        ("image: 'evil.example/proxy-without-login:1'", "image"),
+        ("image: 'evil.example/proxy-without-login:1'", "image \"evil.example/proxy-without-login:1\""),
+        (elsewhere, own),
         ("env: [Object.spec.containers.env{name: 'TOOLHIVE_RUNTIME', value: 'own'}]", "env"),
-        (
-            "volumeMounts: [Object.spec.containers.volumeMounts{name: 'runconfig', mountPath: '/etc/ssl/certs'}]",
-            "volumeMounts",
-        ),
+        (mount, "volumeMounts"),
         ("workingDir: '/own'", "workingDir"),
+        ("terminationMessagePath: '/mcp-runner'", "terminationMessagePath"),
     ];
-    for (change, field) in changes {
-        mutate(
-            &place,
-            &format!(
-                "containers: [Object.spec.containers{{name: 'toolhive', terminationMessagePath: '/{field}', {change}}}]"
-            ),
-        )
-        .await;
-        replaced(&place, "web", |pod| pod["containers"][0]["terminationMessagePath"] == format!("/{field}")).await;
+    for (grace, (change, field)) in (40..).zip(changes) {
+        let container = format!("containers: [Object.spec.containers{{name: 'toolhive', {change}}}]");
+        mutate(&place, &format!("terminationGracePeriodSeconds: {grace}, {container}")).await;
+        replaced(&place, "web", |pod| pod["terminationGracePeriodSeconds"] == grace).await;
         let message = enforced(&place, "web", "False", "ProxyChanged").await;
         wait_until(&format!("{field} in the status"), DEADLINE, || async {
             enforced(&place, "web", "False", "ProxyChanged").await.ends_with(&format!("({field})")).then_some(())
@@ -245,4 +252,27 @@ async fn a_pod_whose_proxy_was_changed_does_not_count_as_guarded() {
     mutate(&place, "terminationGracePeriodSeconds: 31").await;
     replaced(&place, "web", |pod| pod["terminationGracePeriodSeconds"] == 31).await;
     enforced(&place, "web", "True", "Enforced").await;
+}
+
+/// A debugger in the proxy's process namespace reads its memory; one beside it sees the pod's network, as a sidecar does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_with_a_debugger_of_its_proxy_is_not_guarded() {
+    let place = Place::new("debugged").await;
+    let _operator = place.operator();
+    place.objects.create(webhook_config("gate", json!({}))).await;
+    place.objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
+    place.objects.has_children("web", &children_of("web")).await;
+    ready_pods(&place.objects, "web").await;
+    enforced(&place, "web", "True", "Enforced").await;
+    let pods: Api<Pod> = place.objects.api();
+    let name = pods.list(&ListParams::default().labels("app=mcpserver,toolhive-name=web")).await.unwrap().items;
+    let debug = async |debugger: Value| {
+        let patch = Patch::Strategic(json!({"spec": {"ephemeralContainers": [debugger]}}));
+        let params = PatchParams::default();
+        pods.patch_subresource("ephemeralcontainers", &name[0].name_any(), &params, &patch).await.unwrap();
+    };
+    debug(json!({"name": "beside", "image": "busybox:1"})).await;
+    debug(json!({"name": "inside", "image": "busybox:1", "targetContainerName": "toolhive"})).await;
+    let message = enforced(&place, "web", "False", "ProxyChanged").await;
+    assert!(message.ends_with("(ephemeralContainers)"), "{message}");
 }

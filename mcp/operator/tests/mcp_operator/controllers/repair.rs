@@ -95,6 +95,50 @@ async fn a_foreign_change_of_a_value_is_repaired() {
     }
 }
 
+/// A name in another cluster, an address of another's, the port of a node: callers follow the Service.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_leads_nowhere_else_than_to_its_pods() {
+    let place = Place::new("elsewhere").await;
+    let operator = place.operator();
+    place.objects.create(minimal("web")).await;
+    place.objects.has_children("web", &children_of("web")).await;
+    operator.idle(place.cluster).await;
+    let outside =
+        json!({"type": "ExternalName", "externalName": "evil.example", "clusterIP": null, "clusterIPs": null});
+    for name in ["mcp-web-proxy", "mcp-web", "mcp-web-headless"] {
+        let mut edits = vec![
+            outside.clone(),
+            json!({"externalIPs": ["192.0.2.1"]}),
+            json!({"selector": {"app": "evil"}}),
+            json!({"selector": {"own": "too"}}),
+        ];
+        if name == "mcp-web" {
+            edits.push(json!({"type": "NodePort"}));
+        }
+        let made = place.objects.get(ChildKind::Service, name).await["spec"].clone();
+        for edit in edits {
+            let since = place.cluster.audit().mark();
+            place.objects.merge("v1", "Service", name, json!({"spec": edit})).await;
+            let is_itself = |now: &Value| {
+                ["type", "externalName", "externalIPs", "selector"]
+                    .iter()
+                    .all(|field| now["spec"][field] == made[field])
+            };
+            place.objects.child(ChildKind::Service, name, &format!("to be itself after {edit}"), is_itself).await;
+            operator.idle(place.cluster).await;
+            let written = writes(place.cluster, &place.user, since).await;
+            assert!(written.len() <= 2, "{edit} on {name}:\n{}", written.join("\n"));
+        }
+    }
+    // Another reconcile finds nothing that somebody else holds. Who opens the proxy to the world opens the gate's own door.
+    let since = place.cluster.audit().mark();
+    for name in ["mcp-web", "mcp-web-headless"] {
+        place.objects.merge("v1", "Service", name, json!({"metadata": {"labels": {"own": "yes"}}})).await;
+    }
+    place.objects.merge("v1", "Service", "mcp-web-proxy", json!({"spec": {"type": "NodePort"}})).await;
+    operator.wrote_nothing(place.cluster, since, "after what others held was taken away").await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_child_comes_back() {
     let place = Place::new("deleted-child").await;

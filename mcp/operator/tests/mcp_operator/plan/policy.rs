@@ -535,7 +535,7 @@ fn a_pod_that_runs_another_proxy_does_not_count_as_guarded() {
     // A rollout.
     world.pods = vec![made];
     world.settings.runner_image = "ghcr.io/stacklok/toolhive/proxyrunner:next".to_owned();
-    assert_eq!(says(&world), changed("image"));
+    assert_eq!(says(&world), changed("image \"ghcr.io/stacklok/toolhive/proxyrunner:latest\""));
     assert!(world.plan().status.message.unwrap().ends_with(": new pods are not ready yet"));
 
     // Where none can be made, what runs is not compared.

@@ -125,6 +125,7 @@ where
             pods: Vec::new(),
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
+                image_mirrors: Vec::new(),
                 proxy_host: "0.0.0.0".into(),
                 default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::abilities(),
