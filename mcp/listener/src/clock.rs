@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::connection::{Activity, Connection, Told};
-use crate::limits::Limits;
+use crate::server::Limits;
 
 /// Time for a request to arrive when the listener ends: the client has not heard of it.
 const END: Duration = Duration::from_secs(1);
@@ -87,8 +87,9 @@ impl Clock {
 mod tests {
     use std::future::poll_fn;
 
+    use portcullis_listener::Crowded;
+
     use super::*;
-    use crate::connection::Crowded;
 
     const LIMITS: fn() -> Limits = || Limits {
         first_request: Duration::from_millis(300),
