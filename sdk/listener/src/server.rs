@@ -149,13 +149,10 @@ async fn all<T: 'static>(tasks: &mut JoinSet<T>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Closes the connection that has been idle longest, unless one is closing already.
+/// Closes the connection that has been idle longest. Until it has ended, it stays the one.
 fn close_longest_idle(open: &[Arc<Connection>]) {
-    let idle = || open.iter().filter_map(|one| Some((one.idle_since()?, one)));
-    if idle().any(|(_, connection)| connection.leave.is_cancelled()) {
-        return;
-    }
-    if let Some((since, connection)) = idle().min_by_key(|(since, _)| *since)
+    let idle = open.iter().filter_map(|one| Some((one.idle_since()?, one)));
+    if let Some((since, connection)) = idle.min_by_key(|(since, _)| *since)
         && (connection.had_request() || since.elapsed() >= MOMENT)
     {
         connection.leave.cancel();
