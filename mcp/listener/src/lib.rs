@@ -12,7 +12,9 @@
 mod body;
 mod clock;
 mod connection;
+mod handler;
 mod heads;
+mod limits;
 mod places;
 mod serve;
 mod server;
@@ -23,6 +25,8 @@ mod workers;
 mod tests;
 
 pub use body::RequestBody;
+pub use handler::Handler;
+pub use limits::Limits;
 pub use places::{Given, Place, Places, Streaming, Use};
-pub use server::{Handler, Limits, Server};
+pub use server::Server;
 pub use workers::Workers;

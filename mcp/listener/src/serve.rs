@@ -19,8 +19,9 @@ use tracing::debug;
 use crate::body::{Answer, RequestBody};
 use crate::clock::{Clock, Due};
 use crate::connection::{Busy, Told};
+use crate::handler::Handler;
+use crate::limits::Limits;
 use crate::places::Place;
-use crate::server::{Handler, Limits};
 
 /// The smallest buffer that hyper takes, in bytes.
 const SMALLEST_BUFFER: usize = 8192;

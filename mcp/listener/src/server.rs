@@ -5,20 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::body::Body;
-use hyper::{Request, Response};
-use mcp_store::Client;
-use portcullis_listener::{BoxError, Listener};
+use portcullis_listener::Listener;
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::body::RequestBody;
 use crate::connection::Told;
+use crate::handler::Handler;
 use crate::heads::Heads;
+use crate::limits::Limits;
 use crate::places::{Places, Taken};
 use crate::serve::serve;
 use crate::socket::Socket;
@@ -30,67 +27,6 @@ const LOOK: Duration = Duration::from_millis(25);
 const CUT: Duration = Duration::from_secs(1);
 /// The longest head on a reserved connection, in bytes.
 const SMALL_HEAD: usize = 8192;
-
-/// The limits of a [`Server`].
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Number of places for connections.
-    pub connections: usize,
-    /// Number of further connections that are accepted while all or nearly all others are busy. Each gets one response
-    /// from [`Handler::shed`] to a head of at most 8 KiB, and is closed. Further connections wait in the kernel's queue, and
-    /// reserved ones without a request are closed for them.
-    pub reserved: usize,
-    /// Timeout for the head of the first request on a connection.
-    pub first_request: Duration,
-    /// Timeout for the first byte of the next request on a connection.
-    pub idle: Duration,
-    /// Timeout for the head of a request, from its first byte.
-    pub head: Duration,
-    /// Timeout for a client to read some bytes of a response.
-    pub write: Duration,
-    /// Maximum size of the head of a request in bytes, and the size of a connection's read buffer.
-    pub head_bytes: usize,
-    /// Maximum size of all heads together that have begun to arrive, in bytes.
-    pub heads: usize,
-    /// Time to finish responses in flight when the server stops. After that, requests without a response get 503 with
-    /// `Retry-After: 1`, and responses that are still being sent are aborted.
-    pub drain: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 512,
-            reserved: 32,
-            first_request: Duration::from_secs(10),
-            idle: Duration::from_mins(2),
-            head: Duration::from_secs(10),
-            write: Duration::from_secs(30),
-            head_bytes: 64 << 10,
-            heads: 16 << 20,
-            drain: Duration::from_secs(25),
-        }
-    }
-}
-
-/// Handles requests.
-pub trait Handler: Send + Sync + 'static {
-    /// The body of responses: complete, or a stream.
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
-
-    /// Handles one request, which has its connection's [`Place`] as an extension. The future, and then the response body,
-    /// is dropped when the client disconnects.
-    fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
-
-    /// Returns the client that the request counts for, where its head tells another one than the connection does.
-    fn client(&self, _request: &Request<RequestBody>) -> Option<Client> {
-        None
-    }
-
-    /// Handles the request on a reserved connection, which was accepted while all others were busy, or of a client whose
-    /// calls hold more than its share of the places meanwhile. It must answer at once, without real work.
-    fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
-}
 
 /// A bound listener that does not serve yet.
 #[derive(Debug)]

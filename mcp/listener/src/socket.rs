@@ -23,7 +23,7 @@ const KEEPALIVE: TcpKeepalive =
 pub(crate) struct Socket {
     stream: TcpStream,
     connection: Connection,
-    /// How long a client may take no byte of what is ready for it.
+    /// Time in which a client has to take some bytes of what is ready for it.
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
