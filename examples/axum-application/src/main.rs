@@ -14,7 +14,7 @@ use clap::Parser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use portcullis::metrics::Metrics;
 use portcullis::operator::{EmbedOptions, NoArgs, Readiness};
-use portcullis::server::RequestBody;
+use portcullis::server::Incoming;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +59,7 @@ async fn application(flags: Flags) -> Result<(), Box<dyn Error>> {
     let (mut registry, calls) = (Registry::default(), Counter::<u64>::default());
     registry.register("application_webhook_calls", "Calls that came from the API server", calls.clone());
     let webhooks = Router::new().fallback_service(embedded.routes().clone()).layer(from_fn_with_state(calls, count));
-    let answer = move |request: axum::http::Request<RequestBody>| {
+    let answer = move |request: axum::http::Request<Incoming>| {
         let webhooks = webhooks.clone();
         async move { webhooks.oneshot(request).await.unwrap_or_else(|never| match never {}) }
     };

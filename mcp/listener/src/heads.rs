@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use portcullis_listener::Socket;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::places::{Place, Room};
+use crate::socket::Socket;
 
-/// The longest head of the first request on a connection, in bytes. [`portcullis_listener::Limits::head_bytes`] holds for
+/// The longest head of the first request on a connection, in bytes. [`Limits::head_bytes`](crate::Limits::head_bytes) holds for
 /// the rest.
 const FIRST: usize = 16 << 10;
 /// The bytes of each head that do not count: the first buffer of a connection.

@@ -9,14 +9,24 @@
 //! Unfinished heads hold at most [`Limits::heads`] bytes: beyond, the client whose heads hold most loses its longest. The
 //! first head on a connection has at most 16 KiB.
 
+mod body;
+mod clock;
+mod connection;
+mod handler;
 mod heads;
+mod limits;
 mod places;
+mod serve;
 mod server;
+mod socket;
 mod workers;
 
 #[cfg(test)]
 mod tests;
 
+pub use body::RequestBody;
+pub use handler::Handler;
+pub use limits::Limits;
 pub use places::{Given, Place, Places, Streaming, Use};
-pub use server::{Handler, Limits, Server};
+pub use server::Server;
 pub use workers::Workers;

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use mcp_middleware::client_network;
 use mcp_store::{Bound, Client};
-use portcullis_listener::{Connection, Crowded, Told};
+use portcullis_listener::Crowded;
 use tokio::time::Instant;
+
+use crate::connection::{Connection, Told};
 
 /// Time for a new connection to send its first request before it gives way, and for one that gives way to be gone before
 /// another one is asked.

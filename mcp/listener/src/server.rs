@@ -5,17 +5,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::{Request, Response};
-use mcp_store::Client;
-use portcullis_listener::{Listener, RequestBody, Socket, Told};
+use portcullis_listener::Listener;
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::connection::Told;
+use crate::handler::Handler;
 use crate::heads::Heads;
-use crate::places::{Place, Places, Taken};
+use crate::limits::Limits;
+use crate::places::{Places, Taken};
+use crate::serve::serve;
+use crate::socket::Socket;
 use crate::workers::Workers;
 
 /// Interval at which a full listener looks for a place while a new connection waits.
@@ -24,37 +27,6 @@ const LOOK: Duration = Duration::from_millis(25);
 const CUT: Duration = Duration::from_secs(1);
 /// The longest head on a reserved connection, in bytes.
 const SMALL_HEAD: usize = 8192;
-
-/// The limits of a [`Server`].
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The limits of each connection, and the number of places ([`connections`](portcullis_listener::Limits::connections)).
-    pub each: portcullis_listener::Limits,
-    /// Number of further connections that are accepted while all or nearly all others are busy. Each gets one response
-    /// from [`Handler::shed`] to a head of at most 8 KiB, and is closed. Further connections wait in the kernel's queue, and
-    /// reserved ones without a request are closed for them.
-    pub reserved: usize,
-    /// Maximum size of all heads together that have begun to arrive, in bytes.
-    pub heads: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { each: portcullis_listener::Limits::default(), reserved: 32, heads: 16 << 20 }
-    }
-}
-
-/// Handles requests. Each request has its connection's [`Place`] as an extension.
-pub trait Handler: portcullis_listener::Handler {
-    /// Returns the client that the request counts for, where its head tells another one than the connection does.
-    fn client(&self, _request: &Request<RequestBody>) -> Option<Client> {
-        None
-    }
-
-    /// Handles the request on a reserved connection, which was accepted while all others were busy, or of a client whose
-    /// calls hold more than its share of the places meanwhile. It must answer at once, without real work.
-    fn shed(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
-}
 
 /// A bound listener that does not serve yet.
 #[derive(Debug)]
@@ -73,7 +45,7 @@ impl Server {
         Ok(Self {
             listener: Listener::bind(addresses).await?,
             limits,
-            places: Places::new(limits.each.connections, limits.heads),
+            places: Places::new(limits.connections, limits.heads),
         })
     }
 
@@ -98,10 +70,10 @@ impl Server {
         let mut next: Option<(TcpStream, SocketAddr)> = None;
         let spawn = |tasks: &mut JoinSet<()>, stream, taken| {
             let handler = Arc::clone(&handler);
-            workers.spawn(tasks, stream, move |stream| connection(stream, handler, limits.each, taken));
+            workers.spawn(tasks, stream, move |stream| connection(stream, handler, limits, taken));
         };
         loop {
-            let full = ordinary.len() >= limits.each.connections;
+            let full = ordinary.len() >= limits.connections;
             // While there is no room it stays so, though connections beyond the limit come and go.
             if next.is_some() || !full {
                 places.crowded().set(full);
@@ -131,7 +103,7 @@ impl Server {
                 accepted = listener.accept(), if next.is_none() => next = Some(accepted),
             }
         }
-        let room = limits.each.connections.saturating_sub(ordinary.len());
+        let room = limits.connections.saturating_sub(ordinary.len());
         for (stream, peer) in next.into_iter().chain(listener.close()).take(room) {
             spawn(&mut ordinary, stream, places.take(peer, false));
         }
@@ -139,7 +111,7 @@ impl Server {
         let count = |tasks: &[JoinSet<()>]| tasks.iter().map(JoinSet::len).sum::<usize>();
         info!(address, connections = count(&tasks), "draining");
         places.tell_all(Told::End);
-        if timeout(limits.each.drain, all(&mut tasks)).await.is_err() {
+        if timeout(limits.drain, all(&mut tasks)).await.is_err() {
             warn!(connections = count(&tasks), "responses did not finish in time and are aborted");
             places.tell_all(Told::Cut);
             if timeout(CUT, all(&mut tasks)).await.is_err() {
@@ -158,15 +130,9 @@ async fn all(tasks: &mut [JoinSet<()>]) {
     }
 }
 
-async fn connection<H: Handler>(
-    stream: TcpStream,
-    handler: Arc<H>,
-    mut limits: portcullis_listener::Limits,
-    taken: Taken,
-) {
-    let place = taken.place().clone();
-    let connection = place.connection().clone();
-    let socket = match Socket::new(stream, connection.clone(), limits.write) {
+async fn connection<H: Handler>(stream: TcpStream, handler: Arc<H>, mut limits: Limits, taken: Taken) {
+    let place = taken.place();
+    let socket = match Socket::new(stream, place.connection().clone(), limits.write) {
         Ok(socket) => socket,
         Err(error) => {
             debug!(%error, "client disconnected before its connection was set up");
@@ -176,27 +142,5 @@ async fn connection<H: Handler>(
     if place.is_reserved() {
         limits.head_bytes = limits.head_bytes.min(SMALL_HEAD);
     }
-    connection.serve(Heads::new(socket, place.clone()), Arc::new(Placed { handler, place }), limits).await;
-}
-
-/// The handler on one connection.
-struct Placed<H> {
-    handler: Arc<H>,
-    place: Place,
-}
-
-impl<H: Handler> portcullis_listener::Handler for Placed<H> {
-    type Body = H::Body;
-
-    async fn handle(&self, mut request: Request<RequestBody>) -> Response<H::Body> {
-        self.place.has_head();
-        if let Some(client) = self.handler.client(&request) {
-            self.place.counts_for(&client);
-        }
-        if self.place.is_reserved() || self.place.exceeds_share() {
-            return self.handler.shed(request).await;
-        }
-        request.extensions_mut().insert(self.place.clone());
-        self.handler.handle(request).await
-    }
+    serve(Heads::new(socket, place.clone()), place, &*handler, limits).await;
 }

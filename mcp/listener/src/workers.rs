@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-/// How many connections a thread gets before the next one gets any. One thread takes what several connections have for
+/// Number of connections that a thread gets before the next one gets any. One thread takes what several connections have for
 /// it in one go; the same calls over two threads cost half as much again.
 const FILL: usize = 16;
 

@@ -13,12 +13,11 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, is_type, json, text};
-use mcp_listener::{Given, Place, Streaming};
+use mcp_listener::{Given, Handler, Place, RequestBody, Streaming};
 use mcp_middleware::{Chain, RequestContext, client_network};
 use mcp_store::Client;
 use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::{opens_stream, remove_ambiguous};
-use portcullis_listener::{Handler, RequestBody};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -107,9 +106,7 @@ impl Handler for App {
         }
         response.map(|body| Body::new(Tracked { body, serving }))
     }
-}
 
-impl mcp_listener::Handler for App {
     fn client(&self, request: &Request<RequestBody>) -> Option<Client> {
         let peer = request.body().peer();
         let client = self.trusted_proxies.client(peer, request.headers());

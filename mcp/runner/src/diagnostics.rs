@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, text};
 use mcp_runconfig::{RunConfig, fold};
-use portcullis_listener::{Limits, RequestBody, Server};
+use portcullis_listener::{Incoming, Limits, Server};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -59,7 +59,7 @@ impl Diagnostics {
 
 /// Serves `/metrics` until `stop`.
 pub(crate) async fn serve(server: Server, app: Arc<App>, stop: CancellationToken) {
-    let answer = move |request: Request<RequestBody>| {
+    let answer = move |request: Request<Incoming>| {
         let response = respond(&app, request.method(), request.uri().path());
         async move { response }
     };

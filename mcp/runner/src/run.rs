@@ -193,7 +193,7 @@ fn workers(forwards: bool) -> std::io::Result<Workers> {
 
 /// What clients are granted on the proxy's port.
 fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> Limits {
-    let each = portcullis_listener::Limits {
+    Limits {
         connections,
         first_request: Duration::from_mins(2),
         idle: Duration::from_mins(2),
@@ -201,9 +201,8 @@ fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> 
         write: Duration::from_mins(1),
         head_bytes: 64 << 10,
         drain: SHUTDOWN.saturating_sub(drain_delay + LATE + REST),
-        ..portcullis_listener::Limits::default()
-    };
-    Limits { each, ..Limits::default() }
+        ..Limits::default()
+    }
 }
 
 /// Checks the server and serves the diagnostics until `last`.
@@ -278,7 +277,7 @@ mod tests {
     fn a_head_has_as_long_as_the_whole_request_and_ten_seconds_at_most() {
         for (read_timeout, head) in [(1, 1), (30, 10)] {
             let limits = limits(Duration::from_secs(read_timeout), Duration::ZERO, 1);
-            assert_eq!(limits.each.head, Duration::from_secs(head), "{read_timeout}");
+            assert_eq!(limits.head, Duration::from_secs(head), "{read_timeout}");
         }
     }
 }

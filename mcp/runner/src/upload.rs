@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use mcp_http::{BoxError, TooSlow};
-use portcullis_listener::RequestBody;
+use mcp_listener::RequestBody;
 use tokio::time::{Instant, Sleep};
 
 /// How long a body has while others wait for its place on the listener, and how often that is looked at.

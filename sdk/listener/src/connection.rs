@@ -1,200 +1,238 @@
-//! The state of one connection, which its task and the accept loop share.
+//! One connection, from its TLS handshake to its last response.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
-use std::task::Waker;
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
-use futures::task::AtomicWaker;
-use tokio::time::Instant;
+use bytes::Bytes;
+use http_body::Body;
+use http_body_util::{BodyExt as _, Either};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::{AlertDescription, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
-/// A flag that tells whether new connections wait because the listener is at its connection limit.
-#[derive(Clone, Debug, Default)]
-pub struct Crowded(Arc<AtomicBool>);
+use crate::BoxError;
+use crate::handler::{Crowded, Handler, retry_later};
+use crate::limits::Limits;
 
-impl Crowded {
-    /// Returns whether new connections wait now.
-    pub fn get(&self) -> bool {
-        self.0.load(Relaxed)
-    }
+/// Size of the reads from a TLS connection in bytes: a whole record and its head.
+const READ_BUFFER: usize = 16 * 1024 + 512;
+/// The smallest buffer that hyper takes, in bytes.
+const SMALLEST_BUFFER: usize = 8192;
+/// Time for the first request of a connection when the server stops: the client has not heard of it.
+const END: Duration = Duration::from_secs(1);
 
-    /// Sets whether new connections wait: for accept loops.
-    pub fn set(&self, crowded: bool) {
-        self.0.store(crowded, Relaxed);
-    }
+/// The state of one connection, which its task and the accept loop share.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    usage: Mutex<Usage>,
+    /// Cancelled to close the connection, for a new one or because the server stops: at once if it is idle, else with its
+    /// response.
+    pub(crate) leave: CancellationToken,
 }
-
-/// A handle to one connection: its activity, and the instruction that it got last. Clones are handles to the same
-/// connection.
-#[derive(Clone, Debug)]
-pub struct Connection(Arc<State>);
 
 #[derive(Debug)]
-struct State {
-    peer: SocketAddr,
-    accepted: Instant,
-    crowded: Crowded,
-    activity: AtomicU8,
-    /// Requests that have begun.
-    requests: AtomicUsize,
-    /// When the last request ended, in nanoseconds after `accepted`.
-    idle_since: AtomicU64,
-    told: AtomicU8,
-    /// The socket is to see whether its client is still there.
-    look: AtomicBool,
-    /// The connection's task.
-    task: AtomicWaker,
-}
-
-/// The activity of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activity {
-    /// The client is to send a request.
-    Waits = 0,
-    /// Some of a head was read.
-    Reads = 1,
-    /// A request is under way.
-    Serves = 2,
-}
-
-/// An instruction to a connection. A later one in this order replaces an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub enum Told {
-    /// Stay open.
-    Stay = 0,
-    /// Close with the next answer, and not before.
-    LastAnswer = 1,
-    /// Close at once, or with the answer to a request that is under way: a new connection needs the place.
-    Leave = 2,
-    /// The listener ends: as `Leave`, and a client that has connected has a second to send its request.
-    End = 3,
-    /// The listener has ended: answer a request under way with 503.
-    Cut = 4,
-    /// Close at once, whatever is under way.
-    Close = 5,
+struct Usage {
+    had_request: bool,
+    /// `None` while a request is under way.
+    idle_since: Option<Instant>,
 }
 
 impl Connection {
-    /// A connection that was accepted now. `crowded` belongs to its listener.
-    pub fn new(peer: SocketAddr, crowded: &Crowded) -> Self {
-        Self(Arc::new(State {
-            peer,
-            accepted: Instant::now(),
-            crowded: crowded.clone(),
-            activity: AtomicU8::new(Activity::Waits as u8),
-            requests: AtomicUsize::new(0),
-            idle_since: AtomicU64::new(0),
-            told: AtomicU8::new(Told::Stay as u8),
-            look: AtomicBool::new(false),
-            task: AtomicWaker::new(),
-        }))
+    /// A connection that was accepted now, by a server that ends with `stop`.
+    pub(crate) fn new(stop: &CancellationToken) -> Self {
+        let usage = Usage { had_request: false, idle_since: Some(Instant::now()) };
+        Self { usage: Mutex::new(usage), leave: stop.child_token() }
     }
 
-    /// Returns the address of the client.
-    pub fn peer(&self) -> SocketAddr {
-        self.0.peer
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the flag of the listener.
-    pub fn crowded(&self) -> &Crowded {
-        &self.0.crowded
-    }
-
-    /// Returns the number of requests that have begun.
-    pub fn requests(&self) -> usize {
-        self.0.requests.load(Relaxed)
+    pub(crate) fn had_request(&self) -> bool {
+        self.usage().had_request
     }
 
     /// Returns when the connection was accepted or its last request ended; `None` while a request is under way. A client
     /// that has sent part of a head is idle.
-    pub fn idle_since(&self) -> Option<Instant> {
-        let since = Duration::from_nanos(self.0.idle_since.load(Relaxed));
-        (self.activity() != Activity::Serves).then(|| self.0.accepted + since)
-    }
-
-    /// Gives the connection an instruction. An earlier one in the order of [`Told`] than it has already changes nothing.
-    pub fn tell(&self, what: Told) {
-        self.0.told.fetch_max(what as u8, Release);
-        self.0.task.wake();
-    }
-
-    /// Returns the instruction in force.
-    pub fn told(&self) -> Told {
-        match self.0.told.load(Acquire) {
-            0 => Told::Stay,
-            1 => Told::LastAnswer,
-            2 => Told::Leave,
-            3 => Told::End,
-            4 => Told::Cut,
-            _ => Told::Close,
-        }
-    }
-
-    /// Returns whether anything else has a handle to the connection, as its task has.
-    pub(crate) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
-
-    /// Returns the instruction in force, and wakes `task` when it changes.
-    pub(crate) fn listen(&self, task: &Waker) -> Told {
-        self.0.task.register(task);
-        self.told()
-    }
-
-    pub(crate) fn activity(&self) -> Activity {
-        match self.0.activity.load(Relaxed) {
-            0 => Activity::Waits,
-            1 => Activity::Reads,
-            _ => Activity::Serves,
-        }
-    }
-
-    /// Notes that some bytes were read.
-    pub(crate) fn first_byte(&self) {
-        let (waits, reads) = (Activity::Waits as u8, Activity::Reads as u8);
-        let _ = self.0.activity.compare_exchange(waits, reads, Relaxed, Relaxed);
-    }
-
-    /// Notes that the bytes that were read were no part of a request.
-    pub(crate) fn waits(&self) {
-        self.0.activity.store(Activity::Waits as u8, Relaxed);
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        self.usage().idle_since
     }
 
     /// Notes that a request is under way until the result is dropped. HTTP/1.1 serves one at a time.
-    pub(crate) fn request(&self) -> Busy {
-        self.0.requests.fetch_add(1, Relaxed);
-        self.0.activity.store(Activity::Serves as u8, Relaxed);
-        Busy(self.clone())
-    }
-
-    /// Has the socket see whether its client is still there, when it is next flushed.
-    pub(crate) fn look(&self) {
-        self.0.look.store(true, Relaxed);
-    }
-
-    /// Returns whether [`Self::look`] was called since this was.
-    pub(crate) fn takes_look(&self) -> bool {
-        self.0.look.load(Relaxed) && self.0.look.swap(false, Relaxed)
+    fn request(self: &Arc<Self>) -> Busy {
+        *self.usage() = Usage { had_request: true, idle_since: None };
+        Busy(Arc::clone(self))
     }
 }
 
 /// A request under way.
 #[derive(Debug)]
-pub(crate) struct Busy(Connection);
-
-impl Busy {
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.0
-    }
-}
+struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let state = &*self.0.0;
-        let idle_since = u64::try_from(state.accepted.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        state.idle_since.store(idle_since, Relaxed);
-        self.0.waits();
+        self.0.usage().idle_since = Some(Instant::now());
+    }
+}
+
+/// The part of a running server that its connections share.
+pub(crate) struct Shared<H> {
+    pub(crate) handler: Arc<H>,
+    pub(crate) limits: Limits,
+    pub(crate) crowded: Crowded,
+    /// Each response closes its connection.
+    pub(crate) ending: CancellationToken,
+    /// Idle connections close, others do with their responses.
+    pub(crate) stop: CancellationToken,
+    /// Requests without a response get 503.
+    pub(crate) cut: CancellationToken,
+}
+
+impl<H: Handler> Shared<H> {
+    /// Serves a connection, with or without TLS, until the client, a timeout or the server ends it. Faults of a client end
+    /// its own connection and nothing else. Returns the alert of a client that did not trust our certificate.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        tls: Option<Arc<ServerConfig>>,
+        connection: Arc<Connection>,
+    ) -> Option<AlertDescription> {
+        // Responses are small writes: waiting to fill a segment would add the client's delayed ACK to every one.
+        let prepared = stream.set_nodelay(true);
+        #[cfg(target_os = "linux")]
+        let prepared =
+            prepared.and_then(|()| socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(self.limits.write)));
+        if let Err(error) = prepared {
+            debug!(%error, "client disconnected before its connection was set up");
+            return None;
+        }
+        let Some(config) = tls else {
+            self.http(stream, &connection).await;
+            return None;
+        };
+        // rustls reads 4 KiB at a time, and most requests are longer.
+        let stream = BufReader::with_capacity(READ_BUFFER, stream);
+        tokio::select! {
+            shaken = timeout(self.limits.handshake, TlsAcceptor::from(config).accept(stream)) => match shaken {
+                Ok(Ok(stream)) => self.http(stream, &connection).await,
+                Ok(Err(error)) => {
+                    debug!(%error, "TLS handshake failed");
+                    return distrust(&error);
+                }
+                Err(_) => debug!("TLS handshake took too long"),
+            },
+            () = connection.leave.cancelled() => debug!("closed a connection during its TLS handshake"),
+        }
+        None
+    }
+
+    async fn http<S>(&self, stream: S, connection: &Arc<Connection>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let service = service_fn(|request| {
+            let busy = connection.request();
+            async move { Ok::<_, Infallible>(self.respond(request, busy).await) }
+        });
+        let http = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.idle)
+            .max_header_size(self.limits.head_bytes)
+            .max_buf_size(self.limits.head_bytes.max(SMALLEST_BUFFER))
+            .serve_connection(TokioIo::new(stream), service);
+        let mut http = pin!(http);
+        let silent = async {
+            sleep(self.limits.first_request).await;
+            if connection.had_request() {
+                pending::<()>().await;
+            }
+        };
+        let ends = async {
+            tokio::select! {
+                biased;
+                ended = http.as_mut() => return Some(ended),
+                () = silent => return None,
+                () = connection.leave.cancelled() => {}
+            }
+            let stopped = self.stop.is_cancelled();
+            if stopped && !connection.had_request() {
+                // hyper would close it at once, and lose a request that is arriving.
+                if let Ok(ended) = timeout(END, http.as_mut()).await {
+                    return Some(ended);
+                }
+            }
+            http.as_mut().graceful_shutdown();
+            poll_fn(|cx| match http.as_mut().poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                // The client has sent part of a head, or does not read its response while others wait.
+                Poll::Pending if connection.idle_since().is_some() && !(stopped && connection.had_request()) => {
+                    Poll::Ready(None)
+                }
+                Poll::Pending => Poll::Pending,
+            })
+            .await
+        };
+        match ends.await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => debug!(%error, "connection ended early"),
+            None => debug!("closed a connection: no request arrived in time, or another one needs its place"),
+        }
+    }
+
+    async fn respond(
+        &self,
+        mut request: Request<Incoming>,
+        busy: Busy,
+    ) -> Response<impl Body<Data = Bytes, Error = BoxError> + use<H>> {
+        request.extensions_mut().insert(self.crowded.clone());
+        let mut response = tokio::select! {
+            biased;
+            response = self.handler.handle(request) => response.map(Either::Left),
+            // Another replica, or the next process, can do better.
+            () = self.cut.cancelled() => {
+                retry_later(StatusCode::SERVICE_UNAVAILABLE, "this server is shutting down").map(Either::Right)
+            }
+        };
+        if self.ending.is_cancelled() || self.stop.is_cancelled() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        // The request is under way until its response is complete or dropped.
+        response.map(|body| {
+            body.map_err(move |error| {
+                let _until_dropped = &busy;
+                error
+            })
+        })
+    }
+}
+
+/// The alert of a client that refused our certificate in a handshake.
+fn distrust(error: &io::Error) -> Option<AlertDescription> {
+    use AlertDescription as Alert;
+    match error.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA),
+        ) => Some(*alert),
+        _ => None,
     }
 }

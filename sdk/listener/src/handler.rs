@@ -1,33 +1,53 @@
 //! The handler of requests.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 
 use crate::BoxError;
-use crate::body::RequestBody;
 
 /// Handles requests. Implemented for every async function from a request to a response.
 pub trait Handler: Send + Sync + 'static {
     /// The body of responses: complete, or a stream.
-    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
-    /// Handles one request. The future, and then the response body, is dropped when the client disconnects.
-    fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send;
+    /// Handles one request, which has [`Crowded`] as an extension. The future, and then the response body, is dropped when
+    /// the client disconnects.
+    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 impl<F, R, B> Handler for F
 where
-    F: Fn(Request<RequestBody>) -> R + Send + Sync + 'static,
+    F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Body = B;
 
-    fn handle(&self, request: Request<RequestBody>) -> impl Future<Output = Response<B>> + Send {
+    fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<B>> + Send {
         self(request)
+    }
+}
+
+/// A flag that tells whether new connections wait because the listener is at its connection limit.
+#[derive(Clone, Debug, Default)]
+pub struct Crowded(Arc<AtomicBool>);
+
+impl Crowded {
+    /// Returns whether new connections wait now.
+    pub fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    /// Sets whether new connections wait: for accept loops.
+    pub fn set(&self, crowded: bool) {
+        self.0.store(crowded, Relaxed);
     }
 }
 

@@ -12,13 +12,10 @@ pub struct Limits {
     pub handshake: Duration,
     /// Timeout for the head of the first request on a connection.
     pub first_request: Duration,
-    /// Timeout for the first byte of the next request on a connection. Longer than the 90 s after which Go's client,
-    /// and so the API server, closes an idle connection: if the server closed it first, a request sent at that moment
-    /// would be lost.
+    /// Timeout for the head of the next request on a connection. Longer than the 90 s after which Go's client, and so the
+    /// API server, closes an idle connection: if the server closed it first, a request sent at that moment would be lost.
     pub idle: Duration,
-    /// Timeout for the head of a request, from its first byte.
-    pub head: Duration,
-    /// Timeout for a client to read some bytes of a response.
+    /// Timeout for a client to take some bytes of a response. Kept by the kernel (`TCP_USER_TIMEOUT`), on Linux only.
     pub write: Duration,
     /// Maximum size of the head of a request in bytes, and the size of a connection's read buffer.
     pub head_bytes: usize,
@@ -34,7 +31,6 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             first_request: Duration::from_secs(10),
             idle: Duration::from_secs(150),
-            head: Duration::from_secs(10),
             write: Duration::from_secs(30),
             head_bytes: 64 * 1024,
             drain: Duration::from_secs(25),

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::warn;
 
-use portcullis_listener::{Handler, RequestBody};
+use portcullis_listener::{Handler, Incoming};
 use portcullis_metrics::Metrics;
 
 /// How long what is waited for may take at every start without a word in the log.
@@ -97,7 +97,7 @@ impl Health {
 impl Handler for Health {
     type Body = Full<Bytes>;
 
-    async fn handle(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+    async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return answer(StatusCode::METHOD_NOT_ALLOWED, "ask with GET\n".to_owned());
         }

@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Config};
 use portcullis::manifest::{ServiceRef, validating_configuration};
 use portcullis::operator::{Components, EmbedOptions, NoArgs, Operator};
-use portcullis::server::RequestBody;
+use portcullis::server::Incoming;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn an_application_runs_an_operator_behind_its_own_router() {
     let (metrics, readiness) = (embedded.metrics().clone(), embedded.readiness());
     let (routes, passed) = (embedded.routes().clone(), Arc::new(AtomicU32::new(0)));
     let counted = Arc::clone(&passed);
-    let application = move |request: Request<RequestBody>| {
+    let application = move |request: Request<Incoming>| {
         counted.fetch_add(1, Ordering::Relaxed);
         let routes = routes.clone();
         async move { routes.oneshot(request).await.unwrap_or_else(|never| match never {}) }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::{Limits, Places, Server, Workers};
+use crate::{Handler, Limits, Places, RequestBody, Server, Workers};
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use hyper::{Request, Response, StatusCode};
-use portcullis_listener::{Handler, RequestBody};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
@@ -56,9 +55,7 @@ impl Handler for Handled {
         }
         Response::new(bytewise(request.uri().path() != "/stream"))
     }
-}
 
-impl crate::Handler for Handled {
     async fn shed(&self, request: Request<RequestBody>) -> Response<Bytewise> {
         let mut response = Response::new(bytewise(true));
         if request.uri().path() != "/health" {
@@ -78,9 +75,8 @@ struct Serving {
 async fn serve(places: usize, reserved: usize) -> Serving {
     // By themselves silent clients would not leave before a test ends.
     let hours = Duration::from_hours(1);
-    let each =
-        portcullis_listener::Limits { connections: places, first_request: hours, idle: hours, ..Default::default() };
-    let server = Server::bind((Ipv4Addr::LOCALHOST, 0), Limits { each, reserved, ..Limits::default() }).await.unwrap();
+    let limits = Limits { connections: places, reserved, first_request: hours, idle: hours, ..Limits::default() };
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0), limits).await.unwrap();
     let (address, places, stop) = (server.local_addr().unwrap(), server.places(), CancellationToken::new());
     let go_on = Arc::new(Notify::new());
     tokio::spawn(server.serve(Workers::start(1).unwrap(), Arc::new(Handled(Arc::clone(&go_on))), stop.clone()));

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::{Limits, Server, Workers};
+use crate::{Handler, Limits, RequestBody, Server, Workers};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response};
-use portcullis_listener::{Handler, RequestBody};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -48,9 +47,7 @@ impl Handler for Named {
         let name = thread::current().name().filter(|name| name.starts_with("worker-")).unwrap_or("first").to_owned();
         Response::new(Full::new(Bytes::from(format!("{name}\n"))))
     }
-}
 
-impl crate::Handler for Named {
     async fn shed(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
         self.handle(request).await
     }

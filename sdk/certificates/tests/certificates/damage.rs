@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::{Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use portcullis::certificates::{Automatic, ServingCertificate, probe};
-use portcullis::server::{Limits, RequestBody, Server};
+use portcullis::server::{Incoming, Limits, Server};
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use portcullis_testing::wait_until;
 use rustls::{ClientConfig, RootCertStore};
@@ -251,7 +251,7 @@ pub(crate) async fn serve_from(place: &Place, source: Automatic) -> Serving {
     let tls = Arc::new(ArcSwap::from_pointee(material.tls_config(&source.provider).unwrap()));
     let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Limits::default()).await.unwrap();
     let address = server.local_addr().unwrap();
-    let hello = |_: Request<RequestBody>| async { Response::new(Full::new(Bytes::new())) };
+    let hello = |_: Request<Incoming>| async { Response::new(Full::new(Bytes::new())) };
     let bundle = source.bundle(&place.name, &material);
     let (client, stopped, ready) = (place.user.client.clone(), stop.clone(), bundle.clone());
     let looked_after = configurations.clone();

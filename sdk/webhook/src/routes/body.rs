@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::HttpError;
 use super::budget::{Budget, Share};
 use crate::rejected::Rejected;
-use portcullis_listener::discard;
+use portcullis_listener::{Crowded, discard};
 
 /// The first buffer of a body that comes in parts. It grows with what comes, whatever was announced.
 const FIRST_BUFFER: usize = 16 * 1024;
@@ -33,8 +33,8 @@ pub(super) struct Reading<'a> {
     pub(super) limit: usize,
     /// What is read is taken from it.
     pub(super) budget: &'a Budget,
-    /// Whether others wait for a place on the listener.
-    pub(super) crowded: &'a (dyn Fn() -> bool + Sync),
+    /// Whether others wait for a place on the listener, where it is ours.
+    pub(super) crowded: Option<&'a Crowded>,
 }
 
 /// A whole body, and its part of the budget.
@@ -124,7 +124,7 @@ impl Reading<'_> {
     /// A peer that takes its time may do so while nobody waits for what it holds.
     fn keeps_up(&self, now: Instant, came: usize) -> Result<(), HttpError> {
         let time = GRACE + Duration::from_micros((came / BYTES_PER_MICROSECOND) as u64);
-        if now > self.began + time && (self.budget.short(now) || (self.crowded)()) {
+        if now > self.began + time && (self.budget.short(now) || self.crowded.is_some_and(Crowded::get)) {
             return Err(HttpError::shed("body arrives too slowly while others wait"));
         }
         Ok(())
@@ -165,7 +165,7 @@ mod tests {
     fn reading(budget: &Budget, announced: Option<usize>) -> Reading<'_> {
         let began = Instant::now();
         let deadline = began + Duration::from_millis(50);
-        Reading { began, deadline, announced, limit: 7 * MIB, budget, crowded: &|| false }
+        Reading { began, deadline, announced, limit: 7 * MIB, budget, crowded: None }
     }
 
     #[tokio::test]

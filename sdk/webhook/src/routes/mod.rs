@@ -31,7 +31,7 @@ use crate::rejected::Rejected;
 use body::Reading;
 use budget::Share;
 use deadline::time_for_answer;
-use portcullis_listener::{Handler, RequestBody, discard, retry_later};
+use portcullis_listener::{Crowded, Handler, Incoming, discard, retry_later};
 use portcullis_manifest::words::POST_ONLY;
 use portcullis_metrics::Metrics;
 
@@ -68,9 +68,8 @@ const HELD: usize = 64 * 1024;
 impl Handler for Routes {
     type Body = Full<Bytes>;
 
-    async fn handle(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
-        let crowded = request.body().crowded();
-        self.perform(request, &move || crowded.get()).await
+    async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        self.respond(request).await
     }
 }
 
@@ -125,17 +124,9 @@ impl Routes {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.perform(request, &|| false).await
-    }
-
-    async fn perform<B>(&self, request: Request<B>, crowded: &(dyn Fn() -> bool + Sync)) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes> + Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
         let (head, body) = request.into_parts();
         let route = self.by_path.get(head.uri.path());
-        match review(route, &head, body, crowded).await {
+        match review(route, &head, body).await {
             Ok(answer) => {
                 let mut response = Response::new(Full::new(answer));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -147,12 +138,7 @@ impl Routes {
 }
 
 /// The answer to a review, or why there is none.
-async fn review<B>(
-    route: Option<&Route>,
-    head: &Parts,
-    body: B,
-    crowded: &(dyn Fn() -> bool + Sync),
-) -> Result<Bytes, HttpError>
+async fn review<B>(route: Option<&Route>, head: &Parts, body: B) -> Result<Bytes, HttpError>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -172,6 +158,7 @@ where
     }
     let deadline = began + time_for_answer(head.uri.query(), limits.timeout);
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let crowded = head.extensions.get::<Crowded>();
     let reading = Reading { began, deadline, announced, limit: limits.body, budget: &limits.budget, crowded };
     if let Some(missing) = endpoint.waits_for() {
         discard(body).await;

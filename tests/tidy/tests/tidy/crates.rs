@@ -22,7 +22,7 @@ const CRATES: [(&str, &str); 18] = [
     ),
     (
         "listener",
-        "arc-swap bytes futures http-body http-body-util hyper hyper-util rustls rustls-pki-types socket2 \
+        "arc-swap bytes http-body http-body-util hyper hyper-util rustls rustls-pki-types socket2 \
          thiserror tokio tokio-rustls tokio-util tracing",
     ),
     (

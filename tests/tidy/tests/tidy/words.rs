@@ -32,8 +32,8 @@ const AT_MOST: [(&str, usize); 9] = [
     ("examples", 14),
     ("fuzz", 12),
     ("hack", 5),
-    ("mcp", 777),
-    ("sdk", 573),
+    ("mcp", 776),
+    ("sdk", 567),
     ("tests", 98),
 ];
 

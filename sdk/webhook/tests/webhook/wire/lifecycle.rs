@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response};
-use portcullis::server::{Limits, RequestBody, TlsError, tls_config};
+use portcullis::server::{Incoming, Limits, TlsError, tls_config};
 use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -59,7 +59,7 @@ struct Held {
 async fn held(limits: Limits) -> Held {
     let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (came, go) = (Arc::clone(&arrived), Arc::clone(&release));
-    let handler = move |request: Request<RequestBody>| {
+    let handler = move |request: Request<Incoming>| {
         let (came, go) = (Arc::clone(&came), Arc::clone(&go));
         async move {
             if request.uri().path() == "/held" {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response};
-use portcullis::server::{Limits, RequestBody, Server};
+use portcullis::server::{Incoming, Limits, Server};
 use portcullis_testing::Stopwatch;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,7 +92,7 @@ async fn a_kept_connection_outlives_the_first_deadline_and_ends_with_the_idle_on
 /// Otherwise a few peers that never read would hold every connection there is.
 #[tokio::test]
 async fn a_peer_that_does_not_read_its_answer_loses_its_connection() {
-    let big = |_: Request<RequestBody>| async { Response::new(Full::new(Bytes::from(vec![b'x'; 64 << 20]))) };
+    let big = |_: Request<Incoming>| async { Response::new(Full::new(Bytes::from(vec![b'x'; 64 << 20]))) };
     let server = Server::bind(
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         Limits { connections: 1, write: SHORT, ..Limits::default() },

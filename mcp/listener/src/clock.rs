@@ -11,13 +11,13 @@ use crate::limits::Limits;
 
 /// Time for a request to arrive when the listener ends: the client has not heard of it.
 const END: Duration = Duration::from_secs(1);
-/// How often the socket is asked whether the client of a request under way is still there.
+/// Interval at which the socket is asked whether the client of a request under way is still there.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// A deadline belongs to an activity, the number of requests so far and an instruction.
 type Phase = (Activity, usize, Told);
 
-/// What is due.
+/// The thing that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// The client had its time: the connection ends.
@@ -87,8 +87,9 @@ impl Clock {
 mod tests {
     use std::future::poll_fn;
 
+    use portcullis_listener::Crowded;
+
     use super::*;
-    use crate::connection::Crowded;
 
     const LIMITS: fn() -> Limits = || Limits {
         first_request: Duration::from_millis(300),
@@ -108,7 +109,7 @@ mod tests {
     }
 
     impl Client {
-        /// How long it takes until something is due.
+        /// Returns the time until something is due, and what it is.
         async fn due(&mut self) -> (Duration, Due) {
             let start = Instant::now();
             let due = poll_fn(|cx| self.clock.poll(cx, &self.connection)).await;

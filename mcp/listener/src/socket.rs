@@ -20,10 +20,10 @@ const KEEPALIVE: TcpKeepalive =
 
 /// The socket of a [`Connection`]. It fails when the client takes no byte of an answer for too long.
 #[derive(Debug)]
-pub struct Socket {
+pub(crate) struct Socket {
     stream: TcpStream,
     connection: Connection,
-    /// How long a client may take no byte of what is ready for it.
+    /// Time in which a client has to take some bytes of what is ready for it.
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
 }
@@ -34,7 +34,7 @@ impl Socket {
     ///
     /// # Errors
     /// When the client has gone already.
-    pub fn new(stream: TcpStream, connection: Connection, stall: Duration) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream, connection: Connection, stall: Duration) -> io::Result<Self> {
         // Answers are small writes: waiting to fill a segment would add the client's delayed ACK to every one.
         stream.set_nodelay(true)?;
         if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE) {
