@@ -21,7 +21,7 @@ const NAMESPACE: &str = OPERATOR_RELEASE[1];
 /// Starts the operator under the ServiceAccount that the chart installed, with the arguments of its Deployment.
 async fn start(cluster: &ControlPlane) -> Process {
     let user = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
-    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{NAMESPACE}"), "system:authenticated"];
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{NAMESPACE}")];
     let deployments: Api<Deployment> = Api::namespaced(cluster.admin(), NAMESPACE);
     let deployment = serde_json::to_value(deployments.get(RELEASE).await.unwrap()).unwrap();
     let arguments = arguments(&[json!({ "kind": "Deployment", "spec": deployment["spec"] })], "Deployment");
