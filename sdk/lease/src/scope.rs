@@ -1,7 +1,7 @@
 use futures::Stream;
 
 use crate::changes::Changes;
-use crate::{Change, Epoch, Leadership, LeaseHandle, Ownership, Scopes};
+use crate::{Change, Leadership, LeaseHandle, Ownership, Scopes};
 
 /// Which namespaces this operator owns. Cheap to clone; every answer is as of now.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Scope {
         let ownership = match &self.extent {
             Extent::Restricted { lease, .. } => lease.owns(namespace),
             Extent::ClusterWide(scopes) => scopes.owns(namespace),
-            Extent::Everything => Ownership::Mine { epoch: Epoch::default() },
+            Extent::Everything => Ownership::Mine,
         };
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
     }

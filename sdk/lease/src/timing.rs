@@ -44,10 +44,10 @@ impl Timing {
     /// least every two seconds.
     ///
     /// # Errors
-    /// [`LeaseError::Zero`] and [`LeaseError::Order`].
+    /// [`LeaseError::Invalid`].
     pub fn new(duration: Duration, deadline: Duration, renew: Duration) -> Result<Self, LeaseError> {
         if renew.is_zero() {
-            return Err(LeaseError::Zero { field: "renew" });
+            return Err(LeaseError::zero("renew"));
         }
         for (shorter, is, longer, limit) in [
             ("renew", renew, "deadline", deadline),
@@ -55,7 +55,8 @@ impl Timing {
             ("duration", duration, "the longest that others wait", LONGEST),
         ] {
             if is >= limit {
-                return Err(LeaseError::Order { shorter, is, longer, limit });
+                let order = format!("{shorter} ({is:?}) must be less than {longer} ({limit:?})");
+                return Err(LeaseError::Invalid(order));
             }
         }
         Ok(Self { duration, deadline, renew, retry: renew.min(Duration::from_secs(2)), settle: Duration::ZERO })

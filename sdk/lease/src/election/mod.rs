@@ -45,7 +45,7 @@ impl LeaseElection {
     /// a graceful stop.
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`].
+    /// [`LeaseError::Invalid`].
     pub fn leader_election(namespace: &str, name: &str, identity: &str) -> Result<Self, LeaseError> {
         Self::new(namespace, name, identity, Timing::LEADER, End::Release)
     }
@@ -59,17 +59,13 @@ impl LeaseElection {
     /// beside it.
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`].
+    /// [`LeaseError::Invalid`].
     pub fn scope(namespace: &str, name: &str, identity: &str) -> Result<Self, LeaseError> {
         Self::new(namespace, name, identity, Timing::SCOPE, End::HandOver)
     }
 
     fn new(namespace: &str, name: &str, identity: &str, timing: Timing, end: End) -> Result<Self, LeaseError> {
-        for (field, value) in [("namespace", namespace), ("name", name), ("identity", identity)] {
-            if value.is_empty() {
-                return Err(LeaseError::Unnamed { field });
-            }
-        }
+        LeaseError::check_names(&[("namespace", namespace), ("name", name), ("identity", identity)])?;
         Ok(Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),

@@ -87,7 +87,7 @@ impl Scopes {
     /// (`kube::Config::default_retry`).
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`] when a name is empty.
+    /// [`LeaseError::Invalid`] when a name is empty.
     pub fn new(
         client: Client,
         operator: &str,
@@ -105,11 +105,7 @@ impl Scopes {
         timing: ScopeTiming,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, ScopesDriver), LeaseError> {
-        for (field, name) in [("operator", operator), ("lease", lease)] {
-            if name.is_empty() {
-                return Err(LeaseError::Unnamed { field });
-            }
-        }
+        LeaseError::check_names(&[("operator", operator), ("lease", lease)])?;
         let view = ScopeView::new(timing);
         let (handovers, errors) = (Handovers::default(), BTreeMap::new());
         let shared = Arc::new(Shared {

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ScopeTiming;
-use crate::decide::{Candidate, Decision, Hold, Role, decide};
 use crate::record::{Observation, Record};
 use crate::time::Moment;
-use crate::{Change, Epoch, Ownership};
+use crate::{Change, Ownership};
 
-/// How long an entry of a namespace whose Lease is gone is kept, for its epoch.
+/// How long an entry of a namespace whose Lease is gone is kept, so that an answer of before does not bring it back.
 const FORGET: Duration = Duration::from_hours(1);
 
 /// A namespace in which a Lease was seen.
@@ -209,7 +208,7 @@ impl ScopeView {
         if !self.knows_handovers(now) || (self.handed_over.contains(namespace) && !self.knows_leases(now)) {
             return Ownership::Unknown;
         }
-        Ownership::Mine { epoch: self.scopes.get(namespace).map(Scope::epoch).unwrap_or_default() }
+        Ownership::Mine
     }
 
     /// Asks for a list, if the last one is old.
@@ -270,23 +269,12 @@ impl ScopeView {
     /// Decides again who owns a namespace; tells when that is another than before.
     fn refresh(&mut self, namespace: &str, now: Moment) {
         let Some(scope) = self.scopes.get_mut(namespace) else { return };
-        let since = scope.since;
-        let role = Role::Fallback { duration: self.timing.duration, grace: self.timing.grace };
-        let hold = scope.acting.then(|| Hold { epoch: scope.epoch(), since, confirmed: since, renew_at: since });
-        let me = Candidate { identity: "", role, hold };
-        let mut until = self.taken_back.get(namespace).copied().filter(|until| now < *until);
+        let mut until = self.taken_back.get(namespace).copied();
         if self.handed_over.contains(namespace) {
-            let end = match decide(&scope.lease, now, &me) {
-                Decision::Wait { until } => until,
-                // Yield says that it begins; asked as one who does not act, the same function says how long.
-                Decision::Yield { .. } => match decide(&scope.lease, now, &Candidate { hold: None, ..me }) {
-                    Decision::Wait { until } => until,
-                    _ => None,
-                },
-                Decision::Acquire { .. } | Decision::Renew { .. } => None,
-            };
-            until = until.max(end);
+            // A released record counts like a held one: a successor in the same scope comes first.
+            until = until.max(scope.lease.counts_until(self.timing.duration).map(|end| end + self.timing.grace));
         }
+        let until = until.filter(|until| now < *until);
         if scope.acting != until.is_none() {
             scope.acting = until.is_none();
             scope.since = now;
@@ -305,12 +293,5 @@ impl ScopeView {
             lives: false,
             until: None,
         })
-    }
-}
-
-impl Scope {
-    /// Ours after the last hold that was seen.
-    fn epoch(&self) -> Epoch {
-        self.lease.last().map_or(Epoch::default(), |record| Epoch::hold(record.transitions).resumed())
     }
 }
