@@ -216,11 +216,6 @@ impl Elector {
         &self.observation
     }
 
-    /// Its identity.
-    pub(crate) fn identity(&self) -> &str {
-        &self.identity
-    }
-
     /// When the right to act next changes by itself: settled, or late.
     pub(crate) fn turns_at(&self, now: Moment) -> Option<Moment> {
         let hold = self.hold?;

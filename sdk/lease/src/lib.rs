@@ -160,7 +160,6 @@ mod timing;
 #[path = "../tests/lease/main.rs"]
 mod tests;
 
-pub use changes::Change;
 pub use election::{LeaseElection, LeaseElectionDriver, LeaseHandle, LeaseHealth};
 pub use error::LeaseError;
 pub use handovers::handed_over;
@@ -169,7 +168,7 @@ pub use law::decisions_hold;
 pub use leadership::Leadership;
 pub use metrics::ScopeMetrics;
 pub use ownership::Ownership;
-pub use record::Record;
+pub use record::INSTALLATION;
 pub use scope::Scope;
 pub use scopes::{ScopeTiming, Scopes, ScopesDriver};
 pub use timing::Timing;

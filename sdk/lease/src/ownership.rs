@@ -14,7 +14,7 @@ pub enum Ownership {
 
 impl Ownership {
     /// Whether to reconcile: only in a namespace that this operator is known to own. On `Unknown`, requeue shortly, or
-    /// wait for the next [`Change`](crate::Change).
+    /// wait for the next of [`Scope::changes`](crate::Scope::changes).
     pub fn may_write(self) -> bool {
         self == Self::Mine
     }

@@ -8,7 +8,7 @@ use crate::limits::LONGEST;
 use crate::time::Moment;
 
 /// Annotation of a Lease: the installation that wrote it last.
-pub(crate) const INSTALLATION: &str = "portcullis.dev/installation";
+pub const INSTALLATION: &str = "portcullis.dev/installation";
 
 /// The number of the hold after this one. The API allows none past `i32::MAX`; there it stays.
 pub(crate) fn next_epoch(epoch: u32) -> u32 {
@@ -17,20 +17,20 @@ pub(crate) fn next_epoch(epoch: u32) -> u32 {
 
 /// The content of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// `holderIdentity`; `None` when released.
-    pub holder: Option<String>,
+    pub(crate) holder: Option<String>,
     /// `acquireTime`, by the holder's wall clock.
     pub(crate) acquired: Option<Timestamp>,
     /// `renewTime`, by the holder's wall clock. That it *changed* shows that the holder lives; its value is not used.
-    pub renewed: Option<Timestamp>,
+    pub(crate) renewed: Option<Timestamp>,
     /// `leaseDurationSeconds`, but five minutes at most.
-    pub duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
     /// `leaseTransitions`: the epoch of the hold, greater than that of every hold before. Deleting the Lease starts again,
     /// except for those who have seen the old one.
-    pub transitions: u32,
+    pub(crate) transitions: u32,
     /// The installation that wrote it last ([`LeaseElection::installation`](crate::LeaseElection::installation)).
-    pub installation: Option<String>,
+    pub(crate) installation: Option<String>,
     /// `resourceVersion`, the precondition of the next write.
     pub(crate) version: String,
 }

@@ -8,7 +8,7 @@ use crate::limits::LONGEST;
 /// `renew < deadline < duration`. What lies between `deadline` and `duration` is the margin in which the holder has
 /// stopped already and nobody may have begun: it has to outlast the longest single action that was begun on a check,
 /// and what the clocks of two machines differ in *rate* over one duration. What they differ in *value* does not matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Timing {
     duration: Duration,
     deadline: Duration,

@@ -8,7 +8,7 @@ use crate::changes::{Changes, Hub};
 use crate::decide::Hold;
 use crate::elector::Elector;
 use crate::time::{Clock, Moment};
-use crate::{Change, LeaseError, Ownership};
+use crate::{LeaseError, Ownership};
 
 /// A handle to a lease election: whether this process holds the lease, and who else does. Cheap to clone; every answer
 /// is as of now.
@@ -16,7 +16,7 @@ use crate::{Change, LeaseError, Ownership};
 pub struct LeaseHandle(Arc<Shared>);
 
 /// The state of a lease, for metrics.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct LeaseHealth {
     /// Whether this process holds it and may act.
@@ -124,11 +124,6 @@ impl LeaseHandle {
             last_error: state.last_error.clone(),
         }
     }
-
-    /// The identity under which this election holds.
-    pub fn identity(&self) -> String {
-        self.0.lock().elector.identity().to_owned()
-    }
 }
 
 impl fmt::Debug for LeaseHandle {
@@ -158,7 +153,7 @@ impl Shared {
         let changed = std::mem::replace(&mut state.told, acting) != acting;
         drop(state);
         if changed {
-            self.hub.tell([Change::Namespace(self.namespace.clone())]);
+            self.hub.tell([Some(self.namespace.clone())]);
         }
         result
     }

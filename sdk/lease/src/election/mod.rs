@@ -303,7 +303,8 @@ mod tests {
         let timing = Timing::new(s(25), s(20), s(8)).unwrap();
         for (said, settles) in [(timing, s(15)), (timing.settle(s(7)), s(7)), (Timing::LEADER, s(15))] {
             let election = LeaseElection::scope("team", "scope", "me").unwrap().timing(said);
-            assert_eq!(election.timing, said.settle(settles));
+            let timing = election.timing;
+            assert_eq!((timing.settling(), timing.duration()), (settles, said.duration()));
         }
         let leader = LeaseElection::leader_election("ops", "leader", "me").unwrap().timing(timing);
         assert_eq!(leader.timing.settling(), Duration::ZERO);

@@ -23,7 +23,7 @@ use crate::handovers::{Handovers, Kind, of_binding, of_policy};
 use crate::limits::{REQUEST, until};
 use crate::record::Record;
 use crate::time::{Clock, Moment, SystemClock};
-use crate::{Change, LeaseError, Ownership};
+use crate::{LeaseError, Ownership};
 
 /// The label that says which operator an object belongs to.
 const OPERATOR: &str = "app.kubernetes.io/name";
@@ -363,7 +363,7 @@ impl Shared {
         // Inside the lock: moments that reach the view do not go backwards.
         let now = self.clock.now();
         let result = act(&mut state, now);
-        let changes: Vec<Change> = state.view.take_changes();
+        let changes = state.view.take_changes();
         let needs = Needs {
             list: state.view.needs_list(),
             leases: state.view.needs_leases(),

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ScopeTiming;
+use crate::Ownership;
+use crate::changes::Change;
 use crate::record::{Observation, Record};
 use crate::time::Moment;
-use crate::{Change, Ownership};
 
 /// How long an entry of a namespace whose Lease is gone is kept, so that an answer of before does not bring it back.
 const FORGET: Duration = Duration::from_hours(1);
@@ -182,7 +183,7 @@ impl ScopeView {
         }
         if self.disappointed && self.is_fresh(now) {
             self.disappointed = false;
-            self.changes.push(Change::Everywhere);
+            self.changes.push(None);
         }
     }
 
@@ -279,7 +280,7 @@ impl ScopeView {
             scope.acting = until.is_none();
             scope.since = now;
             scope.lives &= until.is_some();
-            self.changes.push(Change::Namespace(namespace.to_owned()));
+            self.changes.push(Some(namespace.to_owned()));
         }
         scope.until = until;
     }

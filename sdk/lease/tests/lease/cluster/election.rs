@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::elector::End;
 use crate::record::Record;
-use crate::{Change, LeaseElection, LeaseHandle, Timing};
+use crate::{LeaseElection, LeaseHandle, Timing};
 
 use super::{Candidate, DEADLINE, LEASE, Observer, patient, timing};
 
@@ -176,7 +176,7 @@ async fn a_deleted_lease_is_made_again_in_a_later_epoch() {
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
     lease.delete(LEASE, &DeleteParams::default()).await.unwrap();
     tokio::time::timeout(DEADLINE, holder.handle.lost(hold)).await.unwrap();
-    assert_eq!(changes.next().await, Some(Change::Namespace(namespace.clone())));
+    assert_eq!(changes.next().await, Some(Some(namespace.clone())));
     assert_eq!(holder.holds().await, hold.next());
 }
 

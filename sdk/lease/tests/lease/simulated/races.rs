@@ -11,7 +11,7 @@ use crate::elector::{Elector, End, Step, Write};
 use crate::record::Record;
 use crate::scopes::ScopeView;
 use crate::time::Moment;
-use crate::{Change, Ownership, ScopeTiming, Timing};
+use crate::{Ownership, ScopeTiming, Timing};
 
 use super::actor::{ClusterWide, Holder};
 use super::scopes::world;
@@ -75,10 +75,10 @@ fn listed(view: &mut ScopeView, now: u64) {
 #[test]
 fn race_1_a_namespace_is_told_when_it_is_taken_and_when_it_comes_back() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
-    let told = || Change::Namespace(NAMESPACE.to_owned());
+    let told = || Some(NAMESPACE.to_owned());
     assert_eq!(view.owns(NAMESPACE, moment(0)), Ownership::Unknown);
     listed(&mut view, 1);
-    assert_eq!(view.take_changes(), [Change::Everywhere], "somebody asked in vain");
+    assert_eq!(view.take_changes(), [None], "somebody asked in vain");
 
     view.see(NAMESPACE, record("restricted", 1, 10), moment(2));
     assert_eq!(view.take_changes(), [told()], "objects of a reconcile under way are looked at again");
@@ -350,7 +350,7 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
     assert_eq!(view.take_changes(), []);
     view.handed_over([].into(), Some(moment(60)), moment(61));
     assert_eq!((view.needs_list(), view.needs_leases()), (false, false), "rest is no gap");
-    assert_eq!(view.take_changes(), [Change::Everywhere], "somebody asked in vain");
+    assert_eq!(view.take_changes(), [None], "somebody asked in vain");
     assert!(view.owns(NAMESPACE, moment(62)).may_write());
     assert!(view.owns(NAMESPACE, moment(66)).may_write() && view.needs_list(), "it is half as old as it may be");
 
@@ -432,7 +432,7 @@ fn race_9_without_the_api_server_the_cluster_wide_operator_answers_from_memory_a
     cluster.view.take_changes();
     world.run_until(at(170));
     let cluster = world.cluster.as_mut().unwrap();
-    assert!(cluster.view.take_changes().contains(&Change::Everywhere));
+    assert!(cluster.view.take_changes().contains(&None));
     assert!(cluster.view.owns("team-b", cluster.clock.now()).may_write());
 }
 
