@@ -100,7 +100,9 @@ impl Elector {
             return Step::Read;
         }
         match decision {
-            Decision::Acquire { epoch } => Step::Write(self.write(epoch.max(next_epoch(self.floor)), Some(wall), now, wall)),
+            Decision::Acquire { epoch } => {
+                Step::Write(self.write(epoch.max(next_epoch(self.floor)), Some(wall), now, wall))
+            }
             Decision::Renew { epoch } => {
                 let acquired = self.observation.present().and_then(|record| record.acquired);
                 Step::Write(self.write(epoch, acquired, now, wall))

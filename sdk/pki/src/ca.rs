@@ -9,9 +9,9 @@ use rustls_pki_types::CertificateDer;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
+use crate::PkiError;
 use crate::certificate::{Certificate, parse, parse_key, parse_pem};
 use crate::trust::{TrustProblem, signed_by};
-use crate::PkiError;
 
 /// id-at-organizationName (RFC 5280 appendix A.1).
 const ORGANIZATION: [u64; 4] = [2, 5, 4, 10];

@@ -189,8 +189,8 @@ impl Automatic {
         for object in published(&self.client, &self.configurations).await {
             trusted.extend(object.bundles(&self.dns_names)?);
         }
-        let bundle = Bundle::new(operator, &union(&trusted, &certificate.ca_pem))
-            .of_services(self.dns_names.iter().cloned());
+        let bundle =
+            Bundle::new(operator, &union(&trusted, &certificate.ca_pem)).of_services(self.dns_names.iter().cloned());
         let stop = CancellationToken::new();
         tokio::select! {
             () = bundle.until_published_where_installed(&self.configurations, waiting) => {}

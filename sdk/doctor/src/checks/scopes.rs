@@ -49,7 +49,8 @@ impl Claim<'_> {
     /// Whether somebody holds it and renews it. Operators time this by their own observation; one look has only the
     /// times that are written down, with some grace for clocks.
     fn is_live(&self, now: Timestamp) -> bool {
-        let (Some(_), Some(age), Some(seconds)) = (self.holder(), self.age(now), self.spec.lease_duration_seconds) else {
+        let (Some(_), Some(age), Some(seconds)) = (self.holder(), self.age(now), self.spec.lease_duration_seconds)
+        else {
             return false;
         };
         age <= SignedDuration::from_secs(seconds.into()).min(LONGEST) + SKEW

@@ -98,7 +98,11 @@ fn a_lease_counts_for_the_duration_that_it_states_also_when_it_is_released() {
         view.see(NAMESPACE, Record { duration: states.map(at), ..record(holder, 1, 10) }, moment(1));
         for (second, ours) in [(ends - 1, false), (ends, true)] {
             listed(&mut view, second);
-            assert_eq!(view.owns(NAMESPACE, moment(second)).may_write(), ours, "{holder} {states:?} in second {second}");
+            assert_eq!(
+                view.owns(NAMESPACE, moment(second)).may_write(),
+                ours,
+                "{holder} {states:?} in second {second}"
+            );
         }
     }
 }

@@ -27,7 +27,10 @@ fn crd() -> CustomResourceDefinition {
 }
 
 fn guarded() -> LabelSelector {
-    LabelSelector { match_labels: Some([("guarded-by".to_owned(), "hub".to_owned())].into()), ..LabelSelector::default() }
+    LabelSelector {
+        match_labels: Some([("guarded-by".to_owned(), "hub".to_owned())].into()),
+        ..LabelSelector::default()
+    }
 }
 
 /// The same rule, in a webhook for the hub version.
