@@ -230,12 +230,10 @@ fn debug_shows_no_key() {
 
 /// The certificate with the first place of `from` after `skip` others replaced.
 fn damaged(pem: &str, skip: usize, from: &[u8], to: &[u8]) -> String {
-    use base64::Engine as _;
     let mut der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
     let at = der.windows(from.len()).enumerate().filter(|(_, window)| *window == from).nth(skip).unwrap().0;
     der.splice(at..at + from.len(), to.iter().copied());
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    pem::encode(&pem::Pem::new("CERTIFICATE", der))
 }
 
 #[test]
