@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::bundle::{Bundle, FIRST_PAUSE, Origin, published, union};
+use super::bundle::{Beside, Bundle, FIRST_PAUSE, Origin, manager};
 use super::metrics::CertificateMetrics;
 use super::pauses::pauses;
 use super::provided::CERTIFICATE_NAME;
@@ -170,33 +170,18 @@ impl Automatic {
         Ok(())
     }
 
-    /// Publishes the CA of `certificate` beside all that callers trust now, in every object that is installed, and waits
-    /// until it is there: before an upgrade, so that the pair before it and this one are accepted until the bundle of this
-    /// one is published alone. Calls `waiting` with what is missing.
+    /// Has callers trust `certificate` beside what they trust now, in every entry that has a bundle: before an upgrade, so
+    /// that the pair before it and this one are accepted until the bundle of this one is published alone. Returns the objects
+    /// that were written.
     ///
-    /// The bundle belongs to the field manager `<operator>-ca-bundle` then, also where another one has applied one: that
-    /// one no longer removes it when it applies a manifest without a bundle.
+    /// What is written is the field manager's own (`<operator>-ca-bundle`), also where another one has applied the bundle:
+    /// that one no longer removes it when it applies a manifest without one.
     ///
     /// # Errors
-    /// When the objects cannot be read. It is safe to retry.
-    pub async fn publish_beside(
-        &self,
-        operator: &str,
-        certificate: &ServingCertificate,
-        waiting: impl FnMut(&str),
-    ) -> kube::Result<()> {
-        let mut trusted = Vec::new();
-        for object in published(&self.client, &self.configurations).await {
-            trusted.extend(object.bundles(&self.dns_names)?);
-        }
-        let bundle =
-            Bundle::new(operator, &union(&trusted, &certificate.ca_pem)).of_services(self.dns_names.iter().cloned());
-        let stop = CancellationToken::new();
-        tokio::select! {
-            () = bundle.until_published_where_installed(&self.configurations, waiting) => {}
-            () = bundle.maintain(&self.client, &self.configurations, &stop) => {}
-        }
-        Ok(())
+    /// When the API server refuses. It is safe to retry.
+    pub async fn publish_beside(&self, operator: &str, certificate: &ServingCertificate) -> kube::Result<Vec<String>> {
+        let (client, services, ca_pem) = (&self.client, &self.dns_names, &certificate.ca_pem);
+        Beside { client, manager: manager(operator), services, ca_pem }.publish(&self.configurations).await
     }
 
     /// Takes the steps that `next` returns, and returns what is stored then.

@@ -41,16 +41,6 @@ impl Bundle {
         self.until(Some(Wanted::accepted(certificate)), configurations, waiting).await;
     }
 
-    /// Waits until every object that is installed has been seen with the bundle that is wanted now.
-    pub(crate) async fn until_published_where_installed(
-        &self,
-        configurations: &Configurations,
-        waiting: impl FnMut(&str),
-    ) {
-        let wanted = self.wanted.borrow().clone();
-        self.until(Some(wanted), configurations, waiting).await;
-    }
-
     /// Waits until an entry is seen by whose bundle callers refuse what is wanted now. An object through which nobody
     /// is called does not count.
     pub async fn refused(&self, configurations: &Configurations) {

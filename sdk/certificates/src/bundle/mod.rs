@@ -3,8 +3,9 @@
 //! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` follows what the
 //! object says, and writes where the bundle is not right; how each object stands is kept (`state`), and whoever waits
 //! for the bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common
-//! is in `target`. `published` reads them once, for those who do not stay.
+//! is in `target`. `published` reads them once, for those who do not stay; `beside` adds to them, once.
 
+mod beside;
 mod missing;
 mod published;
 mod publisher;
@@ -24,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::CertificateMetrics;
 use super::{Configurations, ServingCertificate, TimeOfDay};
+pub(super) use beside::Beside;
 pub use missing::Changes;
-pub(super) use published::union;
 pub use published::{OwnEntry, PublishedEntry, PublishedObject, published};
 pub(super) use publisher::FIRST_PAUSE;
 use publisher::Publisher;
@@ -39,6 +40,11 @@ fn objects(configurations: &Configurations) -> Vec<String> {
     let mutating = mutating.iter().map(|(name, _)| object::<MutatingWebhookConfiguration>(name));
     let crds = crds.iter().map(|name| object::<CustomResourceDefinition>(name));
     validating.chain(mutating).chain(crds).collect()
+}
+
+/// The field manager as which an operator publishes.
+pub(super) fn manager(operator: &str) -> String {
+    format!("{operator}-ca-bundle")
 }
 
 /// Publishes the CA in the webhook configurations and the CRDs' conversion stanzas, and restores it when something else
@@ -79,7 +85,7 @@ pub(super) struct Origin {
 impl Bundle {
     /// A publisher that writes as field manager `<operator>-ca-bundle`.
     pub fn new(operator: &str, ca_pem: &str) -> Self {
-        let manager = Some(format!("{operator}-ca-bundle"));
+        let manager = Some(manager(operator));
         Self { manager, ..Self::wanting(Wanted::Held(Arc::from(ca_pem))) }
     }
 

@@ -4,7 +4,6 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use portcullis_pki::bundle_fingerprints;
 
 use super::target::{BundleTarget, CONVERSION, object};
 use crate::Configurations;
@@ -43,16 +42,6 @@ impl PublishedObject {
         let mut called = ours.map(|entry| entry.service.as_deref()).peekable();
         let first = called.peek().copied().flatten();
         first.filter(|_| called.all(|service| service.is_some_and(|service| own.iter().all(|own| own != service))))
-    }
-
-    /// The bundles of the entries of this installation that call one of these Services, or a URL.
-    pub(crate) fn bundles(self, own: &[String]) -> kube::Result<Vec<Vec<u8>>> {
-        let Self { entries, ours, .. } = self;
-        let entries = entries?.into_iter().flatten();
-        let called = entries.filter(|entry| {
-            ours.contains(&entry.name) && entry.service.as_ref().is_none_or(|service| own.contains(service))
-        });
-        Ok(called.map(|entry| entry.bundle).collect())
     }
 
     /// Every entry that this installation should have.
@@ -100,46 +89,4 @@ async fn read<C: BundleTarget>(client: &Client, name: &str, ours: &[String]) -> 
         Some(entries.collect())
     });
     PublishedObject { object: object::<C>(name), entries, ours: ours.to_vec(), command: C::COMMAND }
-}
-
-/// One bundle with these and with `ca_pem`, each authority once as far as the bundles can be read. It ends with an empty
-/// line: nobody else applies these bytes, so the field belongs to the one who writes them.
-pub(crate) fn union(bundles: &[Vec<u8>], ca_pem: &str) -> String {
-    let mut all = String::new();
-    for bundle in bundles.iter().map(|bundle| String::from_utf8_lossy(bundle)).chain([ca_pem.into()]) {
-        let held = bundle_fingerprints(all.as_bytes()).unwrap_or_default();
-        let holds = bundle_fingerprints(bundle.as_bytes())
-            .map_or(bundle.trim().is_empty(), |wanted| wanted.iter().all(|wanted| held.contains(wanted)));
-        if !holds {
-            all = format!("{all}{}\n", bundle.trim());
-        }
-    }
-    all + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use portcullis_pki::Ca;
-
-    use super::*;
-
-    #[test]
-    fn a_union_holds_each_authority_once_and_is_its_own_union() {
-        let (now, hour) = (jiff::Timestamp::now(), jiff::SignedDuration::from_hours(1));
-        let [one, two] =
-            ["one", "two"].map(|name| Ca::generate(name, now - hour, now + hour).unwrap().cert_pem().to_owned());
-        let both = format!("{one}{two}");
-        for (bundles, ca, expected) in [
-            (vec![&one], &two, 2),
-            (vec![&one], &one, 1),
-            (vec![&String::new(), &one, &two], &one, 2),
-            (vec![&both, &one], &both, 2),
-        ] {
-            let bundles: Vec<_> = bundles.into_iter().map(|bundle| bundle.clone().into_bytes()).collect();
-            let all = union(&bundles, ca);
-            assert_eq!(bundle_fingerprints(all.as_bytes()).unwrap().len(), expected);
-            assert!(!bundles.contains(&all.clone().into_bytes()));
-            assert_eq!(union(&[all.clone().into_bytes()], ca), all);
-        }
-    }
 }

@@ -20,7 +20,7 @@ use portcullis_client::own_sentence;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The Secret is waited for so long, and believed more than the copy that was read from it before.
 const DOUBT: Duration = Duration::from_secs(20);
 /// The longest time of one write.

@@ -45,6 +45,13 @@ pub(super) trait BundleTarget:
         names
     }
 
+    /// Whether another field manager than `own` has applied a bundle: its next manifest without one takes it out.
+    fn is_applied_by_others(&self, own: &str) -> bool {
+        let mut entries = self.meta().managed_fields.iter().flatten();
+        let applied = |entry: &ManagedFieldsEntry| entry.operation.as_deref() == Some("Apply");
+        entries.any(|entry| entry.manager.as_deref() != Some(own) && applied(entry) && holds_bundle(entry))
+    }
+
     /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing
     /// else.
     fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value>;

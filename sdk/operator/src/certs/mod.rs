@@ -201,12 +201,9 @@ async fn ensure_for_upgrade(
     let material = patience.answer(maker.ensure_unattended()).await??;
     say(&sound(installation, &material)?)?;
     // What serves now goes on being accepted, and what is installed next is accepted from its start.
-    let mut missing = "an answer of the API server".to_owned();
-    let published = maker.publish_beside(installation.operator, &material, |said| said.clone_into(&mut missing));
-    let Ok(published) = timeout_at(patience.end, published).await else {
-        anyhow::bail!("timed out after {} s waiting for {missing}", patience.time.as_secs());
-    };
-    published.context("cannot see what is published; compare the roles of this command's Job")
+    let added = patience.answer(maker.publish_beside(installation.operator, &material)).await?;
+    let added = added.context("cannot add the CA to what is published; compare the roles of this command's Job")?;
+    added.iter().try_for_each(|object| say(&format!("added the CA to what is trusted: {object}\n")))
 }
 
 /// Reads `3650d`, or what is a duration to other flags.
