@@ -147,7 +147,7 @@ async fn publish_puts_in_what_is_stored_in_the_end_and_not_what_was_stored_when_
     mutating.delete(&format!("{}-mutating", place.name), &DeleteParams::default()).await.unwrap();
     let mut job = Running::spawn("controller", &[&["certs", "publish"], &arguments[..]].concat());
     let published = || async { (place.bundles().await[0].is_some()).then_some(()) };
-    portcullis_testing::wait_until("the first bundle", Duration::from_mins(1), published).await;
+    wait_until("the first bundle", Duration::from_mins(1), published).await;
 
     automatic.rotate().await.unwrap();
     let stored = place.secret("").await["ca.crt"].clone();
@@ -156,7 +156,7 @@ async fn publish_puts_in_what_is_stored_in_the_end_and_not_what_was_stored_when_
         let bundle = place.bundles().await.swap_remove(0)?;
         (bundle.as_bytes() == stored.0).then_some(())
     };
-    portcullis_testing::wait_until("the bundle of both CAs", Duration::from_mins(1), both).await;
+    wait_until("the bundle of both CAs", Duration::from_mins(1), both).await;
     place.install(&["webhooks"]).await;
     assert!(job.ended().await.success(), "{}", job.log());
     let webhooks = mutating.get(&format!("{}-mutating", place.name)).await.unwrap().webhooks.unwrap();
@@ -174,7 +174,7 @@ async fn the_operators_own_rights_are_enough_for_every_command() {
     place.kubeconfig = place.cluster.kubeconfig_as(&account, &["system:serviceaccounts"]).display().to_string();
     // The API server takes up new roles a little later.
     let granted = || async { place.certs(&["ensure"]).await.status.success().then_some(()) };
-    portcullis_testing::wait_until("the rights to be in force", Duration::from_mins(1), granted).await;
+    wait_until("the rights to be in force", Duration::from_mins(1), granted).await;
     for command in ["publish", "show", "rotate"] {
         place.says(&[command]).await;
     }
