@@ -371,10 +371,7 @@ impl<K: Kind> Controller<K> {
             ask(&|_| true);
             drop(beginning);
             let handed_over = stop.run_until_cancelled(handovers.for_each(|change| {
-                match change {
-                    portcullis_lease::Change::Everywhere => ask(&|_| true),
-                    portcullis_lease::Change::Namespace(changed) => ask(&|namespace| namespace == changed),
-                }
+                ask(&|namespace| change.as_ref().is_none_or(|changed| namespace == changed));
                 ready(())
             }));
             let reconcile = &reconcile;

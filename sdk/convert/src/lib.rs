@@ -120,7 +120,6 @@ pub use graph::{GraphError, Hub};
 pub use portcullis_review::{BoxError, IntoResult};
 pub use problem::Problem;
 pub use review::{EnvelopeError, Review, ReviewVersion};
-pub use stash::same_stash;
 pub use version::{ConverterFn, Version};
 
 /// Annotation in which the engine stores data that the version of an object cannot express, until the object is

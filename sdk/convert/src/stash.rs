@@ -33,24 +33,6 @@ pub(crate) struct Entry<D = Document> {
     pub(crate) returned: Option<D>,
 }
 
-/// Returns whether two stashes, the values of the annotation [`STASH`](crate::STASH), are the same to the engine:
-/// entries that it can read are equal, and all others are the same text.
-pub fn same_stash(one: Option<&str>, other: Option<&str>) -> bool {
-    if one == other {
-        return true;
-    }
-    let (one, other) = (Stash::read(one, LIMIT), Stash::read(other, LIMIT));
-    let alike = |version: &String| match (one.get(version), other.get(version)) {
-        (Some(one), Some(other)) => (one.original, one.returned) == (other.original, other.returned),
-        (None, None) => {
-            let [one, other] = [&one, &other].map(|stash| stash.entries.get(version).map(|entry| entry.get()));
-            one == other
-        }
-        _ => false,
-    };
-    one.entries.len() == other.entries.len() && one.entries.keys().all(alike)
-}
-
 /// More than [`LIMIT`], or than the object's annotations leave room for.
 pub(crate) struct NoRoom;
 
@@ -177,33 +159,4 @@ fn split(
         places.push(wrap(Value::Object(Map::new()), single(key, value.clone())));
     }
     (places.len() <= most).then_some(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_texts_say_the_same_where_the_engine_reads_the_same_and_not_where_json_does() {
-        let kept = r#"{"v3":{"o":{"spec":{"a":1}},"r":{"spec":{}}}}"#;
-        let padded = |length: usize| format!("{kept}{}", " ".repeat(length));
-        for (one, other, same) in [
-            (Some(kept), Some(kept), true),
-            (None, None, true),
-            (None, Some(""), true),
-            (None, Some("{}"), true),
-            (Some(kept), None, false),
-            (Some(kept), Some(r#"{"v3":{"r":{"spec":{}},"o":{"spec":{"a":1}}}}"#), true),
-            (Some(kept), Some(r#"{"v3":{"o":{"spec":{"a":2}},"r":{"spec":{}}}}"#), false),
-            (Some(kept), Some(r#"{"v3":{"o":{"spec":{"a":1}}}}"#), false),
-            (Some(kept), Some(&*padded(9)), true),
-            (Some(kept), Some(&*padded(LIMIT)), false),
-            // A member twice is no entry.
-            (Some(kept), Some(r#"{"v3":{"o":{},"o":{"spec":{"a":1}},"r":{"spec":{}}}}"#), false),
-            (Some(r#"{"v9":7}"#), Some(r#"{"v9":7}"#), true),
-            (Some(r#"{"v9":7}"#), Some(r#"{"v9":8}"#), false),
-        ] {
-            assert_eq!((same_stash(one, other), same_stash(other, one)), (same, same), "{one:?} {other:?}");
-        }
-    }
 }

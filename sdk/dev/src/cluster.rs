@@ -7,10 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use k8s_openapi::ClusterResourceScope;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
-};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
@@ -23,11 +20,12 @@ use super::mark::{Fate, Mark, OF};
 const CALL: Duration = Duration::from_secs(10);
 
 /// A cluster-scoped kind that sessions put into the cluster.
-trait Put: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + Serialize + DeserializeOwned {}
+pub(super) trait Put:
+    Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + Serialize + DeserializeOwned
+{
+}
 impl Put for ValidatingWebhookConfiguration {}
 impl Put for MutatingWebhookConfiguration {}
-impl Put for ValidatingAdmissionPolicy {}
-impl Put for ValidatingAdmissionPolicyBinding {}
 
 /// One call, with its deadline.
 pub(super) async fn call<T>(what: &str, call: impl Future<Output = Result<T, kube::Error>>) -> anyhow::Result<T> {
@@ -43,8 +41,6 @@ pub(super) struct Cluster {
     pub(super) client: Client,
     /// The mark of this session.
     pub(super) me: Mark,
-    /// Whether webhooks of the operator have CEL rules, which are policies in the cluster.
-    pub(super) policies: bool,
 }
 
 impl Cluster {
@@ -84,10 +80,6 @@ impl Cluster {
         let mut done = Vec::new();
         self.delete::<MutatingWebhookConfiguration>(&goes, &mut done).await?;
         self.delete::<ValidatingWebhookConfiguration>(&goes, &mut done).await?;
-        if self.policies {
-            self.delete::<ValidatingAdmissionPolicyBinding>(&goes, &mut done).await?;
-            self.delete::<ValidatingAdmissionPolicy>(&goes, &mut done).await?;
-        }
         Ok(done)
     }
 
@@ -108,25 +100,7 @@ impl Cluster {
         Ok(())
     }
 
-    pub(super) async fn put_validating(&self, object: &ValidatingWebhookConfiguration) -> anyhow::Result<()> {
-        self.put(object).await
-    }
-
-    pub(super) async fn put_mutating(&self, object: &MutatingWebhookConfiguration) -> anyhow::Result<()> {
-        self.put(object).await
-    }
-
-    /// A policy, and then what puts it into force.
-    pub(super) async fn put_policy(
-        &self,
-        policy: &ValidatingAdmissionPolicy,
-        binding: &ValidatingAdmissionPolicyBinding,
-    ) -> anyhow::Result<()> {
-        self.put(policy).await?;
-        self.put(binding).await
-    }
-
-    async fn put<K: Put>(&self, object: &K) -> anyhow::Result<()> {
+    pub(super) async fn put<K: Put>(&self, object: &K) -> anyhow::Result<()> {
         let (kind, name) = (K::kind(&()), object.name_any());
         let params = PostParams { field_manager: Some(self.manager()), ..PostParams::default() };
         match call(&format!("create {kind} {name}"), self.api::<K>().create(&params, object)).await {

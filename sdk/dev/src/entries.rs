@@ -2,13 +2,12 @@
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use portcullis_manifest::{
-    Deadlock, FailurePolicy, NAMESPACE_NAME, Scope, ServiceRef, Webhook, WebhookKind, admission_policies,
-    mutating_configuration, validating_configuration,
+    Deadlock, FailurePolicy, NAMESPACE_NAME, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    validating_configuration,
 };
 
 use super::mark::Mark;
@@ -121,27 +120,6 @@ pub(super) fn mutating(
         configuration.metadata.annotations = Some(mark.annotations());
         configuration
     })
-}
-
-/// The policies with the CEL rules of `entries`, named after their validating configuration. The API server alone evaluates
-/// them, whether this machine answers or not; what cannot be evaluated passes, unless the session fails closed.
-pub(super) fn policies(
-    configuration: &str,
-    entries: &[Webhook],
-    reach: &Reach,
-    mark: &Mark,
-) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
-    let mut policies = admission_policies(configuration, entries);
-    for (policy, binding) in &mut policies {
-        if let Some(spec) = policy.spec.as_mut().filter(|_| !reach.fail) {
-            spec.failure_policy = Some(FailurePolicy::Ignore.to_string());
-        }
-        for metadata in [&mut policy.metadata, &mut binding.metadata] {
-            metadata.labels = Some(mark.labels());
-            metadata.annotations = Some(mark.annotations());
-        }
-    }
-    policies
 }
 
 #[cfg(test)]

@@ -9,12 +9,11 @@ use super::cluster::call;
 const GROUP: &str = "admissionregistration.k8s.io";
 const VERBS: [&str; 4] = ["list", "get", "create", "delete"];
 const CONFIGURATIONS: [&str; 2] = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"];
-const POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 
-/// Fails with the rights that are missing, all of them by name. Policies are needed for webhooks with CEL rules.
-pub(super) async fn check(client: &Client, policies: bool) -> anyhow::Result<()> {
+/// Fails with the rights that are missing, all of them by name.
+pub(super) async fn check(client: &Client) -> anyhow::Result<()> {
     let mut missing = Vec::new();
-    for resource in CONFIGURATIONS.into_iter().chain(POLICIES.into_iter().filter(|_| policies)) {
+    for resource in CONFIGURATIONS {
         let refused = refused(client, resource).await?;
         if !refused.is_empty() {
             missing.push(format!("{} {resource}.{GROUP}", refused.join(", ")));

@@ -8,7 +8,6 @@ use anyhow::{Context as _, bail, ensure};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 use portcullis_manifest::Webhook;
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use rustls::ServerConfig;
@@ -16,7 +15,7 @@ use rustls::crypto::CryptoProvider;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
-use super::entries::{Reach, Target, mutating, policies, validating};
+use super::entries::{Reach, Target, mutating, validating};
 use super::host::{Candidate, candidates, facts};
 use super::probe::Probe;
 use super::{Development, Flags};
@@ -49,8 +48,8 @@ pub(super) struct Opened {
     pub(super) url: String,
     /// The configurations with their entries.
     pub(super) configurations: Vec<(String, Vec<Webhook>)>,
-    /// The policies with CEL rules, and their bindings, in pairs.
-    pub(super) policies: Vec<[String; 2]>,
+    /// Webhooks whose CEL rules are not put into the cluster.
+    pub(super) without_rules: Vec<String>,
     /// CRDs that the operator converts, and that stay as they are.
     pub(super) not_converting: Vec<String>,
     /// Webhooks that no namespace selector narrows.
@@ -156,25 +155,17 @@ impl Session {
         let of_kind = |kind| entries.iter().filter(|entry| entry.kind == kind).cloned().collect::<Vec<_>>();
         if let Some(object) = mutating(&name("mutating"), &entries, target, &cluster.me) {
             going()?;
-            cluster.put_mutating(&object).await?;
+            cluster.put(&object).await?;
             let title = format!("MutatingWebhookConfiguration {}", name("mutating"));
             configurations.push((title, of_kind(portcullis_manifest::WebhookKind::Mutating)));
         }
         if let Some(object) = validating(&name("validating"), &entries, target, &cluster.me) {
             going()?;
-            cluster.put_validating(&object).await?;
+            cluster.put(&object).await?;
             let title = format!("ValidatingWebhookConfiguration {}", name("validating"));
             configurations.push((title, of_kind(portcullis_manifest::WebhookKind::Validating)));
         }
-        let mut in_force = Vec::new();
-        for (policy, binding) in policies(&name("validating"), &entries, reach, &cluster.me) {
-            going()?;
-            cluster.put_policy(&policy, &binding).await?;
-            let name = policy.name_any();
-            in_force.push(
-                ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(|kind| format!("{kind} {name}")),
-            );
-        }
+        let with_rules = entries.iter().filter(|entry| !entry.cel_rules.is_empty());
         let not_converting = webhooks.conversions()?.into_iter().map(|conversion| conversion.crd).collect();
         let installed = cluster.installed(&installation.validating(), &installation.mutating()).await?;
         Ok(Opened {
@@ -183,7 +174,7 @@ impl Session {
             candidate: candidate.clone(),
             url: target.url.clone(),
             configurations,
-            policies: in_force,
+            without_rules: with_rules.map(|entry| entry.name.clone()).collect(),
             not_converting,
             left_out,
             installed,

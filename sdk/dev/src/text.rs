@@ -28,7 +28,6 @@ impl Opened {
             lines.push(format!("  {configuration}"));
             lines.extend(entries.iter().map(|entry| format!("    {}  {}", entry.name, entry.path)));
         }
-        lines.extend(self.policies.iter().map(|[policy, _]| format!("  {policy} and its binding")));
         lines.push(match self.reach.namespaces.as_slice() {
             [] => "  namespaces  all; --only-namespace NS leaves the others alone".to_owned(),
             some => format!("  namespaces  {} only", some.join(", ")),
@@ -45,11 +44,8 @@ impl Opened {
                 "Note: {crd} keeps its conversion; conversions are tried on the control plane of tests."
             ));
         }
-        if !self.policies.is_empty() {
-            lines.push(
-                "Note: the API server evaluates CEL rules itself: they hold whether this machine answers or not."
-                    .to_owned(),
-            );
+        for name in &self.without_rules {
+            lines.push(format!("Note: the CEL rules of {name} are not served from here; apply 'generate policies'."));
         }
         for name in &self.left_out {
             lines.push(format!("Note: {name} is left out: its kinds are in no namespace."));

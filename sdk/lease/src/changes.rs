@@ -9,14 +9,8 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use futures::task::AtomicWaker;
 
-/// What has to be reconciled again because its owner changed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
-    /// Every namespace: it is known again who owns which.
-    Everywhere,
-    /// This namespace: its owner changed.
-    Namespace(String),
-}
+/// A namespace whose owner changed; all of them (`None`) when it is known again who owns which.
+pub(crate) type Change = Option<String>;
 
 /// A stream of [`Change`]s. A slow reader misses none; repeated ones are merged. It ends with its driver.
 #[derive(Debug)]
@@ -105,12 +99,12 @@ mod tests {
         let hub = Hub::default();
         let changes = hub.listen();
         for namespace in ["b", "a", "b", "a", "b"] {
-            hub.tell([Change::Namespace(namespace.to_owned())]);
+            hub.tell([Some(namespace.to_owned())]);
         }
-        hub.tell([Change::Everywhere]);
+        hub.tell([None]);
         hub.end();
         let seen: Vec<Change> = changes.collect().await;
-        let expected = [Change::Everywhere, Change::Namespace("a".to_owned()), Change::Namespace("b".to_owned())];
+        let expected = [None, Some("a".to_owned()), Some("b".to_owned())];
         assert_eq!(seen, expected);
     }
 

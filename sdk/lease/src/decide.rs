@@ -1,41 +1,25 @@
 //! The one decision, for leader election and for scopes.
 
-use std::time::Duration;
-
-use crate::record::Observation;
+use crate::Timing;
+use crate::record::{Observation, next_epoch};
 use crate::time::Moment;
-use crate::{Epoch, Timing};
 
-/// The candidate for which to decide.
+/// The candidate for which to decide: it acts while it holds the lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate<'a> {
     /// Its identity, unique to this run of this process.
     pub(crate) identity: &'a str,
-    /// How it takes part.
-    pub(crate) role: Role,
+    /// Its durations.
+    pub(crate) timing: Timing,
     /// What it holds, as far as it knows.
     pub(crate) hold: Option<Hold>,
-}
-
-/// How a candidate takes part.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Role {
-    /// Acts while it holds the lease: a leader, a namespace-restricted operator.
-    Holder(Timing),
-    /// Acts while *nobody* holds the lease, and never writes it: a cluster-wide operator.
-    Fallback {
-        /// The duration of a lease that states none.
-        duration: Duration,
-        /// How much longer than the lease's duration it waits.
-        grace: Duration,
-    },
 }
 
 /// A hold on a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// Its epoch.
-    pub(crate) epoch: Epoch,
+    /// Its number among all holds there ever were, from `leaseTransitions`.
+    pub(crate) epoch: u32,
     /// When it was acquired, as far as this process knows.
     pub(crate) since: Moment,
     /// When the last successful write was *begun*: others cannot have seen it earlier.
@@ -47,21 +31,20 @@ pub(crate) struct Hold {
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Acquire the lease: a holder writes the record with this epoch, if nothing changed meanwhile; a fallback begins
-    /// to act.
+    /// Acquire the lease: write the record with this epoch, if nothing changed meanwhile.
     Acquire {
         /// The epoch of the new hold.
-        epoch: Epoch,
+        epoch: u32,
     },
     /// Renew the lease.
     Renew {
         /// The epoch of the hold.
-        epoch: Epoch,
+        epoch: u32,
     },
-    /// Do nothing until this time or until another record is seen; with `None`, until another record is seen.
+    /// Do nothing until this time or until another record is seen.
     Wait {
         /// When to decide again.
-        until: Option<Moment>,
+        until: Moment,
     },
     /// Stop acting now, then decide again.
     Yield {
@@ -71,8 +54,7 @@ pub(crate) enum Decision {
 }
 
 /// Why a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The deadline passed without a renewal.
     Late,
@@ -88,68 +70,47 @@ pub(crate) enum Reason {
 ///
 /// Any record is valid input: what others write can make the candidate wait or yield, but not panic.
 ///
-/// - A record counts as alive for its duration from the moment that *this process* saw it change; deleting it does not
-///   end that, because the holder acts until it notices.
+/// - A record [counts](Observation::counts_until) as alive for its duration, also when it was deleted.
 /// - A holder that could not renew before its deadline yields. Acquiring the lease again, even unchallenged, starts a
 ///   new epoch.
-/// - A fallback yields as soon as the lease is held, and acts again after duration and grace, counted from when it last
-///   saw the record change. A released record counts like a held one: a successor in the same scope comes first.
 pub(crate) fn decide(observation: &Observation, now: Moment, me: &Candidate<'_>) -> Decision {
-    match me.role {
-        Role::Holder(timing) => match me.hold {
-            Some(hold) => keep(observation, now, me.identity, &hold, &timing),
-            None => seek(observation, now, me.identity, &timing),
-        },
-        Role::Fallback { duration, grace } => stand_in(observation, now, me.hold.is_some(), duration, grace),
+    match &me.hold {
+        Some(hold) => keep(observation, now, me, hold),
+        None => seek(observation, now, me),
     }
 }
 
-fn keep(observation: &Observation, now: Moment, identity: &str, hold: &Hold, timing: &Timing) -> Decision {
+fn keep(observation: &Observation, now: Moment, me: &Candidate<'_>, hold: &Hold) -> Decision {
     let Some(record) = observation.present() else { return Decision::Yield { reason: Reason::Gone } };
     match record.holder.as_deref() {
         None => return Decision::Yield { reason: Reason::Gone },
-        Some(holder) if holder != identity || record.transitions != hold.epoch.transitions => {
+        Some(holder) if holder != me.identity || record.transitions != hold.epoch => {
             return Decision::Yield { reason: Reason::Taken };
         }
         Some(_) => {}
     }
-    if now >= hold.confirmed + timing.deadline() {
+    let deadline = hold.confirmed + me.timing.deadline();
+    if now >= deadline {
         Decision::Yield { reason: Reason::Late }
     } else if now >= hold.renew_at {
         Decision::Renew { epoch: hold.epoch }
     } else {
-        Decision::Wait { until: Some(hold.renew_at.min(hold.confirmed + timing.deadline())) }
+        Decision::Wait { until: hold.renew_at.min(deadline) }
     }
 }
 
-fn seek(observation: &Observation, now: Moment, identity: &str, timing: &Timing) -> Decision {
-    let Some(last) = observation.last() else { return Decision::Acquire { epoch: Epoch::default().next() } };
-    let epoch = Epoch::hold(last.transitions).next();
-    match last.holder.as_deref() {
-        // A write of ours whose answer was lost, or a hold that we let lapse: nobody but us acts on it.
-        Some(holder) if holder != identity => {
-            let until = observation.changed() + last.duration.unwrap_or(timing.duration());
-            if now < until { Decision::Wait { until: Some(until) } } else { Decision::Acquire { epoch } }
-        }
-        _ => Decision::Acquire { epoch },
-    }
-}
-
-fn stand_in(observation: &Observation, now: Moment, acting: bool, duration: Duration, grace: Duration) -> Decision {
-    let Some(last) = observation.last() else {
-        return if acting { Decision::Wait { until: None } } else { Decision::Acquire { epoch: Epoch::default() } };
-    };
-    let until = observation.changed() + last.duration.unwrap_or(duration) + grace;
-    match (now < until, acting) {
-        (true, true) => Decision::Yield { reason: Reason::Taken },
-        (true, false) => Decision::Wait { until: Some(until) },
-        (false, true) => Decision::Wait { until: None },
-        (false, false) => Decision::Acquire { epoch: Epoch::hold(last.transitions).resumed() },
-    }
+fn seek(observation: &Observation, now: Moment, me: &Candidate<'_>) -> Decision {
+    let epoch = next_epoch(observation.last().map_or(0, |last| last.transitions));
+    // A write of ours whose answer was lost, or a hold that we let lapse: nobody but us acts on it.
+    let others = observation.last().and_then(|last| last.holder.as_deref()).is_some_and(|holder| holder != me.identity);
+    let until = observation.counts_until(me.timing.duration()).filter(|until| others && now < *until);
+    until.map_or(Decision::Acquire { epoch }, |until| Decision::Wait { until })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::record::Record;
 
@@ -172,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_candidate_takes_what_is_free_and_waits_for_what_it_saw_alive() {
-        let acquire = |transitions| Decision::Acquire { epoch: Epoch::hold(transitions) };
-        let wait = |until| Decision::Wait { until: Some(at(until)) };
+        let acquire = |epoch| Decision::Acquire { epoch };
+        let wait = |until| Decision::Wait { until: at(until) };
         // What was seen at second 100, whether it was deleted since, now, and what is decided.
         let table = [
             (None, false, 100, acquire(1)),
@@ -197,19 +158,19 @@ mod tests {
             if deleted {
                 observation.see(None, at(101));
             }
-            let me = Candidate { identity: ME, role: Role::Holder(Timing::LEADER), hold: None };
+            let me = Candidate { identity: ME, timing: Timing::LEADER, hold: None };
             assert_eq!(decide(&observation, at(now), &me), expected, "{record:?}, deleted: {deleted}, at {now}");
         }
     }
 
     #[test]
     fn a_holder_renews_in_time_and_yields_to_whoever_has_it_and_to_time() {
-        let hold = Hold { epoch: Epoch::hold(4), since: at(90), confirmed: at(100), renew_at: at(102) };
+        let hold = Hold { epoch: 4, since: at(90), confirmed: at(100), renew_at: at(102) };
         let yields = |reason| Decision::Yield { reason };
         let table = [
-            (Some((ME, 4, Some(15))), 100, Decision::Wait { until: Some(at(102)) }),
-            (Some((ME, 4, Some(15))), 102, Decision::Renew { epoch: Epoch::hold(4) }),
-            (Some((ME, 4, Some(15))), 109, Decision::Renew { epoch: Epoch::hold(4) }),
+            (Some((ME, 4, Some(15))), 100, Decision::Wait { until: at(102) }),
+            (Some((ME, 4, Some(15))), 102, Decision::Renew { epoch: 4 }),
+            (Some((ME, 4, Some(15))), 109, Decision::Renew { epoch: 4 }),
             (Some((ME, 4, Some(15))), 110, yields(Reason::Late)),
             (Some(("other", 5, Some(15))), 100, yields(Reason::Taken)),
             // The same holder and another epoch is another hold.
@@ -218,34 +179,8 @@ mod tests {
             (None, 100, yields(Reason::Gone)),
         ];
         for (record, now, expected) in table {
-            let me = Candidate { identity: ME, role: Role::Holder(Timing::LEADER), hold: Some(hold) };
+            let me = Candidate { identity: ME, timing: Timing::LEADER, hold: Some(hold) };
             assert_eq!(decide(&seen(record), at(now), &me), expected, "{record:?} at {now}");
-        }
-    }
-
-    #[test]
-    fn a_cluster_wide_operator_yields_at_once_and_comes_back_after_duration_and_grace() {
-        let role = Role::Fallback { duration: Duration::from_secs(25), grace: Duration::from_secs(5) };
-        let hold = Hold { epoch: Epoch::default(), since: at(0), confirmed: at(0), renew_at: at(0) };
-        let taken = Decision::Yield { reason: Reason::Taken };
-        let free = Decision::Wait { until: None };
-        let back = |epoch| Decision::Acquire { epoch };
-        let wait = |until| Decision::Wait { until: Some(at(until)) };
-        // What was seen at second 100, now, and what is decided for one who acts and for one who does not.
-        let table = [
-            (None, 100, free, back(Epoch::default())),
-            (Some(("tenant", 4, Some(30))), 100, taken, wait(135)),
-            (Some(("tenant", 4, Some(30))), 134, taken, wait(135)),
-            (Some(("tenant", 4, Some(30))), 135, free, back(Epoch::hold(4).resumed())),
-            (Some(("tenant", 4, None)), 129, taken, wait(130)),
-            (Some(("tenant", 4, None)), 130, free, back(Epoch::hold(4).resumed())),
-            // Released: a successor of the same scope comes first.
-            (Some(("", 4, Some(30))), 134, taken, wait(135)),
-            (Some(("", 4, Some(1))), 106, free, back(Epoch::hold(4).resumed())),
-        ];
-        for (record, now, acting, waiting) in table {
-            let ask = |hold| decide(&seen(record), at(now), &Candidate { identity: "", role, hold });
-            assert_eq!((ask(Some(hold)), ask(None)), (acting, waiting), "{record:?} at {now}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::{Candidate, Decision, Hold, Reason, Role, decide};
-use crate::record::{Observation, Record};
+use crate::Timing;
+use crate::decide::{Candidate, Decision, Hold, Reason, decide};
+use crate::record::{Observation, Record, next_epoch};
 use crate::time::Moment;
-use crate::{Epoch, Timing};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) struct Elector {
     observation: Observation,
     hold: Option<Hold>,
     ended: Option<Reason>,
-    floor: Epoch,
+    floor: u32,
     next_read: Moment,
     failures: u32,
     retry_at: Moment,
@@ -68,7 +68,7 @@ impl Elector {
             observation: Observation::default(),
             hold: None,
             ended: None,
-            floor: Epoch::default(),
+            floor: 0,
             next_read: Moment::default(),
             failures: 0,
             retry_at: Moment::default(),
@@ -86,7 +86,7 @@ impl Elector {
     }
 
     fn next(&mut self, now: Moment, wall: Timestamp) -> Step {
-        let me = Candidate { identity: &self.identity, role: Role::Holder(self.timing), hold: self.hold };
+        let me = Candidate { identity: &self.identity, timing: self.timing, hold: self.hold };
         let decision = decide(&self.observation, now, &me);
         if let Decision::Yield { reason } = decision {
             self.yields(reason, now);
@@ -100,12 +100,14 @@ impl Elector {
             return Step::Read;
         }
         match decision {
-            Decision::Acquire { epoch } => Step::Write(self.write(epoch.max(self.floor.next()), Some(wall), now, wall)),
+            Decision::Acquire { epoch } => {
+                Step::Write(self.write(epoch.max(next_epoch(self.floor)), Some(wall), now, wall))
+            }
             Decision::Renew { epoch } => {
                 let acquired = self.observation.present().and_then(|record| record.acquired);
                 Step::Write(self.write(epoch, acquired, now, wall))
             }
-            Decision::Wait { until } => Step::Sleep(until.map_or(self.next_read, |until| until.min(self.next_read))),
+            Decision::Wait { until } => Step::Sleep(until.min(self.next_read)),
             Decision::Yield { .. } => Step::Read,
         }
     }
@@ -117,7 +119,7 @@ impl Elector {
         let known = self.observation.last().zip(found.as_ref());
         if let Some((known, _)) = known.filter(|(known, found)| found.older_than(&known.version)) {
             // etcd was restored: whoever held since then acts until it finds out, and its epoch is not ours to use again.
-            self.floor = self.floor.max(Epoch::hold(known.transitions));
+            self.floor = self.floor.max(known.transitions);
             if known.holder.as_ref().is_some_and(|holder| *holder != self.identity) {
                 self.retry_at = now + known.duration.unwrap_or(self.timing.duration());
             }
@@ -130,7 +132,7 @@ impl Elector {
     pub(crate) fn written(&mut self, write: &Write, stored: Record, now: Moment) {
         self.failures = 0;
         self.in_doubt = false;
-        let epoch = Epoch::hold(stored.transitions);
+        let epoch = stored.transitions;
         let since = self.hold.filter(|hold| hold.epoch == epoch).map_or(now, |hold| hold.since);
         let mut renew_at = write.begun + self.jittered(self.timing.renew());
         if let Some(proven) = self.timing.proven().map(|proven| since + proven).filter(|at| write.begun < *at) {
@@ -178,7 +180,7 @@ impl Elector {
     pub(crate) fn release(&mut self, end: End, now: Moment, wall: Timestamp) -> Option<Write> {
         self.yields(Reason::Gone, now);
         let known = self.observation.present().filter(|known| known.holder.as_ref() == Some(&self.identity))?;
-        let mut write = self.write(Epoch::hold(known.transitions), known.acquired, now, wall);
+        let mut write = self.write(known.transitions, known.acquired, now, wall);
         write.record.holder = None;
         if end == End::Release {
             write.record.duration = Some(Duration::from_secs(1));
@@ -216,11 +218,6 @@ impl Elector {
         &self.observation
     }
 
-    /// Its identity.
-    pub(crate) fn identity(&self) -> &str {
-        &self.identity
-    }
-
     /// When the right to act next changes by itself: settled, or late.
     pub(crate) fn turns_at(&self, now: Moment) -> Option<Moment> {
         let hold = self.hold?;
@@ -234,7 +231,7 @@ impl Elector {
         self.next_read = now;
     }
 
-    fn write(&self, epoch: Epoch, acquired: Option<Timestamp>, now: Moment, wall: Timestamp) -> Write {
+    fn write(&self, epoch: u32, acquired: Option<Timestamp>, now: Moment, wall: Timestamp) -> Write {
         let known = self.observation.present();
         // Others see that we live by the change alone: two renewals in one microsecond, or on a clock that stands, differ.
         let stood = known.and_then(|record| record.renewed).is_some_and(|last| last == micros(wall));
@@ -246,7 +243,7 @@ impl Elector {
                 acquired: acquired.map(micros),
                 renewed: Some(micros(renewed)),
                 duration: Some(Duration::from_secs(seconds)),
-                transitions: epoch.transitions,
+                transitions: epoch,
                 installation: None,
                 version: String::new(),
             },

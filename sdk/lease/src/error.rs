@@ -4,30 +4,9 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// A duration is zero.
-    #[error("{field} is zero: give it a positive duration")]
-    Zero {
-        /// Which one.
-        field: &'static str,
-    },
-    /// Two durations are in the wrong order.
-    #[error("{shorter} ({is:?}) must be less than {longer} ({limit:?})")]
-    Order {
-        /// The one that is too long.
-        shorter: &'static str,
-        /// How long it is.
-        is: Duration,
-        /// The one that bounds it.
-        longer: &'static str,
-        /// How long that is.
-        limit: Duration,
-    },
-    /// A name is empty.
-    #[error("{field} is empty: name it")]
-    Unnamed {
-        /// Which one.
-        field: &'static str,
-    },
+    /// A name is empty, a duration is zero, or two durations are in the wrong order.
+    #[error("{0}")]
+    Invalid(String),
     /// The API server refused, or the connection to it failed.
     #[error("cannot {action} {what}{}", advice(.source))]
     Request {
@@ -59,6 +38,20 @@ pub enum LeaseError {
         /// The name of the missing policy.
         policy: String,
     },
+}
+
+impl LeaseError {
+    pub(crate) fn zero(field: &str) -> Self {
+        Self::Invalid(format!("{field} is zero: give it a positive duration"))
+    }
+
+    /// Refuses an empty name.
+    pub(crate) fn check_names(names: &[(&str, &str)]) -> Result<(), Self> {
+        match names.iter().find(|(_, name)| name.is_empty()) {
+            Some((field, _)) => Err(Self::Invalid(format!("{field} is empty: name it"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What to do about it, where that is known.

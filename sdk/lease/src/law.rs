@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::decide::{Candidate, Decision, Hold, Reason, Role, decide};
+use crate::Timing;
+use crate::decide::{Candidate, Decision, Hold, Reason, decide};
 use crate::record::{Observation, Record};
 use crate::time::Moment;
-use crate::{Epoch, ScopeTiming, Timing};
 
 /// Reads `body` as a JSON list of what is seen one after another: a Lease, `null` for none, or a number for so many
-/// milliseconds that pass; decides after each for a candidate, a holder named `me` and a cluster-wide operator.
+/// milliseconds that pass; decides after each for a candidate and for a holder named `me`.
 /// Bodies that are no such list hold nothing.
 ///
 /// # Errors
@@ -33,50 +33,36 @@ pub fn decisions_hold(body: &[u8]) -> Result<(), String> {
 }
 
 fn check(observation: &Observation, now: Moment) -> Result<(), String> {
-    let holder = Role::Holder(Timing::LEADER);
-    let fallback = Role::Fallback { duration: ScopeTiming::DEFAULT.duration, grace: ScopeTiming::DEFAULT.grace };
     let seen = observation.last().map_or(0, |record| record.transitions);
-    let ask = |role, hold| decide(observation, now, &Candidate { identity: "me", role, hold });
+    let ask = |at, hold| decide(observation, at, &Candidate { identity: "me", timing: Timing::LEADER, hold });
 
-    match ask(holder, None) {
-        Decision::Acquire { epoch } if epoch > Epoch::hold(seen).resumed() || is_last(epoch) => {}
-        Decision::Wait { until: Some(until) } if until > now => {
+    match ask(now, None) {
+        // The API allows no later one.
+        Decision::Acquire { epoch } if epoch > seen || epoch == i32::MAX.unsigned_abs() => {}
+        Decision::Wait { until } if until > now => {
             let others = observation.last().and_then(|record| record.holder.as_deref()).is_some_and(|it| it != "me");
             require(others, "a candidate waits though nobody else holds")?;
         }
         other => return Err(format!("a candidate is told {other:?}")),
     }
 
-    let hold = Hold { epoch: Epoch::hold(1), since: now, confirmed: now, renew_at: now + Timing::LEADER.renew() };
+    let hold = Hold { epoch: 1, since: now, confirmed: now, renew_at: now + Timing::LEADER.renew() };
     let mine = observation.present().is_some_and(|it| it.holder.as_deref() == Some("me") && it.transitions == 1);
-    match ask(holder, Some(hold)) {
-        Decision::Wait { until: Some(until) } if mine && until > now => {}
+    match ask(now, Some(hold)) {
+        Decision::Wait { until } if mine && until > now => {}
         Decision::Yield { reason: Reason::Taken | Reason::Gone } if !mine => {}
         other => return Err(format!("a holder is told {other:?}")),
     }
     let end = Moment::since_origin(Duration::MAX);
     if mine && now + Timing::LEADER.deadline() < end {
         let late = now + Timing::LEADER.deadline();
-        let told = decide(observation, late, &Candidate { identity: "me", role: holder, hold: Some(hold) });
-        require(told == Decision::Yield { reason: Reason::Late }, "a late holder goes on")?;
+        require(ask(late, Some(hold)) == Decision::Yield { reason: Reason::Late }, "a late holder goes on")?;
     }
-
-    // Whoever acts in absence of a lease acts exactly when one who does not would begin to.
-    let acts = matches!(ask(fallback, Some(hold)), Decision::Wait { until: None });
-    match ask(fallback, None) {
-        Decision::Acquire { epoch } if acts && (epoch.resumed || observation.last().is_none()) => Ok(()),
-        Decision::Wait { until: Some(until) } if !acts && until > now => Ok(()),
-        other => Err(format!("a cluster-wide operator is told {other:?}, and acts: {acts}")),
-    }
+    Ok(())
 }
 
 fn require(holds: bool, broken: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(broken.to_owned()) }
-}
-
-/// The API allows no later one.
-fn is_last(epoch: Epoch) -> bool {
-    epoch == epoch.next()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use crate::{Epoch, LeaseHandle};
+use crate::LeaseHandle;
 
 /// Whether this replica leads. Cheap to clone; every answer is as of now.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ enum Kind {
     /// It reads and serves, and never writes.
     Follower,
     /// One hold on a Lease.
-    Term { lease: LeaseHandle, epoch: Epoch },
+    Term { lease: LeaseHandle, epoch: u32 },
 }
 
 impl Leadership {
@@ -26,7 +26,7 @@ impl Leadership {
     }
 
     /// For one hold on the Lease of leader election.
-    pub fn term(lease: LeaseHandle, epoch: Epoch) -> Self {
+    pub fn term(lease: LeaseHandle, epoch: u32) -> Self {
         Self(Kind::Term { lease, epoch })
     }
 
@@ -49,8 +49,8 @@ impl Leadership {
         }
     }
 
-    /// The epoch of the hold: later than that of every leader before. Zero without an election.
-    pub fn epoch(&self) -> Epoch {
-        if let Kind::Term { epoch, .. } = &self.0 { *epoch } else { Epoch::default() }
+    /// The epoch of the hold: greater than that of every leader before. Zero without an election.
+    pub fn epoch(&self) -> u32 {
+        if let Kind::Term { epoch, .. } = &self.0 { *epoch } else { 0 }
     }
 }

@@ -42,7 +42,7 @@
 //!     tokio::select! { () = driver.run(stop) => Ok(()), () = work => Ok(()) }
 //! }
 //! # use std::future::Future;
-//! # async fn reconcile_everything(_: portcullis_lease::Epoch) {}
+//! # async fn reconcile_everything(_: u32) {}
 //! ```
 //!
 //! # Who owns a namespace
@@ -59,15 +59,6 @@
 //!
 //! The API server decides which webhooks are called: a review in another operator's namespace is allowed unchecked and
 //! unchanged. A controller decides itself, and reconciles again what [`Scope::changes`] yields.
-//!
-//! ```
-//! # use portcullis_lease::Scope;
-//! async fn reconcile(scope: &Scope, namespace: &str) {
-//!     if let Some(epoch) = scope.confirmed(namespace).await.epoch() {
-//!         println!("write, and stamp it with epoch {epoch}");
-//!     }
-//! }
-//! ```
 //!
 //! # Guarantees
 //!
@@ -98,7 +89,8 @@
 //! watch ends after 290 s, and the next one begins with a list. While nobody asks, a watch that has died may hide a
 //! hand-over that was made and taken back again since the last list.
 //!
-//! Each hold has an [`Epoch`], later than all before. Stamp what you write with it.
+//! Each hold has an epoch ([`LeaseHandle::held`], [`Leadership::epoch`]), a number greater than all before. Stamp what must
+//! not be overwritten with it.
 //!
 //! # Windows
 //!
@@ -168,7 +160,6 @@ mod timing;
 #[path = "../tests/lease/main.rs"]
 mod tests;
 
-pub use changes::Change;
 pub use election::{LeaseElection, LeaseElectionDriver, LeaseHandle, LeaseHealth};
 pub use error::LeaseError;
 pub use handovers::handed_over;
@@ -177,7 +168,7 @@ pub use law::decisions_hold;
 pub use leadership::Leadership;
 pub use metrics::ScopeMetrics;
 pub use ownership::Ownership;
-pub use record::{Epoch, Record};
+pub use record::INSTALLATION;
 pub use scope::Scope;
 pub use scopes::{ScopeTiming, Scopes, ScopesDriver};
 pub use timing::Timing;

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,63 +8,29 @@ use crate::limits::LONGEST;
 use crate::time::Moment;
 
 /// Annotation of a Lease: the installation that wrote it last.
-pub(crate) const INSTALLATION: &str = "portcullis.dev/installation";
+pub const INSTALLATION: &str = "portcullis.dev/installation";
 
-/// A fencing epoch: the number of a hold, among all holds there ever were on one lease.
-///
-/// It grows with every new hold. Stamp it on what you write, so that an earlier holder can see that a later one was
-/// there. It is kept in `spec.leaseTransitions`; deleting the Lease starts again, except for those who have seen the
-/// old one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Epoch {
-    /// The number of the hold, from `spec.leaseTransitions`, starting at 1. Zero: no lease, or a holder that does not
-    /// count.
-    pub(crate) transitions: u32,
-    /// Whether this is the cluster-wide operator, acting again *after* that hold.
-    pub(crate) resumed: bool,
-}
-
-impl Epoch {
-    /// Hold number `transitions`.
-    pub(crate) const fn hold(transitions: u32) -> Self {
-        Self { transitions, resumed: false }
-    }
-
-    /// The epoch of the cluster-wide operator after this hold has ended.
-    #[must_use]
-    pub(crate) const fn resumed(self) -> Self {
-        Self { resumed: true, ..self }
-    }
-
-    /// The next hold. The API allows no number past `i32::MAX`; there it stays.
-    #[must_use]
-    pub(crate) fn next(self) -> Self {
-        Self::hold(self.transitions.saturating_add(1).min(i32::MAX.unsigned_abs()))
-    }
-}
-
-impl fmt::Display for Epoch {
-    /// `3`, or `3+` for the cluster-wide operator after hold 3.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.transitions, if self.resumed { "+" } else { "" })
-    }
+/// The number of the hold after this one. The API allows none past `i32::MAX`; there it stays.
+pub(crate) fn next_epoch(epoch: u32) -> u32 {
+    epoch.saturating_add(1).min(i32::MAX.unsigned_abs())
 }
 
 /// The content of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// `holderIdentity`; `None` when released.
-    pub holder: Option<String>,
+    pub(crate) holder: Option<String>,
     /// `acquireTime`, by the holder's wall clock.
     pub(crate) acquired: Option<Timestamp>,
     /// `renewTime`, by the holder's wall clock. That it *changed* shows that the holder lives; its value is not used.
-    pub renewed: Option<Timestamp>,
+    pub(crate) renewed: Option<Timestamp>,
     /// `leaseDurationSeconds`, but five minutes at most.
-    pub duration: Option<Duration>,
-    /// `leaseTransitions`.
-    pub transitions: u32,
+    pub(crate) duration: Option<Duration>,
+    /// `leaseTransitions`: the epoch of the hold, greater than that of every hold before. Deleting the Lease starts again,
+    /// except for those who have seen the old one.
+    pub(crate) transitions: u32,
     /// The installation that wrote it last ([`LeaseElection::installation`](crate::LeaseElection::installation)).
-    pub installation: Option<String>,
+    pub(crate) installation: Option<String>,
     /// `resourceVersion`, the precondition of the next write.
     pub(crate) version: String,
 }
@@ -169,8 +134,10 @@ impl Observation {
         self.record.as_ref()
     }
 
-    /// When the record last changed.
-    pub(crate) fn changed(&self) -> Moment {
-        self.changed
+    /// Until when the last record counts, whoever wrote it: for the duration that it states, or for `duration`, from the
+    /// moment that this process saw it change. Deleting the Lease does not end that, because its holder acts until it
+    /// notices. `None` if nothing was seen.
+    pub(crate) fn counts_until(&self, duration: Duration) -> Option<Moment> {
+        Some(self.changed + self.last()?.duration.unwrap_or(duration))
     }
 }

@@ -1,7 +1,7 @@
 use futures::Stream;
 
 use crate::changes::Changes;
-use crate::{Change, Epoch, Leadership, LeaseHandle, Ownership, Scopes};
+use crate::{Leadership, LeaseHandle, Ownership, Scopes};
 
 /// Which namespaces this operator owns. Cheap to clone; every answer is as of now.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Scope {
         let ownership = match &self.extent {
             Extent::Restricted { lease, .. } => lease.owns(namespace),
             Extent::ClusterWide(scopes) => scopes.owns(namespace),
-            Extent::Everything => Ownership::Mine { epoch: Epoch::default() },
+            Extent::Everything => Ownership::Mine,
         };
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
     }
@@ -66,8 +66,9 @@ impl Scope {
         self.owns(namespace)
     }
 
-    /// Yields what has to be reconciled again because its owner changed. It ends with the process.
-    pub fn changes(&self) -> impl Stream<Item = Change> + Send + Unpin + use<> {
+    /// Yields each namespace to reconcile again because its owner changed; `None` for every namespace, when it is known again
+    /// who owns which. It ends with the process.
+    pub fn changes(&self) -> impl Stream<Item = Option<String>> + Send + Unpin + use<> {
         match &self.extent {
             Extent::Everything => Changes::never(),
             Extent::Restricted { lease, .. } => lease.changes(),

@@ -8,7 +8,7 @@ use crate::limits::LONGEST;
 /// `renew < deadline < duration`. What lies between `deadline` and `duration` is the margin in which the holder has
 /// stopped already and nobody may have begun: it has to outlast the longest single action that was begun on a check,
 /// and what the clocks of two machines differ in *rate* over one duration. What they differ in *value* does not matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Timing {
     duration: Duration,
     deadline: Duration,
@@ -44,10 +44,10 @@ impl Timing {
     /// least every two seconds.
     ///
     /// # Errors
-    /// [`LeaseError::Zero`] and [`LeaseError::Order`].
+    /// [`LeaseError::Invalid`].
     pub fn new(duration: Duration, deadline: Duration, renew: Duration) -> Result<Self, LeaseError> {
         if renew.is_zero() {
-            return Err(LeaseError::Zero { field: "renew" });
+            return Err(LeaseError::zero("renew"));
         }
         for (shorter, is, longer, limit) in [
             ("renew", renew, "deadline", deadline),
@@ -55,7 +55,8 @@ impl Timing {
             ("duration", duration, "the longest that others wait", LONGEST),
         ] {
             if is >= limit {
-                return Err(LeaseError::Order { shorter, is, longer, limit });
+                let order = format!("{shorter} ({is:?}) must be less than {longer} ({limit:?})");
+                return Err(LeaseError::Invalid(order));
             }
         }
         Ok(Self { duration, deadline, renew, retry: renew.min(Duration::from_secs(2)), settle: Duration::ZERO })

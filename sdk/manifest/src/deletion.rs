@@ -31,36 +31,12 @@ const NAMESPACE_FINALIZE: (&str, &str) = (
      !has(request.subResource) || request.subResource != 'finalize' || !has(oldObject.metadata.deletionTimestamp)",
 );
 
-/// True for updates that change the annotation in which a conversion keeps what a version cannot say
-/// (`portcullis_convert::STASH`). No finalizer needs that, so a webhook with this condition is never in the way of one,
-/// and sees what such an update changes of an object that is being deleted.
-const STASH_CHANGES: (&str, &str) = (
-    "portcullis.dev/stash-changes",
-    "(has(object.metadata.annotations) && 'conversion.portcullis.dev/stash' in object.metadata.annotations ? \
-     object.metadata.annotations['conversion.portcullis.dev/stash'] : '') != \
-     (has(oldObject.metadata.annotations) && 'conversion.portcullis.dev/stash' in oldObject.metadata.annotations ? \
-     oldObject.metadata.annotations['conversion.portcullis.dev/stash'] : '')",
-);
-
-impl MatchCondition {
-    /// The condition that is true for updates which change the annotation in which a conversion keeps what a version
-    /// cannot express, also on objects that are being deleted: all that the webhook which protects it is called for.
-    pub fn stash_changes() -> Self {
-        let (name, expression) = STASH_CHANGES;
-        Self { name: name.into(), expression: expression.into() }
-    }
-}
-
 impl Webhook {
     /// The match conditions that the configuration gets in addition to the webhook's own, where a rule covers updates.
     /// They exempt updates of objects that are being deleted which change only `metadata` or `status`, so that
     /// finalizers can be removed while the webhook is down, even from invalid objects. Edits of anything else are still
-    /// sent to the webhook. Empty where a condition of its own already exempts them
-    /// ([`MatchCondition::stash_changes`]).
+    /// sent to the webhook.
     pub fn exemptions(&self) -> Vec<MatchCondition> {
-        if self.match_conditions.iter().any(|own| exempts_finalizer_removal(&own.name, &own.expression)) {
-            return Vec::new();
-        }
         let conditions = [
             (FINALIZER_REMOVAL, self.rules.iter().any(updates)),
             (NAMESPACE_FINALIZE, self.rules.iter().any(|rule| updates(rule) && reaches_finalize(rule))),
@@ -72,7 +48,7 @@ impl Webhook {
 
 /// Whether a match condition is the one that exempts the removal of finalizers; see [`Webhook::exemptions`].
 pub fn exempts_finalizer_removal(name: &str, expression: &str) -> bool {
-    [FINALIZER_REMOVAL, STASH_CHANGES].contains(&(name, expression))
+    FINALIZER_REMOVAL == (name, expression)
 }
 
 fn updates(rule: &Rule) -> bool {

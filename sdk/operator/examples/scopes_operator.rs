@@ -51,8 +51,8 @@ async fn act(runtime: Runtime, args: Args) -> anyhow::Result<()> {
     let mut ticks = interval(Duration::from_millis(20));
     while runtime.stop.run_until_cancelled(ticks.tick()).await.is_some() {
         for namespace in args.acts_in.split(',').filter(|namespace| !namespace.is_empty()) {
-            if let Some(epoch) = runtime.scope.owns(namespace).epoch() {
-                info!(namespace, %epoch, leader = %runtime.leadership.epoch(), "acts");
+            if runtime.scope.owns(namespace).may_write() {
+                info!(namespace, "acts");
             }
         }
     }

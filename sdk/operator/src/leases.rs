@@ -249,8 +249,9 @@ mod tests {
             assert!(duration(wrong).unwrap_err().contains("write it as in"), "{wrong}");
         }
         let timing: LeaseTiming = "3s,2s,400ms,1200ms,1s,1s".parse().unwrap();
-        let leader = Timing::new(Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(400)).unwrap();
-        assert_eq!((timing.leader, timing.scope), (leader, leader.settle(Duration::from_millis(1200))));
+        let durations = |timing: Timing| (timing.duration(), timing.deadline());
+        assert_eq!(durations(timing.leader), (Duration::from_secs(3), Duration::from_secs(2)));
+        assert_eq!(durations(timing.scope), durations(timing.leader));
         assert_eq!(
             "2s,3s,1s,1s,1s,1s".parse::<LeaseTiming>().unwrap_err(),
             "deadline (3s) must be less than duration (2s)"

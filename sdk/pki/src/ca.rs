@@ -9,9 +9,12 @@ use rustls_pki_types::CertificateDer;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
+use crate::PkiError;
 use crate::certificate::{Certificate, parse, parse_key, parse_pem};
 use crate::trust::{TrustProblem, signed_by};
-use crate::{PkiError, der};
+
+/// id-at-organizationName (RFC 5280 appendix A.1).
+const ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
 /// The use of a certificate (extended key usage, RFC 5280 §4.2.1.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub struct CertificateParams<'a> {
     /// Subject CN, at most 64 characters; left out when empty. Kubernetes reads it as the user's name of a client
     /// certificate; servers are known by `dns_names`.
     pub common_name: &'a str,
-    /// Subject O, any number of them. Kubernetes reads them as the groups of a client certificate.
+    /// Subject O, two at most. Kubernetes reads them as the groups of a client certificate.
     pub organizations: &'a [&'a str],
     /// DNS subject alternative names; `*.` may lead.
     pub dns_names: &'a [String],
@@ -128,8 +131,13 @@ impl Ca {
     pub fn issue(&self, wanted: &CertificateParams<'_>) -> Result<Pair, PkiError> {
         let key = KeyPair::generate().map_err(issue)?;
         let mut params = validity(wanted.not_before, wanted.not_after)?;
-        if let Some(first) = wanted.organizations.first() {
-            params.distinguished_name.push(DnType::OrganizationName, *first);
+        // rcgen keeps one value of each type. The second organization has the same type, given by its number.
+        let types = [DnType::OrganizationName, DnType::CustomDnType(ORGANIZATION.to_vec())];
+        if wanted.organizations.len() > types.len() {
+            return Err(PkiError::Issue("a subject has two organizations at most".into()));
+        }
+        for (kind, organization) in types.into_iter().zip(wanted.organizations) {
+            params.distinguished_name.push(kind, *organization);
         }
         if !wanted.common_name.is_empty() {
             params.distinguished_name.push(DnType::CommonName, wanted.common_name);
@@ -146,14 +154,7 @@ impl Ca {
             Usage::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
             Usage::Both => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
         };
-        let certificate = params.signed_by(&key, &self.issuer).map_err(issue)?;
-        let cert_pem = if wanted.organizations.len() > 1 {
-            // rcgen keeps one value per attribute type, a Kubernetes user may be in many groups.
-            let subject = der::name(wanted.common_name, wanted.organizations);
-            der::pem("CERTIFICATE", &der::with_subject(certificate.der(), &subject, self.issuer.key())?)
-        } else {
-            certificate.pem()
-        };
+        let cert_pem = params.signed_by(&key, &self.issuer).map_err(issue)?.pem();
         Ok(Pair { cert_pem, key_pem: key.serialize_pem() })
     }
 }

@@ -40,7 +40,6 @@
 mod ca;
 mod certificate;
 mod check;
-mod der;
 pub mod rotation;
 mod trust;
 

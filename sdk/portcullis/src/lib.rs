@@ -175,7 +175,7 @@
 //! | Deployment | yes | yes | yes | no | no |
 //! | charts, project templates | yes | yes | yes | no | no |
 //! | development against a cluster from your machine | yes | yes | tests only | yes | no |
-//! | leader election | yes, with fencing epochs | yes | yes | partly | no |
+//! | leader election | yes | yes | yes | partly | no |
 //! | cluster-wide beside namespace-restricted operators | yes | no | no | partly | no |
 //! | reconcilers, finalizers, events | yes, or kube's | yes | yes | yes | yes |
 //! | webhook metrics | yes, with the decision | no | yes | no | no |

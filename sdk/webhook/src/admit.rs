@@ -90,10 +90,9 @@ pub(super) enum Failure {
 /// A further DELETE is allowed too: the first one was validated, and all that another changes is metadata.
 ///
 /// Only what is stored says that an object is being deleted: in what a client sends, `deletionTimestamp` is a claim.
-pub(super) fn exempt(request: &Request<'_>, settings: &Settings) -> Option<Decision> {
+pub(super) fn exempt(request: &Request<'_>) -> Option<Decision> {
     let old = request.old_object.filter(|old| is_being_deleted(old))?;
     let why = match request.operation {
-        Operation::Update if settings.validates_metadata_of_deleted => return None,
         Operation::Delete => "the object is being deleted already",
         Operation::Update if is_finalize(request) => {
             "skipping validation for resource being deleted: only finalizers change"

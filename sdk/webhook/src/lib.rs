@@ -54,7 +54,6 @@
 //! | return errors with `?` | a handler that returns a `Result`; see [`Validate`] |
 //! | choose what happens when a handler fails | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
 //! | read other objects | [`Validate::reads`], [`Mutate::reads`] with a `Cache` of `portcullis-controller` |
-//! | keep writers of one version from changing data that only another version has | [`immutable_stash`] |
 //!
 //! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). A
 //! handler's edits are applied to the object as the API server sent it, so that fields unknown to its type are kept;
@@ -74,7 +73,6 @@ mod rejected;
 mod review_call;
 mod routes;
 mod settings;
-mod stash;
 mod target;
 mod validate;
 
@@ -105,7 +103,6 @@ pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
     UserInfo, Verdict,
 };
-pub use stash::immutable_stash;
 pub use target::Target;
 pub use validate::Validate;
 

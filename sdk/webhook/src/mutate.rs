@@ -285,7 +285,7 @@ where
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = exempt(request, &self.settings) {
+            if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());

@@ -30,8 +30,6 @@ pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
-    /// Whether updates of objects that are being deleted are validated although they change only metadata.
-    pub(super) validates_metadata_of_deleted: bool,
     /// What handlers read.
     pub(super) sources: Vec<Arc<dyn Source>>,
 }
@@ -64,7 +62,6 @@ impl Settings {
             concurrency: CONCURRENCY,
             managed_fields: false,
             deny_on_failure: false,
-            validates_metadata_of_deleted: false,
             sources: Vec::new(),
         }
     }

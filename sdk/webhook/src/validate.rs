@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::DynamicObject;
-use portcullis_manifest::{CelRule, MatchCondition, Webhook, WebhookKind};
+use portcullis_manifest::{CelRule, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
@@ -228,13 +228,6 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
 }
 
 impl<T, S> Validate<T, S> {
-    /// Calls it only for updates that change the stash of a conversion, also of objects that are being deleted.
-    pub(super) fn of_stash_changes(mut self) -> Self {
-        self.settings.match_conditions.push(MatchCondition::stash_changes());
-        self.settings.validates_metadata_of_deleted = true;
-        self
-    }
-
     /// Adds a CEL rule that the API server evaluates by itself, whether the operator runs or not: it refuses to create
     /// or update an object (422) with `message` when `expression` is false or cannot be evaluated. The expression can
     /// use `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
@@ -285,7 +278,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
         async move {
             self.subject.screen(request)?;
-            if let Some(decided) = exempt(request, &self.settings) {
+            if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
             let no_handler = || Failure::NoHandler(request.operation.to_string());

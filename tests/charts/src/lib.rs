@@ -19,7 +19,7 @@ use serde_json::Value;
 pub use compare::assert_same;
 
 /// The version that `make helm` builds (hack/helm/go.mod), and the name of its folder in the per-user cache.
-pub const HELM_VERSION: &str = "v4.3.1";
+const HELM_VERSION: &str = "v4.3.1";
 
 /// The chart of the operator.
 pub const OPERATOR: &str = "portcullis";
@@ -138,12 +138,14 @@ impl Helm {
         path.display().to_string()
     }
 
+    fn render(&self, words: &[&str], chart: &Path, release: [&str; 2], values: &Value) -> Result<String, String> {
+        let ([name, namespace], chart, values) = (release, chart.display().to_string(), self.values(values));
+        self.run(&[words, &[name, &chart, "--namespace", namespace, "--values", &values]].concat())
+    }
+
     /// What a chart tells who installs it with these values.
     pub fn notes(&self, chart: &Path, release: [&str; 2], values: &Value) -> String {
-        let [name, namespace] = release;
-        let (chart, values) = (chart.display().to_string(), self.values(values));
-        let place = ["--namespace", namespace, "--values", &values];
-        let said = self.run(&[&["install", name, &chart, "--dry-run=client"], &place[..]].concat());
+        let said = self.render(&["install", "--dry-run=client"], chart, release, values);
         let said = said.unwrap_or_else(|said| panic!("{said}"));
         said.split_once("NOTES:\n").unwrap_or_else(|| panic!("no notes: {said}")).1.to_owned()
     }
@@ -153,9 +155,7 @@ impl Helm {
     /// # Errors
     /// With what helm says of values that it refuses.
     pub fn template(&self, chart: &Path, release: [&str; 2], values: &Value) -> Result<Vec<Value>, String> {
-        let [name, namespace] = release;
-        let (chart, values) = (chart.display().to_string(), self.values(values));
-        let text = self.run(&["template", name, &chart, "--namespace", namespace, "--values", &values])?;
+        let text = self.render(&["template"], chart, release, values)?;
         let objects = serde_saphyr::from_multiple::<Value>(&text);
         let objects = objects.unwrap_or_else(|error| panic!("not YAML: {error}\n{text}"));
         Ok(objects.into_iter().filter(|object| !object.is_null()).collect())

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::ResourceExt as _;
-use portcullis_lease::Record;
+use portcullis_lease::INSTALLATION;
 
 use super::{Note, absent, fail, info, warn};
 use crate::configuration::Configuration;
@@ -15,36 +15,45 @@ use crate::trust::span;
 /// Clocks that differ by no more than this agree.
 const SKEW: SignedDuration = SignedDuration::from_secs(5);
 
+/// Operators count no Lease for longer, whatever it states.
+const LONGEST: SignedDuration = SignedDuration::from_mins(5);
+
 /// A Lease, by which somebody claims a namespace or leads.
 struct Claim<'a> {
     lease: &'a Lease,
-    record: Record,
+    spec: LeaseSpec,
     namespace: String,
 }
 
 impl<'a> From<&'a Lease> for Claim<'a> {
     fn from(lease: &'a Lease) -> Self {
-        Self { lease, record: Record::from(lease), namespace: lease.namespace().unwrap_or_default() }
+        let spec = lease.spec.clone().unwrap_or_default();
+        Self { lease, spec, namespace: lease.namespace().unwrap_or_default() }
     }
 }
 
 impl Claim<'_> {
-    fn holder(&self) -> &str {
-        self.record.holder.as_deref().unwrap_or("nobody")
+    fn holder(&self) -> Option<&str> {
+        self.spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+    }
+
+    fn installation(&self) -> Option<&String> {
+        self.lease.annotations().get(INSTALLATION)
     }
 
     /// How long ago it was renewed, by the API server's clock against the holder's.
     fn age(&self, now: Timestamp) -> Option<SignedDuration> {
-        self.record.renewed.map(|renewed| now.duration_since(renewed))
+        self.spec.renew_time.as_ref().map(|renewed| now.duration_since(renewed.0))
     }
 
     /// Whether somebody holds it and renews it. Operators time this by their own observation; one look has only the
     /// times that are written down, with some grace for clocks.
     fn is_live(&self, now: Timestamp) -> bool {
-        let (Some(_), Some(age), Some(duration)) = (&self.record.holder, self.age(now), self.record.duration) else {
+        let (Some(_), Some(age), Some(seconds)) = (self.holder(), self.age(now), self.spec.lease_duration_seconds)
+        else {
             return false;
         };
-        SignedDuration::try_from(duration).is_ok_and(|duration| age <= duration.saturating_add(SKEW))
+        age <= SignedDuration::from_secs(seconds.into()).min(LONGEST) + SKEW
     }
 }
 
@@ -61,7 +70,7 @@ pub(super) fn claimed(view: View<'_>) -> Vec<Note> {
             "namespace {} is excluded by Lease {}, holder {}, renewed {} ago; the restricted operator validates it",
             claim.namespace,
             claim.lease.name_any(),
-            claim.holder(),
+            claim.holder().unwrap_or("nobody"),
             claim.age(now).map(span).unwrap_or_default()
         ))
     };
@@ -85,7 +94,7 @@ pub(super) fn lost(view: View<'_>) -> Vec<Note> {
     let claims: Vec<_> = view.leases().iter().map(Claim::from).collect();
     let mut notes = Vec::new();
     for (namespace, mut configurations) in restricted(view) {
-        let claim = claims.iter().find(|claim| claim.namespace == namespace && claim.record.holder.is_some());
+        let claim = claims.iter().find(|claim| claim.namespace == namespace && claim.holder().is_some());
         if claim.is_some_and(|claim| claim.is_live(now)) {
             continue;
         }
@@ -125,7 +134,7 @@ pub(super) fn leaders(view: View<'_>) -> Vec<Note> {
     let running: Vec<_> =
         view.leaders().iter().map(Claim::from).filter(|claim| claim.is_live(view.snapshot.now)).collect();
     let name = |claim: &Claim<'_>| {
-        let leader = claim.record.installation.as_deref().unwrap_or_else(|| claim.holder());
+        let leader = claim.installation().map(String::as_str).or_else(|| claim.holder()).unwrap_or("nobody");
         format!("{leader} by Lease {}/{}", claim.namespace, claim.lease.name_any())
     };
     if running.len() > 1 {
@@ -135,7 +144,7 @@ pub(super) fn leaders(view: View<'_>) -> Vec<Note> {
         return vec![fail(message, fix)];
     }
     let own = view.subject.installation.name();
-    let other = running.iter().find(|claim| claim.record.installation.as_ref().is_some_and(|leads| *leads != own));
+    let other = running.iter().find(|claim| claim.installation().is_some_and(|leads| *leads != own));
     let note = |claim: &Claim<'_>| {
         warn(format!("another installation leads: {}; {own} only validates, and writes nothing", name(claim)), fix)
     };

@@ -8,7 +8,7 @@ use crate::changes::{Changes, Hub};
 use crate::decide::Hold;
 use crate::elector::Elector;
 use crate::time::{Clock, Moment};
-use crate::{Change, Epoch, LeaseError, Ownership};
+use crate::{LeaseError, Ownership};
 
 /// A handle to a lease election: whether this process holds the lease, and who else does. Cheap to clone; every answer
 /// is as of now.
@@ -16,7 +16,7 @@ use crate::{Change, Epoch, LeaseError, Ownership};
 pub struct LeaseHandle(Arc<Shared>);
 
 /// The state of a lease, for metrics.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct LeaseHealth {
     /// Whether this process holds it and may act.
@@ -48,7 +48,7 @@ pub(super) struct Shared {
 
 struct State {
     elector: Elector,
-    told: Option<Epoch>,
+    told: Option<u32>,
     stopped: bool,
     failed: u64,
     answered: bool,
@@ -62,9 +62,9 @@ impl LeaseHandle {
         Self(shared)
     }
 
-    /// The epoch of the hold, if this process may act now. Check it at the start of every action, which then has the margin between
-    /// deadline and duration to finish.
-    pub fn held(&self) -> Option<Epoch> {
+    /// The epoch of the hold, if this process may act now: its number, greater than that of every hold before. Check it at
+    /// the start of every action, which then has the margin between deadline and duration to finish.
+    pub fn held(&self) -> Option<u32> {
         let now = self.0.clock.now();
         self.0.acting(now).map(|hold| hold.epoch)
     }
@@ -75,7 +75,7 @@ impl LeaseHandle {
         if namespace != self.0.namespace {
             return Ownership::Theirs;
         }
-        self.held().map_or(Ownership::Unknown, |epoch| Ownership::Mine { epoch })
+        if self.held().is_some() { Ownership::Mine } else { Ownership::Unknown }
     }
 
     /// Yields the lease's namespace whenever this process becomes allowed to act, or no longer is.
@@ -84,7 +84,7 @@ impl LeaseHandle {
     }
 
     /// Waits until this process may act, and returns the epoch of the hold; `None` if the driver ends first.
-    pub async fn acquired(&self) -> Option<Epoch> {
+    pub async fn acquired(&self) -> Option<u32> {
         let mut changes = self.changes();
         loop {
             if let Some(epoch) = self.held() {
@@ -95,7 +95,7 @@ impl LeaseHandle {
     }
 
     /// Waits until this process may no longer act in this epoch: select on it beside long work.
-    pub async fn lost(&self, epoch: Epoch) {
+    pub async fn lost(&self, epoch: u32) {
         let mut changes = self.changes();
         while self.held() == Some(epoch) {
             if changes.next().await.is_none() {
@@ -123,11 +123,6 @@ impl LeaseHandle {
             ended: state.elector.ended().map(|reason| format!("{reason:?}")),
             last_error: state.last_error.clone(),
         }
-    }
-
-    /// The identity under which this election holds.
-    pub fn identity(&self) -> String {
-        self.0.lock().elector.identity().to_owned()
     }
 }
 
@@ -158,7 +153,7 @@ impl Shared {
         let changed = std::mem::replace(&mut state.told, acting) != acting;
         drop(state);
         if changed {
-            self.hub.tell([Change::Namespace(self.namespace.clone())]);
+            self.hub.tell([Some(self.namespace.clone())]);
         }
         result
     }

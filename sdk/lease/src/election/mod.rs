@@ -45,7 +45,7 @@ impl LeaseElection {
     /// a graceful stop.
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`].
+    /// [`LeaseError::Invalid`].
     pub fn leader_election(namespace: &str, name: &str, identity: &str) -> Result<Self, LeaseError> {
         Self::new(namespace, name, identity, Timing::LEADER, End::Release)
     }
@@ -59,17 +59,13 @@ impl LeaseElection {
     /// beside it.
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`].
+    /// [`LeaseError::Invalid`].
     pub fn scope(namespace: &str, name: &str, identity: &str) -> Result<Self, LeaseError> {
         Self::new(namespace, name, identity, Timing::SCOPE, End::HandOver)
     }
 
     fn new(namespace: &str, name: &str, identity: &str, timing: Timing, end: End) -> Result<Self, LeaseError> {
-        for (field, value) in [("namespace", namespace), ("name", name), ("identity", identity)] {
-            if value.is_empty() {
-                return Err(LeaseError::Unnamed { field });
-            }
-        }
+        LeaseError::check_names(&[("namespace", namespace), ("name", name), ("identity", identity)])?;
         Ok(Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -307,7 +303,8 @@ mod tests {
         let timing = Timing::new(s(25), s(20), s(8)).unwrap();
         for (said, settles) in [(timing, s(15)), (timing.settle(s(7)), s(7)), (Timing::LEADER, s(15))] {
             let election = LeaseElection::scope("team", "scope", "me").unwrap().timing(said);
-            assert_eq!(election.timing, said.settle(settles));
+            let timing = election.timing;
+            assert_eq!((timing.settling(), timing.duration()), (settles, said.duration()));
         }
         let leader = LeaseElection::leader_election("ops", "leader", "me").unwrap().timing(timing);
         assert_eq!(leader.timing.settling(), Duration::ZERO);

@@ -23,7 +23,7 @@ use crate::handovers::{Handovers, Kind, of_binding, of_policy};
 use crate::limits::{REQUEST, until};
 use crate::record::Record;
 use crate::time::{Clock, Moment, SystemClock};
-use crate::{Change, LeaseError, Ownership};
+use crate::{LeaseError, Ownership};
 
 /// The label that says which operator an object belongs to.
 const OPERATOR: &str = "app.kubernetes.io/name";
@@ -87,7 +87,7 @@ impl Scopes {
     /// (`kube::Config::default_retry`).
     ///
     /// # Errors
-    /// [`LeaseError::Unnamed`] when a name is empty.
+    /// [`LeaseError::Invalid`] when a name is empty.
     pub fn new(
         client: Client,
         operator: &str,
@@ -105,11 +105,7 @@ impl Scopes {
         timing: ScopeTiming,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, ScopesDriver), LeaseError> {
-        for (field, name) in [("operator", operator), ("lease", lease)] {
-            if name.is_empty() {
-                return Err(LeaseError::Unnamed { field });
-            }
-        }
+        LeaseError::check_names(&[("operator", operator), ("lease", lease)])?;
         let view = ScopeView::new(timing);
         let (handovers, errors) = (Handovers::default(), BTreeMap::new());
         let shared = Arc::new(Shared {
@@ -367,7 +363,7 @@ impl Shared {
         // Inside the lock: moments that reach the view do not go backwards.
         let now = self.clock.now();
         let result = act(&mut state, now);
-        let changes: Vec<Change> = state.view.take_changes();
+        let changes = state.view.take_changes();
         let needs = Needs {
             list: state.view.needs_list(),
             leases: state.view.needs_leases(),

@@ -24,11 +24,11 @@ impl ScopeTiming {
     ///   operators.
     ///
     /// # Errors
-    /// [`LeaseError::Zero`].
+    /// [`LeaseError::Invalid`].
     pub fn new(duration: Duration, grace: Duration, freshness: Duration) -> Result<Self, LeaseError> {
         for (field, value) in [("duration", duration), ("grace", grace), ("freshness", freshness)] {
             if value.is_zero() {
-                return Err(LeaseError::Zero { field });
+                return Err(LeaseError::zero(field));
             }
         }
         Ok(Self { duration, grace, freshness })

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ScopeTiming;
-use crate::decide::{Candidate, Decision, Hold, Role, decide};
+use crate::Ownership;
+use crate::changes::Change;
 use crate::record::{Observation, Record};
 use crate::time::Moment;
-use crate::{Change, Epoch, Ownership};
 
-/// How long an entry of a namespace whose Lease is gone is kept, for its epoch.
+/// How long an entry of a namespace whose Lease is gone is kept, so that an answer of before does not bring it back.
 const FORGET: Duration = Duration::from_hours(1);
 
 /// A namespace in which a Lease was seen.
@@ -183,7 +183,7 @@ impl ScopeView {
         }
         if self.disappointed && self.is_fresh(now) {
             self.disappointed = false;
-            self.changes.push(Change::Everywhere);
+            self.changes.push(None);
         }
     }
 
@@ -209,7 +209,7 @@ impl ScopeView {
         if !self.knows_handovers(now) || (self.handed_over.contains(namespace) && !self.knows_leases(now)) {
             return Ownership::Unknown;
         }
-        Ownership::Mine { epoch: self.scopes.get(namespace).map(Scope::epoch).unwrap_or_default() }
+        Ownership::Mine
     }
 
     /// Asks for a list, if the last one is old.
@@ -270,28 +270,17 @@ impl ScopeView {
     /// Decides again who owns a namespace; tells when that is another than before.
     fn refresh(&mut self, namespace: &str, now: Moment) {
         let Some(scope) = self.scopes.get_mut(namespace) else { return };
-        let since = scope.since;
-        let role = Role::Fallback { duration: self.timing.duration, grace: self.timing.grace };
-        let hold = scope.acting.then(|| Hold { epoch: scope.epoch(), since, confirmed: since, renew_at: since });
-        let me = Candidate { identity: "", role, hold };
-        let mut until = self.taken_back.get(namespace).copied().filter(|until| now < *until);
+        let mut until = self.taken_back.get(namespace).copied();
         if self.handed_over.contains(namespace) {
-            let end = match decide(&scope.lease, now, &me) {
-                Decision::Wait { until } => until,
-                // Yield says that it begins; asked as one who does not act, the same function says how long.
-                Decision::Yield { .. } => match decide(&scope.lease, now, &Candidate { hold: None, ..me }) {
-                    Decision::Wait { until } => until,
-                    _ => None,
-                },
-                Decision::Acquire { .. } | Decision::Renew { .. } => None,
-            };
-            until = until.max(end);
+            // A released record counts like a held one: a successor in the same scope comes first.
+            until = until.max(scope.lease.counts_until(self.timing.duration).map(|end| end + self.timing.grace));
         }
+        let until = until.filter(|until| now < *until);
         if scope.acting != until.is_none() {
             scope.acting = until.is_none();
             scope.since = now;
             scope.lives &= until.is_some();
-            self.changes.push(Change::Namespace(namespace.to_owned()));
+            self.changes.push(Some(namespace.to_owned()));
         }
         scope.until = until;
     }
@@ -305,12 +294,5 @@ impl ScopeView {
             lives: false,
             until: None,
         })
-    }
-}
-
-impl Scope {
-    /// Ours after the last hold that was seen.
-    fn epoch(&self) -> Epoch {
-        self.lease.last().map_or(Epoch::default(), |record| Epoch::hold(record.transitions).resumed())
     }
 }

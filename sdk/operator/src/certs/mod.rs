@@ -61,9 +61,6 @@ pub(super) enum Certs<A: clap::Args> {
     Rotate {
         #[command(flatten)]
         flags: CertsFlags,
-        /// Wait until the rotation has finished, and print its phases
-        #[arg(long)]
-        wait: bool,
         #[command(flatten)]
         args: A,
     },
@@ -99,7 +96,7 @@ pub(super) struct CertsFlags {
 pub(super) enum What {
     Ensure { validity: SignedDuration },
     Publish,
-    Rotate { wait: bool },
+    Rotate,
     Show { output: Output },
 }
 
@@ -111,7 +108,7 @@ impl<A: clap::Args> Certs<A> {
                 (What::Ensure { validity: certificate_validity }, flags, args)
             }
             Self::Publish { flags, args } => (What::Publish, flags, args),
-            Self::Rotate { flags, wait, args } => (What::Rotate { wait }, flags, args),
+            Self::Rotate { flags, args } => (What::Rotate, flags, args),
             Self::Show { flags, output, args } => (What::Show { output }, flags, args),
         }
     }
@@ -166,8 +163,8 @@ pub(super) async fn perform<A: clap::Args>(
             };
             publish(&installation, &source, patience).await
         }
-        What::Rotate { wait } => match &source {
-            CertificateSource::Automatic(automatic) => rotate(&installation, automatic, wait, patience).await,
+        What::Rotate => match &source {
+            CertificateSource::Automatic(automatic) => rotate(&installation, automatic, patience).await,
             CertificateSource::ProvidedCertificates(_) => anyhow::bail!(elsewhere(&installation)),
         },
         What::Show { output } => {
@@ -291,56 +288,17 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
     ours.try_for_each(|entry| say(&format!("published: {}, {}\n", entry.object, entry.entry)))
 }
 
-async fn rotate(
-    installation: &Installation,
-    automatic: &Automatic,
-    wait: bool,
-    patience: Patience,
-) -> anyhow::Result<()> {
+async fn rotate(installation: &Installation, automatic: &Automatic, patience: Patience) -> anyhow::Result<()> {
     let before = patience.answer(automatic.stored()).await??;
     let under_way = before.authorities.as_ref().is_ok_and(|authorities| authorities.phase() != Phase::Steady);
-    let mut phase = patience.answer(automatic.rotate()).await??;
-    let release = &installation.release;
+    let phase = patience.answer(automatic.rotate()).await??;
+    let begun = if under_way { "is under way already" } else { "has begun" };
     say(&format!(
-        "{release}: a rotation {}: {}\n",
-        if under_way { "is under way already" } else { "has begun" },
+        "{}: a rotation {begun}: {}\nthe running replicas carry it on, and 'certs show' tells how far it is; none running? \
+         start the operator\n",
+        installation.release,
         name(phase)
-    ))?;
-    if !wait {
-        return say("the running replicas carry it on; none running? start the operator\n");
-    }
-    let mut told = String::new();
-    while phase != Phase::Steady {
-        // Before the clock is looked at: a question asked too late would be taken for one without an answer.
-        sleep(LOOK).await;
-        if Instant::now() >= patience.end {
-            anyhow::bail!(
-                "waited {} s; the rotation goes on while replicas run, now {}: wait longer with --timeout, or see 'certs show'",
-                patience.time.as_secs(),
-                name(phase)
-            );
-        }
-        let stored = match patience.answer(automatic.stored()).await? {
-            Ok(stored) => stored,
-            Err(error) => {
-                let error = error.to_string();
-                if error != told {
-                    warn!(error, "cannot see how far the rotation is");
-                }
-                told = error;
-                continue;
-            }
-        };
-        told.clear();
-        let now = stored
-            .authorities
-            .map_err(|lost| anyhow::anyhow!("the CA is lost: {}; see 'certs ensure'", lost.problem))?;
-        if now.phase() != phase {
-            phase = now.phase();
-            say(&format!("{release}: {}\n", name(phase)))?;
-        }
-    }
-    Ok(())
+    ))
 }
 
 fn name(phase: Phase) -> &'static str {

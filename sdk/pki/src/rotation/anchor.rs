@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use pem::{EncodeConfig, LineEnding, Pem};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
-use crate::{Ca, Certificate, check_trust, der};
+use crate::{Ca, Certificate, check_trust};
 
 /// The most certificates that are taken from one stored text.
 const MAX_ANCHORS: usize = 16;
@@ -51,7 +52,8 @@ impl Anchor {
 
     /// The certificate in PEM.
     pub fn pem(&self) -> String {
-        der::pem("CERTIFICATE", &self.der)
+        let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+        pem::encode_config(&Pem::new("CERTIFICATE", self.der.to_vec()), lines)
     }
 
     fn is_valid(&self, now: Timestamp) -> bool {

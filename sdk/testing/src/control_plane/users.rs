@@ -77,7 +77,8 @@ impl ControlPlane {
         self.client_as("admin", &["system:masters"])
     }
 
-    /// A client that acts as this user in these groups, with the rights that RBAC grants them.
+    /// A client that acts as this user in these groups, two at most and `system:authenticated`, with the rights that RBAC
+    /// grants them.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -10,7 +10,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use portcullis_charts::{CRDS, Helm, OPERATOR, chart, inventory, repository};
 use portcullis_testing::{ControlPlane, wait_until};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::OPERATOR_RELEASE;
 use super::process::{PATIENCE, Process, arguments};
@@ -21,7 +21,7 @@ const NAMESPACE: &str = OPERATOR_RELEASE[1];
 /// Starts the operator under the ServiceAccount that the chart installed, with the arguments of its Deployment.
 async fn start(cluster: &ControlPlane) -> Process {
     let user = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
-    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{NAMESPACE}"), "system:authenticated"];
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{NAMESPACE}")];
     let deployments: Api<Deployment> = Api::namespaced(cluster.admin(), NAMESPACE);
     let deployment = serde_json::to_value(deployments.get(RELEASE).await.unwrap()).unwrap();
     let arguments = arguments(&[json!({ "kind": "Deployment", "spec": deployment["spec"] })], "Deployment");
@@ -82,13 +82,6 @@ async fn create_tool_config(cluster: &ControlPlane, name: &str) {
     .await;
 }
 
-/// What helm is told of the operator here: no node runs its Service, so the API server reaches no webhook.
-fn values(helm: &Helm, more: &Value) -> String {
-    let mut values = json!({ "webhooks": { "failurePolicy": "Ignore", "timeoutSeconds": 1 } });
-    values.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    helm.values(&values)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_documented() {
     let cluster = &ControlPlane::builder().controller_manager().start().await.unwrap();
@@ -99,7 +92,8 @@ async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_d
 
     // The charts of an earlier version.
     helm.run(&["install", CRDS, &fixture(CRDS), "--namespace", NAMESPACE, "--create-namespace"]).unwrap();
-    let few = values(&helm, &json!({ "replicas": 1 }));
+    // No node runs its Service, so the API server reaches no webhook.
+    let few = helm.values(&json!({ "replicas": 1, "webhooks": { "failurePolicy": "Ignore", "timeoutSeconds": 1 } }));
     let notes =
         helm.run(&["install", RELEASE, &fixture(OPERATOR), "--namespace", NAMESPACE, "--values", &few]).unwrap();
     assert!(notes.contains("rollout status deployment/mcp-operator"), "{notes}");

@@ -6,6 +6,7 @@ use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
 
 use super::process::arguments;
+use super::values::object;
 use super::{DYNAMO_NAME as NAME, DYNAMO_RELEASE as RELEASE, modes};
 
 fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
@@ -14,10 +15,6 @@ fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
 
 fn rendered(values: &Value) -> Vec<Value> {
     Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap()
-}
-
-fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
-    objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap()
 }
 
 /// They are there before the Job that needs them, and stay until the next run. `hooks.yaml` lists them.
@@ -49,12 +46,12 @@ fn the_jobs_run_as_the_operator_does_end_by_themselves_and_are_no_endpoints_of_i
         "podLabels": { "team": "a" },
         "operatorAccount": { "name": "planner" },
     }));
-    let pod = &named(&objects, "Deployment", NAME)["spec"]["template"]["spec"];
+    let pod = &object(&objects, &format!("Deployment {NAME}")).unwrap()["spec"]["template"]["spec"];
     for (job, command) in [
         ("webhook-cert-gen-1", &["certs", "ensure", "--certificate-validity=90d"]),
         ("webhook-ca-inject-1", &["certs", "publish", "--timeout=4m"]),
     ] {
-        let job = named(&objects, "Job", &format!("{NAME}-{job}"));
+        let job = object(&objects, &format!("Job {NAME}-{job}")).unwrap();
         let args = arguments(std::slice::from_ref(job), "Job");
         assert_eq!(args[..3], *command);
         assert!(args.contains(&format!("--namespace={}", RELEASE[1])), "{args:?}");
@@ -74,7 +71,7 @@ fn the_jobs_run_as_the_operator_does_end_by_themselves_and_are_no_endpoints_of_i
         assert_eq!(template["metadata"]["annotations"], json!({ "sidecar.istio.io/inject": "false" }));
         let labels = &template["metadata"]["labels"];
         assert_eq!(labels["team"], "a");
-        let service = named(&objects, "Service", &format!("{NAME}-webhook-service"));
+        let service = object(&objects, &format!("Service {NAME}-webhook-service")).unwrap();
         let mut selector = service["spec"]["selector"].as_object().unwrap().iter();
         assert!(!selector.all(|(label, value)| labels[label] == *value), "{template}");
     }

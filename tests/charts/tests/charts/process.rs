@@ -17,7 +17,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(crate) struct Process {
     child: Child,
-    webhooks: SocketAddr,
+    pub(crate) webhooks: SocketAddr,
     health: SocketAddr,
     log: NamedTempFile,
 }
@@ -34,11 +34,6 @@ impl Process {
         command.arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null());
         command.stdout(log.reopen().unwrap()).stderr(log.reopen().unwrap()).kill_on_drop(true);
         Self { child: command.spawn().unwrap(), webhooks, health, log }
-    }
-
-    /// Where it serves its webhooks.
-    pub(crate) fn port(&self) -> u16 {
-        self.webhooks.port()
     }
 
     /// Returns when it says that it serves.

@@ -22,25 +22,12 @@ use super::process::{PATIENCE, Process, arguments};
 use super::service::Service;
 use super::{DYNAMO_NAME as NAME, DYNAMO_RELEASE as RELEASE};
 
-/// The hooks of the chart, by when Helm runs them, and the rest.
-struct Rendered {
-    before: Vec<Value>,
-    meanwhile: Vec<Value>,
-    after: Vec<Value>,
-}
-
-impl Rendered {
-    fn new(values: &Value) -> Self {
-        let objects = Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap();
-        let of = |wanted: Option<&str>| {
-            let of = |object: &&Value| match (wanted, object["metadata"]["annotations"]["helm.sh/hook"].as_str()) {
-                (Some(wanted), Some(event)) => event.starts_with(wanted),
-                (wanted, event) => wanted.is_none() && event.is_none(),
-            };
-            objects.iter().filter(of).cloned().collect()
-        };
-        Self { before: of(Some("pre-")), meanwhile: of(None), after: of(Some("post-")) }
-    }
+/// The objects among these that Helm makes as hooks of such events.
+fn hook(objects: &[Value], event: &str) -> Vec<Value> {
+    let is = |object: &&Value| {
+        object["metadata"]["annotations"]["helm.sh/hook"].as_str().is_some_and(|events| events.starts_with(event))
+    };
+    objects.iter().filter(is).cloned().collect()
 }
 
 /// Creates the account of a hook and its rights, and runs the command of its Job with them.
@@ -111,10 +98,10 @@ impl<'a> Installed<'a> {
     /// As 'helm upgrade --wait' does on nodes: one hook, the objects, the new process in place of the old one when it is
     /// ready, the other hook.
     async fn turn(&mut self, values: &Value, flags: &[&str]) {
-        let rendered = Rendered::new(values);
-        let hooks = !rendered.before.is_empty();
-        if hooks {
-            let said = run_hook(self.cluster, &rendered.before).await;
+        let rendered = Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap();
+        let [before, after] = ["pre-", "post-"].map(|event| hook(&rendered, event));
+        if !before.is_empty() {
+            let said = run_hook(self.cluster, &before).await;
             assert!(said.contains("Secret platform-system/webhook-server-cert: "), "{said}");
         }
         self.apply(values, flags).await;
@@ -122,12 +109,12 @@ impl<'a> Installed<'a> {
         process.ready().await;
         // An API server has taken up a bundle long before a Pod that is ready becomes an endpoint.
         self.cluster.webhooks_in_force().await;
-        self.service.leads_to(process.port());
+        self.service.leads_to(process.webhooks.port());
         if let Some(former) = self.process.replace(process) {
             former.stop().await;
         }
-        if hooks {
-            let said = run_hook(self.cluster, &rendered.after).await;
+        if !after.is_empty() {
+            let said = run_hook(self.cluster, &after).await;
             assert!(
                 said.contains("published: ValidatingWebhookConfiguration platform-dynamo-operator-validating"),
                 "{said}"
@@ -137,7 +124,7 @@ impl<'a> Installed<'a> {
     }
 
     /// Starts a process under the account that Helm has made, when that has its rights.
-    async fn start(&self, values: &Value, rendered: &Rendered) -> Process {
+    async fn start(&self, values: &Value, rendered: &[Value]) -> Process {
         let user = format!("system:serviceaccount:{}:{NAME}", RELEASE[1]);
         let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{}", RELEASE[1])];
         let secrets: Api<Secret> = Api::namespaced(self.cluster.client_as(&user, &groups), RELEASE[1]);
@@ -146,11 +133,11 @@ impl<'a> Installed<'a> {
             secrets.get_opt(secret).await.ok()
         })
         .await;
-        let arguments = arguments(&rendered.meanwhile, "Deployment");
+        let arguments = arguments(rendered, "Deployment");
         let kubeconfig = self.cluster.kubeconfig_as(&user, &groups);
         let process = Process::start("dynamo-webhooks", RELEASE[1], &arguments, &kubeconfig);
         if self.process.is_none() {
-            self.service.leads_to(process.port());
+            self.service.leads_to(process.webhooks.port());
         }
         process
     }

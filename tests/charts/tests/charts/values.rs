@@ -55,7 +55,7 @@ fn put(values: &mut Value, path: &str, value: &Value) {
 }
 
 /// The object of this kind and name.
-fn object<'a>(objects: &'a [Value], words: &str) -> Option<&'a Value> {
+pub(crate) fn object<'a>(objects: &'a [Value], words: &str) -> Option<&'a Value> {
     let (kind, name) = words.split_once(' ').unwrap();
     objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
@@ -181,25 +181,6 @@ fn values_without_effect_change_nothing_and_the_notes_say_so() {
     }
 }
 
-#[test]
-fn a_restricted_release_selects_its_namespace_has_no_kinds_and_the_notes_say_that_another_selector_is_ignored() {
-    let values = json!({
-        "namespaceRestriction": { "enabled": true, "targetNamespace": "team", "namespace": "team" },
-        "webhook": { "namespaceSelector": { "matchLabels": { "team": "a" } } },
-    });
-    let objects = rendered(&Helm::new(), DYNAMO, &values).unwrap();
-    let validating =
-        object(&objects, &format!("ValidatingWebhookConfiguration {DYNAMO_NAME}-validating-team")).unwrap();
-    let selector = &validating["webhooks"][0]["namespaceSelector"];
-    assert_eq!(*selector, json!({ "matchLabels": { "kubernetes.io/metadata.name": "team" } }));
-    assert!(objects.iter().all(|object| object["kind"] != "CustomResourceDefinition"));
-    let notes = Helm::new().notes(&chart(DYNAMO), DYNAMO_RELEASE, &values);
-    let ignored = "webhook.namespaceSelector: a restricted release";
-    for part in ["in namespace team alone", ignored, "--restrict-to-namespace team"] {
-        assert!(notes.contains(part), "{part}: {notes}");
-    }
-}
-
 /// Told less, the doctor would report what was chosen here as what is wrong.
 #[test]
 fn what_follows_from_values_is_told_to_the_doctor_and_refused_among_extra_arguments() {
@@ -236,12 +217,14 @@ fn objects_are_named_as_the_guide_or_the_chart_of_dynamo_names_them() {
         ("my-dynamo-operator-2", "my-dynamo-operator-2"),
     ] {
         let objects = Helm::new().template(&chart(DYNAMO), [release, "here"], &json!({})).unwrap();
-        let names =
-            [format!("Deployment {name}"), format!("ServiceAccount {name}"), format!("Service {name}-webhook-service")];
-        let others =
-            [format!("ValidatingWebhookConfiguration {name}-validating"), format!("Job {name}-webhook-cert-gen-1")];
-        for words in names.iter().chain(&others) {
-            let found = object(&objects, words).unwrap();
+        for words in [
+            format!("Deployment {name}"),
+            format!("ServiceAccount {name}"),
+            format!("Service {name}-webhook-service"),
+            format!("ValidatingWebhookConfiguration {name}-validating"),
+            format!("Job {name}-webhook-cert-gen-1"),
+        ] {
+            let found = object(&objects, &words).unwrap();
             assert_eq!(found["metadata"]["labels"]["app.kubernetes.io/name"], "dynamo-operator");
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 const CRATES: [(&str, &str); 18] = [
     ("review", "base64 json-patch serde serde_json serde_path_to_error thiserror"),
     ("convert", "kube-core portcullis-review serde serde_json thiserror"),
-    ("pki", "aws-lc-rs base64 jiff rcgen rustls-pki-types thiserror x509-parser"),
+    ("pki", "aws-lc-rs jiff pem rcgen rustls-pki-types thiserror x509-parser"),
     ("manifest", "k8s-openapi portcullis-review serde serde-saphyr serde_json thiserror"),
     ("metrics", "prometheus-client thiserror"),
     ("client", "futures kube serde"),

@@ -19,7 +19,7 @@ use super::{
 fn proxy_of(place: &Place, server: &str) -> Client {
     let namespace = place.namespace();
     let user = format!("system:serviceaccount:{namespace}:{server}-proxy-runner");
-    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+    let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")];
     place.cluster.client_as(&user, &groups)
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::handovers::policy_name;
-use crate::{Epoch, LeaseElection, LeaseError, LeaseHandle, ScopeTiming, Timing};
+use crate::{LeaseElection, LeaseError, LeaseHandle, ScopeTiming, Timing};
 use clock::TestClock;
 
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -98,7 +98,7 @@ impl Candidate {
         self.task.await.unwrap_err();
     }
 
-    async fn holds(&self) -> Epoch {
+    async fn holds(&self) -> u32 {
         let held = tokio::time::timeout(DEADLINE, self.handle.acquired()).await;
         held.unwrap_or_else(|_| panic!("it holds nothing: {:?}", self.handle.health())).unwrap()
     }
@@ -114,7 +114,7 @@ struct Observer {
 impl Observer {
     /// `acting` says of each who takes part in which epoch it acts. Who answers the same twice acted when the other
     /// answered in between.
-    fn watch(acting: impl Fn() -> Vec<Option<Epoch>> + Send + 'static) -> Self {
+    fn watch(acting: impl Fn() -> Vec<Option<u32>> + Send + 'static) -> Self {
         let (most, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (seen, end) = (Arc::clone(&most), Arc::clone(&done));
         let thread = std::thread::spawn(move || {

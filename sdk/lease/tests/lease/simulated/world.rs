@@ -220,7 +220,7 @@ impl World {
             let mut tick = Tick { time: self.time, ..Tick::default() };
             for (index, holder) in self.holders.iter_mut().enumerate() {
                 holder.tick(self.time, &mut self.server, self.network, &mut self.chance);
-                tick.holders.extend(holder.acts(self.time).map(|hold| (index, hold.epoch.transitions)));
+                tick.holders.extend(holder.acts(self.time).map(|hold| (index, hold.epoch)));
             }
             if let Some(cluster) = &mut self.cluster {
                 cluster.tick(self.time, &self.server, self.network, &mut self.chance);

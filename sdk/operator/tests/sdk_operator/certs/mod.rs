@@ -2,7 +2,6 @@
 
 mod commands;
 mod hooks;
-mod outage;
 mod provided;
 
 use std::collections::BTreeMap;

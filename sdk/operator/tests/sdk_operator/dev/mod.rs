@@ -3,7 +3,6 @@
 mod failures;
 mod fixture;
 mod leftovers;
-mod policies;
 mod process;
 mod sessions;
 mod signals;
