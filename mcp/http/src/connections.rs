@@ -6,6 +6,7 @@
 //!
 //! The server's name may lead to several addresses. An exchange that belongs to one of them uses a connection to that one only.
 
+mod connector;
 mod guard;
 
 use std::collections::VecDeque;
@@ -19,26 +20,20 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Extensions, Request, Response, Uri};
+use http::{Request, Response, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
-use hyper_util::client::proxy::matcher::Matcher;
-use hyper_util::rt::TokioIo;
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_store::Bound;
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
-use tower::Service as _;
 
+use self::connector::{Connector, Stream, peer};
 pub use self::guard::ForbiddenAddress;
-use self::guard::{Guard, Guarded, leads_to};
+use self::guard::{Guard, leads_to};
 use crate::body::{Body, BoxError, empty};
 
 /// Connections that were not used for so long are closed.
@@ -120,16 +115,6 @@ struct Unused {
     swept: bool,
 }
 
-#[derive(Clone, Debug)]
-enum Connector {
-    Plain(HttpConnector<Guarded<GaiResolver>>),
-    Tls(HttpsConnector<HttpConnector<Guarded<GaiResolver>>>),
-    /// TLS to the server within a tunnel of the egress proxy.
-    Tunnel(HttpsConnector<Tunnel<HttpConnector>>),
-}
-
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-
 /// What reads and writes. `None` once the connection has ended: dropping it gives back a request that was not sent.
 type Driver = Option<http1::Connection<Stream, Full<Bytes>>>;
 
@@ -206,22 +191,7 @@ impl Connections {
     /// Connections to the host and port of `server`.
     pub fn new(server: Uri, how: Connecting) -> Self {
         let Connecting { tls, timeout, title_case, policy, silence } = how;
-        let resolver = GaiResolver::new();
-        let egress = policy.as_ref().and_then(|policy| policy.egress.as_ref()).and_then(|egress| {
-            let matcher = Matcher::builder().https(egress.proxy.to_string()).no(egress.direct.as_str()).build();
-            matcher.intercept(&server).map(|_| egress.proxy.clone())
-        });
-        let guard = Guard(policy);
-        let guarded = Guarded::new(resolver.clone(), guard.clone());
-        let tls = tls.map(|config| HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1());
-        let connector = match (tls, egress) {
-            (Some(tls), Some(proxy)) => {
-                let to_proxy = connector(resolver.clone(), timeout, silence);
-                Connector::Tunnel(tls.wrap_connector(Tunnel::new(proxy, to_proxy)))
-            }
-            (Some(tls), None) => Connector::Tls(tls.wrap_connector(connector(guarded, timeout, silence))),
-            (None, _) => Connector::Plain(connector(guarded, timeout, silence)),
-        };
+        let (connector, resolver, guard) = Connector::new(&server, tls, policy, timeout, silence);
         Self(Arc::new(Inner { connector, resolver, guard, server, timeout, title_case, idle: Mutex::default() }))
     }
 
@@ -357,7 +327,7 @@ impl Connections {
 impl Inner {
     async fn open(&self, to: Uri) -> Result<Stream, BoxError> {
         let opening = async {
-            if let Connector::Tunnel(_) = &self.connector {
+            if self.connector.is_tunnel() {
                 self.guard.check_behind_proxy(&self.resolver, &to).await?;
             }
             self.connector.clone().connect(to).await
@@ -382,20 +352,6 @@ impl Inner {
     }
 }
 
-fn connector<R>(resolver: R, timeout: Option<Duration>, silence: Silence) -> HttpConnector<R> {
-    let mut connector = HttpConnector::new_with_resolver(resolver);
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(timeout);
-    // Streams may be silent for hours; this is how a dead server is noticed.
-    connector.set_keepalive(Some(silence.asked_after));
-    connector.set_keepalive_interval(Some(silence.asked_every));
-    connector.set_keepalive_retries(Some(silence.questions));
-    #[cfg(target_os = "linux")]
-    connector.set_tcp_user_timeout(Some(silence.untaken));
-    connector
-}
-
 /// Closes connections that get too old while there are no requests, in passing of which that is done otherwise.
 async fn sweep(connections: Weak<Inner>) {
     loop {
@@ -409,22 +365,6 @@ async fn sweep(connections: Weak<Inner>) {
             return;
         }
     }
-}
-
-impl Connector {
-    async fn connect(self, to: Uri) -> Result<Stream, BoxError> {
-        match self {
-            Self::Plain(mut connector) => connector.call(to).await.map(MaybeHttpsStream::Http).map_err(Into::into),
-            Self::Tls(mut connector) => connector.call(to).await,
-            Self::Tunnel(mut connector) => connector.call(to).await,
-        }
-    }
-}
-
-fn peer(stream: &Stream) -> Option<SocketAddr> {
-    let mut known = Extensions::new();
-    Connected::get_extras(&stream.connected(), &mut known);
-    known.get::<HttpInfo>().map(HttpInfo::remote_addr)
 }
 
 /// The body of an answer, which drives its connection and gives it back at its end.
@@ -513,7 +453,7 @@ mod tests {
     use http::Method;
     use rustls::RootCertStore;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::body::collect;
