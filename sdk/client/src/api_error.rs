@@ -3,10 +3,13 @@
 use std::error::Error;
 use std::iter::successors;
 
+use kube::core::Status;
+
 use crate::plain;
 
 /// Returns the message of an error. For a response of the API server that is the `message` of its status, where kube's
-/// `Display` prints the whole status, and errors of kube's watches repeat it.
+/// `Display` prints the whole status, and errors of kube's watches repeat it. Several causes are in the order of the alphabet: the API
+/// server lists those of a map in another order each time.
 pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
     fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
@@ -14,15 +17,25 @@ pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
     let status = match find::<kube::Error>(error) {
         Some(kube::Error::Service(cause)) => return own_sentence(&**cause),
         Some(kube::Error::Api(status)) => Some(&**status),
-        _ => find::<kube::core::Status>(error),
+        _ => find::<Status>(error),
     };
     match status {
         Some(status) if status.message.is_empty() => {
             format!("HTTP {} {}", status.code, status.reason).trim_end().to_owned()
         }
-        Some(status) => status.message.clone(),
+        Some(status) => in_order(status).unwrap_or_else(|| status.message.clone()),
         None => with_sentence_of_cause(error),
     }
+}
+
+/// The message of a status with a list of causes, in the order of the alphabet.
+fn in_order(status: &Status) -> Option<String> {
+    let causes = status.details.as_ref().map(|details| &details.causes).filter(|causes| causes.len() > 1)?;
+    let (what, _) = status.message.split_once(": [").filter(|(_, list)| list.ends_with(']'))?;
+    let mut causes: Vec<_> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+    causes.sort();
+    causes.dedup();
+    Some(format!("{what}: [{}]", causes.join(", ")))
 }
 
 /// The text of an error that may contain the text of its cause, with the cause's own sentence in its place.
@@ -46,7 +59,7 @@ pub fn in_one_line(error: &(dyn Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use kube::core::response::{StatusCause, StatusDetails};
     use kube::runtime::watcher;
 
     use super::*;
@@ -64,6 +77,25 @@ mod tests {
         let silent = kube::Error::Service("the API server at https://a does not answer".into());
         assert_eq!(own_sentence(&silent), "the API server at https://a does not answer");
         assert_eq!(own_sentence(&std::io::Error::other("no such file")), "no such file");
+    }
+
+    #[test]
+    fn causes_are_said_in_one_order_whatever_order_they_come_in() {
+        let [a, b] = ["a", "b"].map(|key| StatusCause {
+            field: "metadata.labels".to_owned(),
+            message: format!("Invalid value: {key:?}"),
+            reason: "FieldValueInvalid".to_owned(),
+        });
+        for causes in [vec![a.clone(), b.clone()], vec![b.clone(), a.clone(), b.clone()]] {
+            let list: Vec<_> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+            let mut status = Status::failure(&format!("Pod \"p\" is invalid: [{}]", list.join(", ")), "Invalid");
+            let none = String::new;
+            let (name, group, kind, uid) = (none(), none(), none(), none());
+            status.details = Some(StatusDetails { name, group, kind, uid, causes, retry_after_seconds: 0 });
+            let said =
+                r#"Pod "p" is invalid: [metadata.labels: Invalid value: "a", metadata.labels: Invalid value: "b"]"#;
+            assert_eq!(own_sentence(&status), said);
+        }
     }
 
     #[test]
