@@ -13,8 +13,8 @@ use crate::support::{Recorder, Runner, eventually, within};
 
 /// Most tests have the runner serve this many connections at once. Filling it as it is takes seconds.
 pub(crate) const FEW: usize = 64;
-/// The shortest `timeoutSeconds` of the probes that the operator writes.
-pub(crate) const PROBE: Duration = Duration::from_secs(3);
+/// Ten times the shortest `timeoutSeconds` of the probes that the operator writes: other tests keep the machine busy. `proxy_load` measures the time.
+pub(crate) const PROBE: Duration = Duration::from_secs(30);
 
 /// A server each answer of which is a stream that says nothing.
 pub(crate) async fn silent_streams() -> String {

@@ -62,15 +62,15 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// Applies what is generated, unmodified, and starts two replicas whose clocks are wrong by these many seconds.
+    /// Applies what is generated, unmodified and with time for answers of a busy machine, and starts two replicas whose clocks are wrong by these many seconds.
     pub(crate) async fn new(skews: [i64; 2], times: Times) -> Self {
         let cluster = ControlPlane::start().await.unwrap();
         let namespace = cluster.namespace("rotation").await;
         let (forwarder, port) = Forwarder::start().await;
         let service_port = port.to_string();
         let place = ["--release", RELEASE, "--namespace", &namespace, "--service-port", &service_port];
-        for what in ["rbac", "crds", "webhooks"] {
-            cluster.apply(&generate(what, &place).await).await;
+        for (what, more) in [("rbac", &[][..]), ("crds", &[]), ("webhooks", &["--timeout-seconds", "30"])] {
+            cluster.apply(&generate(what, &[&place, more].concat()).await).await;
         }
         cluster.route_service(&namespace, &format!("{RELEASE}-webhook")).await;
         let account = format!("system:serviceaccount:{namespace}:{RELEASE}");
