@@ -90,7 +90,7 @@ impl<K: Subject> Rules<K> {
         }
         let namespace = context.namespace.as_deref().unwrap_or_default();
         let references = new.references();
-        // What is known lags behind: of an apply of many objects, the one that was made a moment ago may not be known yet.
+        // The stores lag behind: an object that the same apply made a moment ago may not be in them yet.
         let absent = missing(&references, |kind, name| known.exists(namespace, kind, name));
         let asked = absent
             .into_iter()

@@ -82,7 +82,7 @@ macro_rules! snapshot {
         pub(super) struct Snapshot {
             /// When it was read: by the API server's clock, where its answer had a date, to the second.
             pub(super) now: Timestamp,
-            /// How many requests were sent to the API server.
+            /// The number of requests that were sent to the API server.
             pub(super) requests: usize,
             /// The questions that the caller asked.
             pub(super) options: Options,

@@ -55,7 +55,7 @@ pub struct Finding {
 pub struct Report {
     /// The installation: operator, release and namespace.
     pub subject: String,
-    /// How many requests were sent to the API server.
+    /// The number of requests that were sent to the API server.
     pub requests: usize,
     /// The findings of every check, in the order of [`CATALOGUE`](crate::CATALOGUE).
     pub findings: Vec<Finding>,

@@ -208,7 +208,7 @@ fn change<T>(look: &mut Look<Listed<T>>, change: impl FnOnce(&mut Vec<T>)) {
 
 type Change = fn(&mut Snapshot);
 
-/// What was observed is changed, and one check says so: its verdict and words of its fix.
+/// One check says so when an observation is changed: its verdict and words of its fix.
 fn cases() -> &'static [(&'static str, Verdict, &'static str, Change)] {
     &[
         ("C1", Verdict::Fail, "describe pod shop-0", |s| {

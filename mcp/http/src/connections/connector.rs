@@ -1,4 +1,4 @@
-//! What opens a connection: to the server itself, or within a tunnel of the egress proxy.
+//! Connectors open connections: to the server itself, or within a tunnel of the egress proxy.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

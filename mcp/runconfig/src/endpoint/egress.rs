@@ -19,7 +19,7 @@ impl Egress {
     /// Reads the URL of a proxy.
     ///
     /// # Errors
-    /// What is wrong with it, and what to write.
+    /// The text is no such URL; the message says what to write.
     pub fn proxy(text: &str) -> Result<Uri, String> {
         let url = text.parse::<Uri>().ok().filter(|url| {
             let bare = url.path_and_query().is_none_or(|path| path == "/");

@@ -9,7 +9,7 @@ use crate::changes::Change;
 use crate::record::{Observation, Record};
 use crate::time::Moment;
 
-/// How long an entry of a namespace whose Lease is gone is kept, so that an answer of before does not bring it back.
+/// An entry of a namespace whose Lease is gone is kept for so long, so that an answer of before does not bring it back.
 const FORGET: Duration = Duration::from_hours(1);
 
 /// A namespace in which a Lease was seen.

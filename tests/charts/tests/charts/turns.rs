@@ -43,7 +43,7 @@ async fn run_hook(cluster: &ControlPlane, hook: &[Value]) -> String {
     said
 }
 
-/// What is wrong with the API server's answers to a bad object and to a good one, which are not stored.
+/// The faults of the API server's answers to a bad object and to a good one, which are not stored.
 async fn misjudged(cluster: &ControlPlane) -> Result<(), String> {
     let kind = GroupVersionKind::gvk("nvidia.com", "v1alpha1", "DynamoModel");
     let resource = ApiResource::from_gvk_with_plural(&kind, "dynamomodels");

@@ -107,13 +107,13 @@ fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
         for case in rows.flat_map(|(_, rows)| rows).map(|row| Case::of(name, row)) {
             let mut values = case.beside.clone();
             let before = without.entry(values.to_string()).or_insert_with(|| {
-                // Of two that are refused without each other, none shows without the other.
+                // Two that are refused without each other show only together.
                 rendered(&helm, name, &values).unwrap_or_default()
             });
             put(&mut values, &case.path, &case.value);
             let after = rendered(&helm, name, &values).unwrap_or_else(|said| panic!("{}: {said}", case.path));
             assert!(case.shows(&after), "{name}: {} does something else: {after:?}", case.path);
-            // What was refused before had nothing to show, and nothing is what some cases expect.
+            // A refusal before had nothing to show, and nothing is what some cases expect.
             assert!(before.is_empty() || !case.shows(before), "{name}: {} changes nothing", case.path);
             covered.insert(case.path);
         }
@@ -199,7 +199,7 @@ fn what_follows_from_values_is_told_to_the_doctor_and_refused_among_extra_argume
         let told = command.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join("=");
         let objects = rendered(&helm, DYNAMO, &values).unwrap();
         for argument in &arguments(&objects, "Deployment")[1..] {
-            // Of a domain that is the default, the doctor knows.
+            // The doctor knows of a domain that is the default.
             assert!(told.contains(argument) || argument == "--cluster-domain=cluster.local", "{argument}: {command}");
             let refused = rendered(&helm, DYNAMO, &json!({ "extraArgs": [argument] })).err();
             assert!(refused.is_some_and(|said| said.contains("does not go here")), "{argument} is not refused");

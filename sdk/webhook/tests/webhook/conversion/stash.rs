@@ -90,7 +90,7 @@ async fn a_rule_for_the_hub_version_holds_for_writers_of_old_ones() {
     let old = home.api("v1");
     let in_force = || async { old.patch(guard, &dry, &Patch::Merge(&forged)).await.err().map(drop) };
     wait_until("the webhooks to be in force", PATIENCE, in_force).await;
-    // What the object has, in a text that JSON takes for the same and the conversion for none.
+    // The object's own value, in a text that JSON takes for the same and the conversion for none.
     let kept = old.get(guard).await.unwrap().metadata.annotations.unwrap().remove(STASH).unwrap();
     let twice = kept.replacen(r#"{"o":"#, r#"{"o":{},"o":"#, 1);
     assert_ne!(twice, kept);
@@ -107,7 +107,7 @@ async fn a_rule_for_the_hub_version_holds_for_writers_of_old_ones() {
     patch(&home, "v1", guard, &json!({ "spec": { "name": "Ada Lovelace", "notes": "edited" } })).await.unwrap();
     assert_eq!(nicknames(&home, guard).await, json!(["Countess"]), "an honest edit keeps them");
 
-    // Whoever cleans up may go by them, so they stay; and the finalizer goes.
+    // They stay, since tools that clean up may go by them; and the finalizer goes.
     home.api("v3").delete(guard, &DeleteParams::default()).await.unwrap();
     refused("v1").await;
     assert_eq!(nicknames(&home, guard).await, json!(["Countess"]));
