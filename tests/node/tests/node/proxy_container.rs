@@ -36,9 +36,9 @@ async fn enforced(namespace: &Namespace, server: &str) {
     .await;
 }
 
-/// Selects the proxy's pods of a workload.
+/// Selects the proxy's pods of a workload; its server's pods have the workload's own name as `app`.
 fn selector(workload: &str) -> ListParams {
-    ListParams::default().labels(&format!("toolhive-name={workload},toolhive=true"))
+    ListParams::default().labels(&format!("toolhive-name={workload},app in (mcpserver,mcpremoteproxy)"))
 }
 
 /// The proxy's containers in the pods of a workload.
