@@ -357,6 +357,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         opened: &BTreeMap::new(),
         pods: &[],
         containers: &BTreeMap::new(),
+        backend_pods: &[],
         settings: &settings(),
         now: now(),
     });

@@ -4,7 +4,7 @@ use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::json;
 
-use super::world::{World, condition, is_absent, pod};
+use super::world::{World, backend_pod, condition, is_absent, pod};
 
 fn streamable() -> World {
     World::of(json!({"image": "x:1", "transport": "streamable-http"}))
@@ -38,6 +38,29 @@ fn the_phase_is_what_the_pods_say() {
         );
         let expected = if phase == "Ready" { "True" } else { "False" };
         assert!(condition(&world.plan(), "Ready", expected).is_some());
+    }
+}
+
+#[test]
+fn a_server_whose_pod_does_not_run_is_not_ready_whatever_its_proxy_says() {
+    for (status, phase, reason) in [
+        (json!({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), "Failed", "ErrImagePull"),
+        (json!({"state": {"waiting": {"reason": "ContainerCreating"}}}), "Pending", "PodsStart"),
+    ] {
+        let mut world = streamable();
+        world.applied(&world.plan());
+        world.pods = vec![pod("Running", true, None)];
+        world.applied(&world.plan());
+        world.backend_pods = vec![backend_pod("Pending", status)];
+        let plan = world.plan();
+        assert_eq!(plan.status.phase.unwrap().as_str(), phase);
+        assert_eq!(condition(&plan, "BackendReady", "False").unwrap().0, reason);
+        assert!(condition(&plan, "Ready", "False").is_some());
+        let told = if phase == "Failed" { (EventType::Warning, reason) } else { (EventType::Normal, "Pending") };
+        let events: Vec<_> = plan.events.iter().map(|event| (event.type_, &*event.reason)).collect();
+        assert_eq!(events, [told]);
+        world.applied(&plan);
+        assert!(world.plan().events.is_empty(), "it is told once");
     }
 }
 

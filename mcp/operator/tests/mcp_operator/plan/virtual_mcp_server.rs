@@ -76,6 +76,7 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         opened: &BTreeMap::new(),
         pods: &[],
         containers: &BTreeMap::new(),
+        backend_pods: &[],
         settings: &world.settings,
         now: world.now,
     });

@@ -54,6 +54,8 @@ pub(crate) struct World<W = MCPServer> {
     pub(crate) children: BTreeSet<ChildRef>,
     pub(crate) opened: BTreeMap<ChildRef, Opened>,
     pub(crate) pods: Vec<Pod>,
+    /// The pods of the MCP server.
+    pub(crate) backend_pods: Vec<Pod>,
     pub(crate) settings: Settings,
     pub(crate) now: jiff::Timestamp,
 }
@@ -123,6 +125,7 @@ where
             children: BTreeSet::new(),
             opened: BTreeMap::new(),
             pods: Vec::new(),
+            backend_pods: vec![backend_pod("Running", json!({"ready": true, "state": {"running": {}}}))],
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
                 proxy_host: "0.0.0.0".into(),
@@ -186,6 +189,7 @@ where
             opened: &self.opened,
             pods: &pods,
             containers: &containers,
+            backend_pods: &self.backend_pods.iter().collect::<Vec<_>>(),
             settings: &self.settings,
             now: self.now,
         });
@@ -299,6 +303,19 @@ pub(crate) fn pod(phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
         "status": {"phase": phase, "containerStatuses": [
             {"name": "toolhive", "ready": ready, "image": "", "imageID": "", "restartCount": 0, "state": state},
         ]},
+    }))
+    .unwrap()
+}
+
+/// The pod of the MCP server, whose container has these members in its status.
+pub(crate) fn backend_pod(phase: &str, members: Value) -> Pod {
+    let mut container = json!({"name": "mcp", "ready": false, "image": "x:1", "imageID": "", "restartCount": 0});
+    container.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "metadata": {"name": "fetch-0", "namespace": "team", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "fetch", "uid": "s", "controller": true},
+        ]},
+        "status": {"phase": phase, "containerStatuses": [container]},
     }))
     .unwrap()
 }

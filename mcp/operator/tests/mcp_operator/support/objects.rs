@@ -351,28 +351,36 @@ pub(crate) fn children_of_remote(proxy: &str) -> Vec<(ChildKind, String)> {
     ]
 }
 
-/// Plays the node: waits for the pods of an MCPServer's proxy and says they run and are ready.
+/// Plays the node: waits for the pods of an MCPServer and of its proxy, and says they run and are ready.
 pub(crate) async fn ready_pods(objects: &Objects, server: &str) {
     ready_pods_of(objects, "mcpserver", server).await;
 }
 
-/// The same for a workload of the kind whose proxies are labelled `app`.
+/// The same for the workload of the kind whose proxies are labelled `app`.
 pub(crate) async fn ready_pods_of(objects: &Objects, app: &str, workload: &str) {
+    if app == "mcpserver" {
+        running(objects, &format!("toolhive-basename={workload}"), "mcp").await;
+    }
+    running(objects, &format!("app={app},toolhive-name={workload}"), "toolhive").await;
+}
+
+async fn running(objects: &Objects, selector: &str, container: &str) {
     let pods: Api<Pod> = objects.api();
-    let selector = ListParams::default().labels(&format!("app={app},toolhive-name={workload}"));
-    let names = wait_until(&format!("pods of {workload}"), DEADLINE, || async {
-        let found = pods.list(&selector).await.unwrap();
+    let params = ListParams::default().labels(selector);
+    let names = wait_until(&format!("pods with {selector}"), DEADLINE, || async {
+        let found = pods.list(&params).await.unwrap();
         let names: Vec<String> = found.into_iter().filter_map(|pod| pod.metadata.name).collect();
         (!names.is_empty()).then_some(names)
     })
     .await;
+    let since = "2026-01-01T00:00:00Z";
     for name in names {
         let status = json!({"status": {
             "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
             "containerStatuses": [{
-                "name": "toolhive", "ready": true, "restartCount": 0, "image": "i", "imageID": "i", "started": true,
-                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+                "name": container, "ready": true, "restartCount": 0, "image": "i", "imageID": "i", "started": true,
+                "state": {"running": {"startedAt": since}},
             }],
         }});
         pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
