@@ -116,6 +116,11 @@ pub trait Workload: Subject {
     /// What runs behind the proxy, where that is a child.
     fn backend(&self) -> Option<ChildRef>;
 
+    /// The port on which its proxy asks what runs behind it, where it asks over the network.
+    fn backend_port(&self) -> Option<i32> {
+        None
+    }
+
     /// Where clients inside the cluster reach it.
     fn url(&self) -> String;
 

@@ -20,7 +20,7 @@ use mcp_plan::{
     settings::Settings,
     workload::{
         Child, ChildKind, ChildRef, Opened, Phase, Previous, Report,
-        backend::{self, BACKEND_READY, Backend, Outlook},
+        backend::{self, BACKEND_READY, Backend, Outlook, Unready},
         status::{self, State},
     },
 };
@@ -123,7 +123,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
 
     let standing = guards.standing(inputs.deployment, &own);
-    let backend = backend(inputs);
+    let backend = backend(inputs, &own, serving.is_empty());
     if let Some(Backend { outlook, reason, message, .. }) = &backend {
         findings.conditions.set(BACKEND_READY, (*outlook == Outlook::Runs).into(), reason, message.clone());
     }
@@ -303,10 +303,11 @@ fn wants_immediate_restart<W: Workload>(inputs: &Inputs<'_, W>) -> bool {
 }
 
 /// The verdict on what runs behind the proxy, where that exists.
-fn backend<W: Workload>(inputs: &Inputs<'_, W>) -> Option<Backend> {
+fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod], unserved: bool) -> Option<Backend> {
     let backend = inputs.workload.backend().filter(|backend| inputs.children.contains(backend))?;
     let namespace = inputs.workload.meta().namespace.as_deref().unwrap_or_default();
-    Some(backend::judge(namespace, &backend.name, inputs.backend_pods, inputs.now))
+    let unready = unserved.then(|| Unready { pods: proxies, port: inputs.workload.backend_port() });
+    Some(backend::judge(namespace, &backend.name, inputs.backend_pods, unready, inputs.now))
 }
 
 fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Backend>) -> State {

@@ -11,9 +11,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
+use super::proxy_template::CONTAINER;
+
 /// Condition: the MCP server behind the proxy runs, as far as its pods and the proxy know.
 pub const BACKEND_READY: &str = "BackendReady";
 
+/// A proxy has to run for this long until it is said that its server does not answer: a kubelet asks whether it is ready every five seconds.
+const ASKED: Duration = Duration::from_secs(8);
 /// A container that was started again has to run for at least this long.
 const SETTLED: Duration = Duration::from_secs(8);
 /// A kubelet forgets earlier ends of a container that has run for so long. It is also the longest time that a container has to run.
@@ -45,6 +49,15 @@ pub struct Backend {
     pub again: Option<Duration>,
 }
 
+/// The proxies in front of a server, where none of them is ready.
+#[derive(Clone, Copy, Debug)]
+pub struct Unready<'a> {
+    /// Their pods.
+    pub pods: &'a [&'a Pod],
+    /// The port on which they ask the server, where they ask over the network.
+    pub port: Option<i32>,
+}
+
 impl Backend {
     /// Others' reasons become one of a condition, which is one word.
     fn new(outlook: Outlook, reason: &str, message: String) -> Self {
@@ -54,13 +67,22 @@ impl Backend {
     }
 }
 
-/// Judges the pods of the StatefulSet of this name. Pods that are being deleted, and those of others, count as nothing.
-pub fn judge(namespace: &str, stateful_set: &str, pods: &[&Pod], now: Timestamp) -> Backend {
+/// Judges the pods of the StatefulSet of this name. Pods that are being deleted, and those of others, count as nothing. A proxy that runs is not
+/// ready because the server does not answer it.
+pub fn judge(
+    namespace: &str,
+    stateful_set: &str,
+    pods: &[&Pod],
+    proxies: Option<Unready<'_>>,
+    now: Timestamp,
+) -> Backend {
     let own = pods.iter().filter(|pod| is_own(pod, stateful_set) && pod.metadata.deletion_timestamp.is_none());
     let mut each: Vec<(&str, Backend)> =
         own.map(|pod| (pod.metadata.name.as_deref().unwrap_or_default(), of_pod(namespace, pod, now))).collect();
     each.sort_by_key(|(name, _)| *name);
-    let again = each.iter().filter_map(|(_, pod)| pod.again).min();
+    let asked = proxies.and_then(|proxies| Some((proxies, proxies.asked_for(now)?)));
+    let rest = asked.map(|(_, asked)| ASKED.saturating_sub(asked)).filter(|rest| !rest.is_zero());
+    let again = each.iter().filter_map(|(_, pod)| pod.again).chain(rest).min();
     let running: Vec<&str> =
         each.iter().filter(|(_, pod)| pod.outlook == Outlook::Runs).map(|(name, _)| *name).collect();
     let failing = each.iter().find(|(_, pod)| pod.outlook == Outlook::Fails).map(|(_, pod)| pod);
@@ -72,6 +94,12 @@ pub fn judge(namespace: &str, stateful_set: &str, pods: &[&Pod], now: Timestamp)
                 "StatefulSet {stateful_set} has no pod: kubectl describe statefulset -n {namespace} {stateful_set}"
             );
             Backend::new(Outlook::Starts, "NoPod", message)
+        }
+        ([pod, ..], _, _) if asked.is_some() && rest.is_none() => {
+            let port = asked.and_then(|(proxies, _)| proxies.port).map(|port| format!(" on port {port}"));
+            let port = port.unwrap_or_default();
+            let message = format!("the MCP server does not answer{port}: kubectl logs -n {namespace} {pod}");
+            Backend::new(Outlook::Fails, "NotAnswering", message)
         }
         (running, failing, _) => {
             let is_or_are = if running.len() == 1 { "pod runs" } else { "pods run" };
@@ -85,6 +113,22 @@ pub fn judge(namespace: &str, stateful_set: &str, pods: &[&Pod], now: Timestamp)
 /// Whether the pod runs, as far as it says itself.
 pub fn runs(pod: &Pod, now: Timestamp) -> bool {
     of_pod("", pod, now).outlook == Outlook::Runs
+}
+
+impl Unready<'_> {
+    /// For how long a proxy has asked in vain, if one has.
+    fn asked_for(&self, now: Timestamp) -> Option<Duration> {
+        self.pods.iter().filter_map(|pod| asks_since(pod)).map(|since| elapsed(since, now)).max()
+    }
+}
+
+/// The time since when a proxy has run and asked in vain.
+fn asks_since(proxy: &Pod) -> Option<Timestamp> {
+    let statuses = proxy.status.as_ref()?.container_statuses.as_deref()?;
+    let container = statuses.iter().find(|container| container.name == CONTAINER)?;
+    let is_asking = proxy.metadata.deletion_timestamp.is_none() && !container.ready && container.started == Some(true);
+    let running = container.state.as_ref()?.running.as_ref().filter(|_| is_asking)?;
+    running.started_at.as_ref().map(|Time(since)| *since)
 }
 
 /// Whether the StatefulSet of this name controls the pod.

@@ -79,8 +79,8 @@ pub struct Proxy<'a> {
     pub restart: Option<(&'static str, String)>,
     /// Values of Secrets in its environment, beside those that guards bring. A changed one rolls the pods.
     pub secrets: Vec<SecretVariable>,
-    /// How long after its start the pod is asked for the first time whether it is ready, in seconds.
-    pub readiness_delay: i32,
+    /// The time after its start when the pod is asked for the first time whether it is ready, in seconds; none for the end of its startup probe.
+    pub readiness_delay: Option<i32>,
     /// What users add.
     pub overrides: Option<&'a ResourceOverrides>,
     /// What users add to its pods.
@@ -192,9 +192,9 @@ impl Proxy<'_> {
             }]),
             volume_mounts: Some(mounts),
             resources: self.resources.clone(),
-            startup_probe: Some(probe(None, 5, 3, 18)),
-            liveness_probe: Some(probe(Some(30), 10, 5, 3)),
-            readiness_probe: Some(probe(Some(self.readiness_delay), 5, 3, 3)),
+            startup_probe: Some(probe("/health", None, 5, 3, 18)),
+            liveness_probe: Some(probe("/health", Some(30), 10, 5, 3)),
+            readiness_probe: Some(probe("/readyz", self.readiness_delay, 5, 3, 3)),
             security_context: Some(container_security()),
             ..Container::default()
         };
@@ -344,10 +344,10 @@ pub fn container_security() -> SecurityContext {
     }
 }
 
-fn probe(delay: Option<i32>, period: i32, timeout: i32, failures: i32) -> Probe {
+fn probe(path: &str, delay: Option<i32>, period: i32, timeout: i32, failures: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
-            path: Some("/health".to_owned()),
+            path: Some(path.to_owned()),
             port: IntOrString::String(PORT_NAME.to_owned()),
             ..HTTPGetAction::default()
         }),

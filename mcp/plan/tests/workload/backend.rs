@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use mcp_plan::workload::backend::{Backend, Outlook, judge};
+use mcp_plan::workload::backend::{Backend, Outlook, Unready, judge};
 use serde_json::{Value, json};
 
 const NOW: &str = "2026-11-27T12:00:00Z";
@@ -52,7 +52,7 @@ fn again(restarts: i32, code: i32, ran: i64, since: i64) -> Pod {
 }
 
 fn verdict(pods: &[Pod]) -> Backend {
-    judge("team", "web", &pods.iter().collect::<Vec<_>>(), now())
+    judge("team", "web", &pods.iter().collect::<Vec<_>>(), None, now())
 }
 
 #[test]
@@ -186,4 +186,35 @@ fn a_crash_loop_is_told_in_one_way_however_often_its_pod_changes() {
     ];
     let told: Vec<_> = states.map(|state| Backend { again: None, ..verdict(&[with(state)]) }).into();
     assert!(told.iter().all(|other| *other == told[0] && other.outlook == Outlook::Fails), "{told:#?}");
+}
+
+#[test]
+fn a_server_that_answers_no_proxy_is_told_with_its_port() {
+    let server = with(json!({"ready": true, "state": {"running": {"startedAt": ago(60)}}}));
+    let proxy = |ready: bool, started: bool, since: i64| -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "proxy"}, "status": {"containerStatuses": [{
+            "name": "toolhive", "ready": ready, "started": started, "image": "", "imageID": "", "restartCount": 0,
+            "state": {"running": {"startedAt": ago(since)}},
+        }]}}))
+        .unwrap()
+    };
+    for (proxies, reason, rest) in [
+        (vec![], "PodsRun", None),
+        (vec![proxy(false, false, 60)], "PodsRun", None),
+        (vec![proxy(false, true, 7)], "PodsRun", Some(1)),
+        (vec![proxy(false, true, 8)], "NotAnswering", None),
+        (vec![proxy(false, true, 1), proxy(false, true, 60)], "NotAnswering", None),
+        (vec![proxy(true, true, 60)], "PodsRun", None),
+    ] {
+        let pods: Vec<&Pod> = proxies.iter().collect();
+        let judged =
+            |server: &Pod| judge("team", "web", &[server], Some(Unready { pods: &pods, port: Some(3999) }), now());
+        let found = judged(&server);
+        assert_eq!((&*found.reason, found.again), (reason, rest.map(Duration::from_secs)), "{proxies:?}");
+        if reason == "NotAnswering" {
+            assert_eq!(found.message, "the MCP server does not answer on port 3999: kubectl logs -n team web-0");
+            assert_eq!(found.outlook, Outlook::Fails);
+        }
+        assert_eq!(judged(&waiting("ErrImagePull")).reason, "ErrImagePull", "the cause is told, not what comes of it");
+    }
 }

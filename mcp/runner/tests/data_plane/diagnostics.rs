@@ -60,7 +60,7 @@ async fn a_taken_diagnostics_port_does_not_stop_the_proxy() {
     let elsewhere = runner.get("/metrics").await;
     assert!(elsewhere.body.contains(&format!("on port {}\n", free.port())), "{}", elsewhere.body);
     assert!(get(free, "/metrics").await.starts_with("HTTP/1.1 200"));
-    assert_eq!(runner.get("/readyz").await.status, 200);
+    runner.ready().await;
 }
 
 #[tokio::test]
@@ -131,6 +131,6 @@ async fn flags_that_an_old_operator_passes_do_not_stop_the_proxy() {
     let backend = Recorder::start().await;
     let arguments = ["--backend", &backend.url(), "--foreground=true", "--removed", "value"];
     let runner = Runner::with_flags(&arguments).await;
-    assert_eq!(runner.get("/readyz").await.status, 200);
+    runner.ready().await;
     runner.logged("flags=\"foreground, removed\"").await;
 }

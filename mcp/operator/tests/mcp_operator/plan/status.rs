@@ -1,5 +1,7 @@
 //! Status, conditions and events of a server.
 
+use std::time::Duration;
+
 use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::json;
@@ -61,6 +63,30 @@ fn a_server_whose_pod_does_not_run_is_not_ready_whatever_its_proxy_says() {
         assert_eq!(events, [told]);
         world.applied(&plan);
         assert!(world.plan().events.is_empty(), "it is told once");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_its_proxy_is_not_ready_and_the_plan_is_made_anew_in_time() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http", "mcpPort": 3999}));
+    world.applied(&world.plan());
+    let container = |started: &str| {
+        json!({
+            "name": "toolhive", "ready": false, "started": true, "image": "", "imageID": "", "restartCount": 0,
+            "state": {"running": {"startedAt": started}},
+        })
+    };
+    let mut proxy = pod("Running", false, None);
+    for (started, phase, again) in
+        [("2026-11-20T23:59:58Z", "Pending", Some(6)), ("2026-11-20T23:59:52Z", "Failed", None)]
+    {
+        let status = proxy.status.as_mut().unwrap();
+        status.container_statuses = serde_json::from_value(json!([container(started)])).unwrap();
+        world.pods = vec![proxy.clone()];
+        let plan = world.plan();
+        assert_eq!((plan.status.phase.unwrap().as_str(), plan.again), (phase, again.map(Duration::from_secs)));
+        let told = plan.status.message.unwrap().starts_with("the MCP server does not answer on port 3999");
+        assert_eq!(told, phase == "Failed");
     }
 }
 

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use k8s_openapi::{
@@ -38,6 +39,7 @@ pub(crate) struct Plan<W: HasStatus = MCPServer> {
     pub(crate) conditions: Vec<Condition>,
     pub(crate) status: W::Status,
     pub(crate) events: Vec<PlannedEvent>,
+    pub(crate) again: Option<Duration>,
 }
 
 /// What surrounds a workload.
@@ -195,7 +197,8 @@ where
         });
         let conditions = plan.report.conditions.clone().unwrap_or_default();
         let status = W::status_of(plan.report);
-        Plan { children: plan.children, absent: plan.absent, conditions, status, events: plan.events }
+        let (events, again) = (plan.events, plan.again);
+        Plan { children: plan.children, absent: plan.absent, conditions, status, events, again }
     }
 
     /// Lets the cluster have what was planned, as far as plans look at it.
