@@ -237,7 +237,7 @@ impl Environment {
             health_check_interval: time("TOOLHIVE_HEALTH_CHECK_INTERVAL"),
             health_check_ping_timeout: time("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT"),
             unready_after: time("PORTCULLIS_UNREADY_AFTER"),
-            remote_health_checks: is("TOOLHIVE_REMOTE_HEALTHCHECKS", "true") || is("TOOLHIVE_REMOTE_HEALTHCHECKS", "1"),
+            remote_health_checks: text(environment::REMOTE_HEALTH_CHECKS).is_some_and(|text| environment::is_on(&text)),
             secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),

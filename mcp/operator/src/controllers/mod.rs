@@ -8,6 +8,7 @@ mod failure;
 mod foreign;
 mod live;
 mod obstacles;
+mod reach;
 mod registry;
 mod replace;
 mod request;

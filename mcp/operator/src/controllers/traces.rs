@@ -341,6 +341,7 @@ fn reduced(status: PodStatus) -> PodStatus {
     PodStatus {
         phase: status.phase,
         reason: status.reason,
+        pod_ip: status.pod_ip,
         container_statuses: Some(containers.collect()),
         ..PodStatus::default()
     }

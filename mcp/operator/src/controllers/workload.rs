@@ -9,8 +9,9 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PropagationPolicy};
 use mcp_plan::{
+    guards::belongs_to,
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Opened, Phase},
+    workload::{Child, ChildKind, ChildRef, Opened, Phase, status::serving},
 };
 use portcullis::controller::{
     Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store, Stored as _,
@@ -24,6 +25,7 @@ use super::{
     contents::Contents,
     failure::{self, ApplyFailure},
     obstacles::make_way,
+    reach,
     replace::replace_deaf,
     traces::marks,
 };
@@ -186,6 +188,13 @@ impl WorkloadController {
         let containers = traces.iter().filter_map(|trace| Some((trace.name(), trace.container.as_ref()?))).collect();
         let backend_pods = self.backend_pods.find(&namespace, &name);
         let backend_pods: Vec<&Pod> = backend_pods.iter().map(|kept| &kept.pod).collect();
+        let reach = match workload.checks_remote() {
+            Some(port) => {
+                let own: Vec<&Pod> = pods.iter().copied().filter(|pod| belongs_to(pod, &name)).collect();
+                reach::ask(&serving(&own), port).await
+            }
+            None => None,
+        };
         let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
@@ -198,6 +207,7 @@ impl WorkloadController {
             pods: &pods,
             containers: &containers,
             backend_pods: &backend_pods,
+            reach: reach.as_ref(),
             settings: &self.settings,
             now: jiff::Timestamp::now(),
         });

@@ -24,7 +24,7 @@ use portcullis::{
 use crate::subject::Subject;
 
 pub use network::{NETWORK_RESTRICTED, POLICY_MISSING};
-pub use plan::{Inputs, Plan, deleted, plan_workload};
+pub use plan::{Inputs, Plan, REMOTE_REACHABLE, deleted, plan_workload};
 pub use refused_pods::refused_pods;
 
 /// Reason: a guard that the spec asks for is of a kind that this version does not have.
@@ -121,6 +121,11 @@ pub trait Workload: Subject {
         None
     }
 
+    /// The port of its proxy, where that checks a remote server.
+    fn checks_remote(&self) -> Option<u16> {
+        None
+    }
+
     /// Where clients inside the cluster reach it.
     fn url(&self) -> String;
 
@@ -131,6 +136,15 @@ pub trait Workload: Subject {
 
     /// The status of the kind.
     fn status_of(report: Report) -> Self::Status;
+}
+
+/// Whether a remote server answers the checks of its proxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It answers at least one of them.
+    Answers,
+    /// It answers none of them, for this reason.
+    Fails(String),
 }
 
 /// A restart of the proxy's pods.

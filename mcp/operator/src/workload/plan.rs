@@ -27,7 +27,7 @@ use mcp_plan::{
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 use serde::Deserialize as _;
 
-use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network, refused_pods};
+use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, network, refused_pods};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -37,6 +37,12 @@ const PODS_ALLOWED: &str = "PodsAllowed";
 
 /// Condition: the operator can read the Secrets and ConfigMaps that are referred to. Present only while it cannot.
 const REFERENCES_READABLE: &str = "ReferencesReadable";
+
+/// Condition: the remote server answers the check of a proxy. Present only where proxies check it.
+pub const REMOTE_REACHABLE: &str = "RemoteReachable";
+
+/// The time after which proxies are asked again whether their remote server answers.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What a message about a block ends with where it takes nothing down.
 const LEFT: &str = "; what runs already is left as it is";
@@ -66,6 +72,8 @@ pub struct Inputs<'a, W> {
     pub containers: &'a BTreeMap<&'a str, &'a ProxyContainer>,
     /// The pods of what runs behind the proxy.
     pub backend_pods: &'a [&'a Pod],
+    /// The word of its proxies on their remote server, where they check one.
+    pub reach: Option<&'a Reach>,
     /// What the operator was started with.
     pub settings: &'a Settings,
     /// The time, for conditions that change.
@@ -129,6 +137,17 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
     // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
     let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
+    if let Some(reach) = inputs.reach {
+        let (reason, message) = match reach {
+            Reach::Answers => ("Reached", "the remote server answers".to_owned()),
+            Reach::Fails(error) => {
+                let namespace = metadata.namespace.as_deref().unwrap_or_default();
+                let next = format!("kubectl logs -n {namespace} deployment/{name}");
+                ("NotAnswering", format!("the proxy's check of the remote server fails: {error}: {next}"))
+            }
+        };
+        findings.conditions.set(REMOTE_REACHABLE, (*reach == Reach::Answers).into(), reason, message);
+    }
     let mut asked = None;
     let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
         (None, Some(message)) => {
@@ -224,7 +243,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         ready: state.ready,
         url: runs.then(|| workload.url()),
     };
-    Plan { children, absent, report, events, again: backend.and_then(|backend| backend.again) }
+    let ask_again = workload.checks_remote().map(|_| ASK_AGAIN);
+    let again = backend.and_then(|backend| backend.again).into_iter().chain(ask_again).min();
+    Plan { children, absent, report, events, again }
 }
 
 /// What should become of a workload that is being deleted. It needs nothing that has to be read.
@@ -375,6 +396,7 @@ fn events<W: Workload>(
             (condition::READY, _) if previous.phase != Some(state.phase) => {
                 PlannedEvent::new(EventType::Normal, state.phase.as_str(), &new.message)
             }
+            (REMOTE_REACHABLE, "True") => PlannedEvent::new(EventType::Normal, &new.reason, &new.message),
             (warning, _) if W::WARNINGS.contains(&warning) => {
                 PlannedEvent::new(EventType::Warning, &new.reason, &new.message)
             }

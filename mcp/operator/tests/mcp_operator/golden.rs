@@ -364,6 +364,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         pods: &[],
         containers: &BTreeMap::new(),
         backend_pods: &[],
+        reach: None,
         settings: &settings(),
         now: now(),
     });

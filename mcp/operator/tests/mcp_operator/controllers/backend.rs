@@ -70,12 +70,15 @@ async fn no_server_is_ready_whose_pod_does_not_run_and_each_is_again_when_it_doe
         assert!(message.contains("pod web-0") && message.contains(&next), "{message}");
         assert_eq!(says(&server, "Ready", "False"), Some(("NotReady", message)));
         assert_eq!(server.status.as_ref().unwrap().message.as_deref(), Some(message));
+        let told = format!("Warning {reason}");
+        wait_until(&told, DEADLINE, || async {
+            let events = objects.events("MCPServer", "web").await;
+            (events.iter().filter(|event| **event == told).count() == 1).then_some(())
+        })
+        .await;
         server_is(&place, runs()).await;
         let server = objects.phase("web", "Ready").await;
         assert_eq!(says(&server, "BackendReady", "True").map(|(reason, _)| reason), Some("PodsRun"));
-        let told = format!("Warning {reason}");
-        let events = objects.events("MCPServer", "web").await;
-        assert_eq!(events.iter().filter(|event| **event == told).count(), 1, "{reason}: {events:?}");
     }
 }
 
@@ -129,6 +132,8 @@ async fn a_pod_that_cannot_run_does_not_keep_the_mended_one_away() {
     .await;
     server_is(&place, runs()).await;
     objects.phase("web", "Ready").await;
-    let events = objects.events("MCPServer", "web").await;
-    assert!(events.contains(&"Normal PodReplaced".to_owned()), "{events:?}");
+    wait_until("an event that tells of it", DEADLINE, || async {
+        objects.events("MCPServer", "web").await.contains(&"Normal PodReplaced".to_owned()).then_some(())
+    })
+    .await;
 }

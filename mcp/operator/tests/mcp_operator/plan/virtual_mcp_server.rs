@@ -77,6 +77,7 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         pods: &[],
         containers: &BTreeMap::new(),
         backend_pods: &[],
+        reach: None,
         settings: &world.settings,
         now: world.now,
     });

@@ -18,7 +18,7 @@ use mcp_api::{
 };
 use mcp_operator::{
     config::erased,
-    workload::{Inputs, Workload, plan_workload},
+    workload::{Inputs, Reach, Workload, plan_workload},
 };
 use mcp_plan::{
     config::Config,
@@ -58,6 +58,7 @@ pub(crate) struct World<W = MCPServer> {
     pub(crate) pods: Vec<Pod>,
     /// The pods of the MCP server.
     pub(crate) backend_pods: Vec<Pod>,
+    pub(crate) reach: Option<Reach>,
     pub(crate) settings: Settings,
     pub(crate) now: jiff::Timestamp,
 }
@@ -128,6 +129,7 @@ where
             opened: BTreeMap::new(),
             pods: Vec::new(),
             backend_pods: vec![backend_pod("Running", json!({"ready": true, "state": {"running": {}}}))],
+            reach: None,
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
                 proxy_host: "0.0.0.0".into(),
@@ -192,6 +194,7 @@ where
             pods: &pods,
             containers: &containers,
             backend_pods: &self.backend_pods.iter().collect::<Vec<_>>(),
+            reach: self.reach.as_ref(),
             settings: &self.settings,
             now: self.now,
         });
