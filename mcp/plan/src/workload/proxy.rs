@@ -22,7 +22,7 @@ use mcp_api::{
     names::annotation,
     v1beta1::{MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides},
 };
-use mcp_runconfig::environment;
+use mcp_runconfig::{chain, environment};
 
 use super::{
     child::{Child, ChildKind},
@@ -79,6 +79,8 @@ pub struct Proxy<'a> {
     pub restart: Option<(&'static str, String)>,
     /// Values of Secrets in its environment, beside those that guards bring. A changed one rolls the pods.
     pub secrets: Vec<SecretVariable>,
+    /// The path at which the pod is asked whether it is ready.
+    pub readiness_path: &'static str,
     /// The time after its start when the pod is asked for the first time whether it is ready, in seconds; none for the end of its startup probe.
     pub readiness_delay: Option<i32>,
     /// What users add.
@@ -194,7 +196,7 @@ impl Proxy<'_> {
             resources: self.resources.clone(),
             startup_probe: Some(probe("/health", None, 5, 3, 18)),
             liveness_probe: Some(probe("/health", Some(30), 10, 5, 3)),
-            readiness_probe: Some(probe("/readyz", self.readiness_delay, 5, 3, 3)),
+            readiness_probe: Some(probe(self.readiness_path, self.readiness_delay, 5, 3, 3)),
             security_context: Some(container_security()),
             ..Container::default()
         };
@@ -315,6 +317,11 @@ pub fn resources(limits: Option<&ResourceList>, requests: Option<&ResourceList>)
         return None;
     }
     Some(ResourceRequirements { limits, requests, ..ResourceRequirements::default() })
+}
+
+/// The path at which proxies are asked whether they are ready. Other runners than ours may pass `/readyz` on to the server.
+pub fn readiness_path(settings: &Settings) -> &'static str {
+    if settings.can_run(&[chain::READYZ]) { "/readyz" } else { "/health" }
 }
 
 /// Security of every pod made here: no root, no privileges.

@@ -1,6 +1,8 @@
 //! Whether the proxy is ready: whether a call is likely to be answered.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::support::{Runner, Server, eventually, free_address, go};
 
@@ -64,4 +66,29 @@ async fn a_process_that_is_not_there_ends_readiness() {
     let ends = ["sh".into(), "-c".into(), "exit 3".into()];
     let runner = Runner::stdio_with(&ends, &json!({}), &environment).await;
     is_unready(&runner).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_root_is_a_silent_stream_is_there_when_it_answers_messages() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut request = [0; 5];
+                stream.read_exact(&mut request).await.unwrap();
+                if request.starts_with(b"GET ") {
+                    // Until the other side leaves.
+                    let _ = stream.read_to_end(&mut Vec::new()).await;
+                } else {
+                    let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                    stream.write_all(answer).await.unwrap();
+                }
+            });
+        }
+    });
+    let runner = Runner::http_with(&url, &json!({}), &[("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT", "300ms")]).await;
+    runner.ready().await;
+    assert_eq!(runner.get("/health").await.message()["status"], "healthy");
 }

@@ -290,6 +290,7 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         pull_secrets: access::pull_secrets(overrides, settings),
         restart: server.restart().map(|restart| (restart.annotation, restart.at)),
         secrets: Vec::new(),
+        readiness_path: proxy::readiness_path(settings),
         readiness_delay: None,
         overrides: spec.resource_overrides.as_ref(),
         // `spec.podTemplateSpec` is for the pods of the MCP server.

@@ -244,6 +244,7 @@ fn proxy_of<'a>(proxy: &'a MCPRemoteProxy, owner: &'a Owner<'a>, settings: &'a S
         pull_secrets: access::pull_secrets(overrides.and_then(|all| all.proxy_deployment.as_ref()), settings),
         restart: None,
         secrets: headers::variables(owner.name, spec),
+        readiness_path: proxy::readiness_path(settings),
         readiness_delay: Some(15),
         overrides,
         template,

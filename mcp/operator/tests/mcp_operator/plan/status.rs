@@ -6,7 +6,7 @@ use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::json;
 
-use super::world::{World, backend_pod, condition, is_absent, pod};
+use super::world::{World, backend_pod, condition, deployment, is_absent, pod};
 
 fn streamable() -> World {
     World::of(json!({"image": "x:1", "transport": "streamable-http"}))
@@ -88,6 +88,19 @@ fn a_server_that_does_not_answer_its_proxy_is_not_ready_and_the_plan_is_made_ane
         let told = plan.status.message.unwrap().starts_with("the MCP server does not answer on port 3999");
         assert_eq!(told, phase == "Failed");
     }
+}
+
+#[test]
+fn a_runner_that_has_no_readyz_is_not_asked_there() {
+    let mut world = streamable();
+    let path = |world: &World| {
+        let plan = world.plan();
+        let container = &deployment(&plan)["spec"]["template"]["spec"]["containers"][0];
+        container["readinessProbe"]["httpGet"]["path"].clone()
+    };
+    assert_eq!(path(&world), "/readyz");
+    world.settings.runner_middleware.retain(|ability| ability != "readyz");
+    assert_eq!(path(&world), "/health");
 }
 
 #[test]
