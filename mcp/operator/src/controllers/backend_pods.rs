@@ -20,7 +20,7 @@ use mcp_api::names::label;
 use mcp_plan::workload::backend::{is_own, runs};
 use portcullis::controller::{ControllerError, EventType, PlannedEvent, Reconcile, Stored, apply::version_number};
 
-use super::request::{gone, in_time};
+use super::request::in_time;
 use crate::workload::Workload;
 
 /// Label by which a pod names the revision of its StatefulSet's template.
@@ -152,7 +152,7 @@ pub(super) async fn replace_outdated<W: Workload>(
     let Some(backend) = cx.object.backend() else { return Ok(true) };
     let now = jiff::Timestamp::now();
     let stays = |pod: &Pod| pod.metadata.deletion_timestamp.is_none() && is_own(pod, &backend.name);
-    let waiting: Vec<&Pod> = pods.iter().map(|kept| &kept.pod).filter(|pod| stays(pod) && !runs(pod, now)).collect();
+    let waiting: Vec<_> = pods.iter().filter(|kept| stays(&kept.pod) && !runs(&kept.pod, now)).collect();
     if waiting.is_empty() {
         return Ok(true);
     }
@@ -164,21 +164,29 @@ pub(super) async fn replace_outdated<W: Workload>(
     let Some(status) = set.status.filter(|status| status.observed_generation == set.metadata.generation) else {
         return Ok(false);
     };
-    for pod in waiting {
-        let revision = pod.metadata.labels.as_ref().and_then(|labels| labels.get(REVISION));
+    let pods: Api<Pod> = Api::namespaced(cx.client(), namespace);
+    for kept in waiting {
+        let metadata = &kept.pod.metadata;
+        let revision = metadata.labels.as_ref().and_then(|labels| labels.get(REVISION));
         if status.update_revision.is_none() || revision == status.update_revision.as_ref() {
             continue;
         }
-        let pod_name = pod.metadata.name.clone().unwrap_or_default();
         cx.may_write().await?;
-        let preconditions = Some(Preconditions { uid: pod.metadata.uid.clone(), resource_version: None });
-        let params = DeleteParams { preconditions, ..DeleteParams::default() };
-        let pods: Api<Pod> = Api::namespaced(cx.client(), namespace);
-        let what = || format!("Pod {namespace}/{pod_name}");
-        in_time("delete", what, gone(pods.delete(&pod_name, &params))).await?;
-        let note = format!("replaced pod {pod_name}: it did not run, and is of before the last change");
-        tracing::info!(namespace, name = cx.key.name, "{note}");
-        cx.publish(&[PlannedEvent::new(EventType::Normal, "PodReplaced", &note)]).await;
+        // Not one that has come to run meanwhile.
+        let preconditions =
+            Preconditions { uid: metadata.uid.clone(), resource_version: Some(kept.version.to_string()) };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let deleted = async {
+            match pods.delete(kept.name(), &params).await {
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
+                deleted => deleted.map(|_| true),
+            }
+        };
+        if in_time("delete", || format!("Pod {namespace}/{}", kept.name()), deleted).await? {
+            let note = format!("replaced pod {}: it did not run, and is of before the last change", kept.name());
+            tracing::info!(namespace, name = cx.key.name, "{note}");
+            cx.publish(&[PlannedEvent::new(EventType::Normal, "PodReplaced", &note)]).await;
+        }
     }
     Ok(true)
 }

@@ -1,5 +1,7 @@
 //! Objects that tests make, and questions about those that the operator made.
 
+use std::time::Duration;
+
 use k8s_openapi::{
     api::core::v1::{Namespace, Pod},
     apimachinery::pkg::apis::meta::v1::Condition,
@@ -359,22 +361,33 @@ pub(crate) async fn ready_pods(objects: &Objects, server: &str) {
 /// The same for the workload of the kind whose proxies are labelled `app`.
 pub(crate) async fn ready_pods_of(objects: &Objects, app: &str, workload: &str) {
     if app == "mcpserver" {
-        running(objects, &format!("toolhive-basename={workload}"), "mcp").await;
+        let selector = format!("toolhive-basename={workload}");
+        wait_until("pods of the server", DEADLINE, || run(objects, &selector, "mcp", is_new)).await;
+        let objects = objects.clone();
+        // Those that take their place as well, until the test ends.
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                run(&objects, &selector, "mcp", is_new).await;
+            }
+        });
     }
-    running(objects, &format!("app={app},toolhive-name={workload}"), "toolhive").await;
+    let selector = format!("app={app},toolhive-name={workload}");
+    wait_until("pods of the proxy", DEADLINE, || run(objects, &selector, "toolhive", |_| true)).await;
 }
 
-async fn running(objects: &Objects, selector: &str, container: &str) {
+/// Whether no test has said anything of the pod.
+fn is_new(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    status.conditions.is_none() && status.container_statuses.is_none()
+}
+
+/// Says of pods that they run and are ready, those alone of which `which` is true. None where there are no pods.
+async fn run(objects: &Objects, selector: &str, container: &str, which: impl Fn(&Pod) -> bool) -> Option<()> {
     let pods: Api<Pod> = objects.api();
-    let params = ListParams::default().labels(selector);
-    let names = wait_until(&format!("pods with {selector}"), DEADLINE, || async {
-        let found = pods.list(&params).await.unwrap();
-        let names: Vec<String> = found.into_iter().filter_map(|pod| pod.metadata.name).collect();
-        (!names.is_empty()).then_some(names)
-    })
-    .await;
+    let found = pods.list(&ListParams::default().labels(selector)).await.ok()?.items;
     let since = "2026-01-01T00:00:00Z";
-    for name in names {
+    for name in found.iter().filter(|pod| which(pod)).filter_map(|pod| pod.metadata.name.as_deref()) {
         let status = json!({"status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
@@ -383,6 +396,9 @@ async fn running(objects: &Objects, selector: &str, container: &str) {
                 "state": {"running": {"startedAt": since}},
             }],
         }});
-        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+        // It may have gone meanwhile.
+        let played = pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+        assert!(played.is_ok() || pods.get_opt(name).await.is_ok_and(|pod| pod.is_none()), "{played:?}");
     }
+    (!found.is_empty()).then_some(())
 }
