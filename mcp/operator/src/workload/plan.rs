@@ -327,7 +327,8 @@ fn wants_immediate_restart<W: Workload>(inputs: &Inputs<'_, W>) -> bool {
 fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod], unserved: bool) -> Option<Backend> {
     let backend = inputs.workload.backend().filter(|backend| inputs.children.contains(backend))?;
     let namespace = inputs.workload.meta().namespace.as_deref().unwrap_or_default();
-    let unready = unserved.then(|| Unready { pods: proxies, port: inputs.workload.backend_port() });
+    let (start, port) = (status::start(proxies), inputs.workload.backend_port());
+    let unready = unserved.then_some(Unready { pods: proxies, start, port });
     Some(backend::judge(namespace, &backend.name, inputs.backend_pods, unready, inputs.now))
 }
 

@@ -11,6 +11,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
+use mcp_api::names::label;
+
 use super::proxy_template::CONTAINER;
 
 /// Condition: the MCP server behind the proxy runs, as far as its pods and the proxy know.
@@ -54,6 +56,8 @@ pub struct Backend {
 pub struct Unready<'a> {
     /// Their pods.
     pub pods: &'a [&'a Pod],
+    /// Whether one of them may come to serve.
+    pub start: bool,
     /// The port on which they ask the server, where they ask over the network.
     pub port: Option<i32>,
 }
@@ -86,22 +90,22 @@ pub fn judge(
     let running: Vec<&str> =
         each.iter().filter(|(_, pod)| pod.outlook == Outlook::Runs).map(|(name, _)| *name).collect();
     let failing = each.iter().find(|(_, pod)| pod.outlook == Outlook::Fails).map(|(_, pod)| pod);
-    let verdict = match (&*running, failing, each.first()) {
-        ([], Some(failing), _) => failing.clone(),
-        ([], None, Some((_, starting))) => starting.clone(),
-        ([], None, None) => {
-            let message = format!(
-                "StatefulSet {stateful_set} has no pod: kubectl describe statefulset -n {namespace} {stateful_set}"
-            );
-            Backend::new(Outlook::Starts, "NoPod", message)
-        }
-        ([pod, ..], _, _) if asked.is_some() && rest.is_none() => {
+    let starting = || {
+        let which = format!("-n {namespace} -l {}={stateful_set}", label::TOOLHIVE_BASENAME);
+        let message = format!("the MCP server has not answered yet: kubectl describe statefulset,pod {which}");
+        Backend::new(Outlook::Starts, "Starting", message)
+    };
+    let verdict = match (&*running, failing) {
+        ([], Some(failing)) => failing.clone(),
+        ([], None) => starting(),
+        ([pod, ..], _) if asked.is_some() && rest.is_none() => {
             let port = asked.and_then(|(proxies, _)| proxies.port).map(|port| format!(" on port {port}"));
             let port = port.unwrap_or_default();
             let message = format!("the MCP server does not answer{port}: kubectl logs -n {namespace} {pod}");
             Backend::new(Outlook::Fails, "NotAnswering", message)
         }
-        (running, failing, _) => {
+        _ if proxies.is_some_and(|proxies| proxies.start) => starting(),
+        (running, failing) => {
             let is_or_are = if running.len() == 1 { "pod runs" } else { "pods run" };
             let rest = failing.map(|failing| format!("; {}", failing.message)).unwrap_or_default();
             Backend::new(Outlook::Runs, "PodsRun", format!("{is_or_are}: {}{rest}", running.join(", ")))
@@ -140,7 +144,8 @@ pub fn is_own(pod: &Pod, stateful_set: &str) -> bool {
 fn of_pod(namespace: &str, pod: &Pod, now: Timestamp) -> Backend {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let describe = format!("kubectl describe pod -n {namespace} {name}");
-    let starting = || Backend::new(Outlook::Starts, "PodsStart", format!("pod {name} is starting: {describe}"));
+    // A server that starts is told of in one way, whichever pod it waits for.
+    let starting = || Backend::new(Outlook::Starts, "Starting", String::new());
     let Some(status) = &pod.status else { return starting() };
     if status.phase.as_deref() == Some("Failed") {
         let reason = status.reason.as_deref().unwrap_or("PodFailed");

@@ -126,6 +126,11 @@ pub fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
 }
 
+/// Whether a pod may come to serve.
+pub fn start(pods: &[&Pod]) -> bool {
+    living(pods).any(|pod| matches!(pod_state(pod), PodState::Starting))
+}
+
 /// Why pods that do not serve never will, where some are like that: each reason once.
 pub fn broken(pods: &[&Pod]) -> Option<String> {
     let reasons: BTreeSet<String> = living(pods)

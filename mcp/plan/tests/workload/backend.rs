@@ -122,19 +122,23 @@ fn a_server_that_starts_or_runs_does_not_fail() {
         container(json!({"ready": true, "state": {"running": {}}})),
     ], "initContainerStatuses": [container(json!({"name": "setup", "state": {"terminated": {"exitCode": 0}}}))]});
     for (pods, outlook, reason) in vec![
-        (vec![], Outlook::Starts, "NoPod"),
-        (vec![ending], Outlook::Starts, "NoPod"),
-        (vec![foreign], Outlook::Starts, "NoPod"),
-        (vec![pod("web-0", json!({}))], Outlook::Starts, "PodsStart"),
-        (vec![pod("web-0", json!({"conditions": gated}))], Outlook::Starts, "PodsStart"),
-        (vec![waiting("ContainerCreating")], Outlook::Starts, "PodsStart"),
-        (vec![with(json!({"state": {"running": {"startedAt": ago(1)}}}))], Outlook::Starts, "PodsStart"),
-        (vec![with(json!({"state": {"terminated": first_end}}))], Outlook::Starts, "PodsStart"),
+        (vec![], Outlook::Starts, "Starting"),
+        (vec![ending], Outlook::Starts, "Starting"),
+        (vec![foreign], Outlook::Starts, "Starting"),
+        (vec![pod("web-0", json!({}))], Outlook::Starts, "Starting"),
+        (vec![pod("web-0", json!({"conditions": gated}))], Outlook::Starts, "Starting"),
+        (vec![waiting("ContainerCreating")], Outlook::Starts, "Starting"),
+        (vec![with(json!({"state": {"running": {"startedAt": ago(1)}}}))], Outlook::Starts, "Starting"),
+        (vec![with(json!({"state": {"terminated": first_end}}))], Outlook::Starts, "Starting"),
         (vec![running()], Outlook::Runs, "PodsRun"),
         (vec![pod("web-0", set_up)], Outlook::Runs, "PodsRun"),
     ] {
         let found = verdict(&pods);
         assert_eq!((found.outlook, &*found.reason, found.again), (outlook, reason, None), "{pods:?}");
+        if outlook == Outlook::Starts {
+            let next = "kubectl describe statefulset,pod -n team -l toolhive-basename=web";
+            assert_eq!(found.message, format!("the MCP server has not answered yet: {next}"));
+        }
     }
 }
 
@@ -200,15 +204,21 @@ fn a_server_that_answers_no_proxy_is_told_with_its_port() {
     };
     for (proxies, reason, rest) in [
         (vec![], "PodsRun", None),
-        (vec![proxy(false, false, 60)], "PodsRun", None),
-        (vec![proxy(false, true, 7)], "PodsRun", Some(1)),
+        (vec![proxy(false, false, 60)], "Starting", None),
+        (vec![proxy(false, true, 7)], "Starting", Some(1)),
         (vec![proxy(false, true, 8)], "NotAnswering", None),
         (vec![proxy(false, true, 1), proxy(false, true, 60)], "NotAnswering", None),
-        (vec![proxy(true, true, 60)], "PodsRun", None),
     ] {
         let pods: Vec<&Pod> = proxies.iter().collect();
-        let judged =
-            |server: &Pod| judge("team", "web", &[server], Some(Unready { pods: &pods, port: Some(3999) }), now());
+        let judged = |server: &Pod| {
+            judge(
+                "team",
+                "web",
+                &[server],
+                Some(Unready { pods: &pods, start: !pods.is_empty(), port: Some(3999) }),
+                now(),
+            )
+        };
         let found = judged(&server);
         assert_eq!((&*found.reason, found.again), (reason, rest.map(Duration::from_secs)), "{proxies:?}");
         if reason == "NotAnswering" {

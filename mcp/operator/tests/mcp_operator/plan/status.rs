@@ -47,7 +47,7 @@ fn the_phase_is_what_the_pods_say() {
 fn a_server_whose_pod_does_not_run_is_not_ready_whatever_its_proxy_says() {
     for (status, phase, reason) in [
         (json!({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), "Failed", "ErrImagePull"),
-        (json!({"state": {"waiting": {"reason": "ContainerCreating"}}}), "Pending", "PodsStart"),
+        (json!({"state": {"waiting": {"reason": "ContainerCreating"}}}), "Pending", "Starting"),
     ] {
         let mut world = streamable();
         world.applied(&world.plan());
