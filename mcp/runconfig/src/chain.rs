@@ -90,10 +90,13 @@ const fn count() -> usize {
     count
 }
 
-/// The abilities of this version's proxies, by name: the types of middleware that they have, and what documents may ask for under
-/// `portcullis` that guards.
+/// The ability of a proxy to tell by `/readyz` whether its server answers.
+pub const READYZ: &str = "readyz";
+
+/// The abilities of this version's proxies, by name: the types of middleware that they have, what documents may ask for under
+/// `portcullis` that guards, and [`READYZ`].
 pub fn abilities() -> Vec<String> {
-    BUILT.iter().chain(&[MCP_ENDPOINTS]).map(|&name| name.to_owned()).collect()
+    BUILT.iter().chain(&[MCP_ENDPOINTS, READYZ]).map(|&name| name.to_owned()).collect()
 }
 
 /// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.

@@ -15,8 +15,15 @@ pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
 pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
 /// Tells ToolHive's proxies that they run in a cluster.
 pub const RUNTIME: &str = "TOOLHIVE_RUNTIME";
+/// Has a proxy check its remote server: see [`is_on`].
+pub const REMOTE_HEALTH_CHECKS: &str = "TOOLHIVE_REMOTE_HEALTHCHECKS";
 /// The value of `HOME` in a proxy's pod.
 pub const POD_HOME: &str = "/tmp";
+
+/// Whether a variable with this value turns something on.
+pub fn is_on(value: &str) -> bool {
+    value == "1" || value.eq_ignore_ascii_case("true")
+}
 
 /// Whether a proxy in a pod does not read the variable: with it, its author would decide what the libraries of the process load, whom they
 /// trust and call, how they find names, where the Kubernetes API is, and as whom requests are made. The variables that kubelet sets are others.

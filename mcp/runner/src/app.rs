@@ -206,6 +206,9 @@ impl App {
             "/readyz" if self.ending.load(Relaxed) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending\n"))
             }
+            "/readyz" if !self.health.is_ready(&*self.backend) => {
+                Some(text(StatusCode::SERVICE_UNAVAILABLE, "the MCP server does not answer\n"))
+            }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" => Some(match self.metrics_elsewhere {
                 Some(port) => text(

@@ -208,6 +208,8 @@ pub struct Environment {
     pub health_check_interval: Option<Duration>,
     /// `TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT`, a Go duration: how long the server may take to answer a check.
     pub health_check_ping_timeout: Option<Duration>,
+    /// `PORTCULLIS_UNREADY_AFTER`, a Go duration: how long the server may be without an answer until the proxy is not ready any more.
+    pub unready_after: Option<Duration>,
     /// `TOOLHIVE_REMOTE_HEALTHCHECKS=true`: remote servers are checked as well.
     pub remote_health_checks: bool,
     /// `TOOLHIVE_SECRET_<identifier>`, where `TOOLHIVE_SECRETS_PROVIDER=environment`: the values of secrets that the document names.
@@ -247,7 +249,8 @@ impl Environment {
             answer_timeout: time("TOOLHIVE_PROXY_REQUEST_TIMEOUT"),
             health_check_interval: time("TOOLHIVE_HEALTH_CHECK_INTERVAL"),
             health_check_ping_timeout: time("TOOLHIVE_HEALTH_CHECK_PING_TIMEOUT"),
-            remote_health_checks: is("TOOLHIVE_REMOTE_HEALTHCHECKS", "true") || is("TOOLHIVE_REMOTE_HEALTHCHECKS", "1"),
+            unready_after: time("PORTCULLIS_UNREADY_AFTER"),
+            remote_health_checks: text(environment::REMOTE_HEALTH_CHECKS).is_some_and(|text| environment::is_on(&text)),
             secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),

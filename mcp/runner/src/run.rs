@@ -55,7 +55,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     let drain_delay = options.drain_delay;
     let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
     let limits = limits(read_timeout, drain_delay, options.connections);
-    let health = Health::new(config.transport.as_str(), &environment);
+    let is_remote = !config.remote_url.is_empty() && options.backend.is_none() && options.server.is_empty();
+    let health = Health::new(config.transport.as_str(), is_remote, &environment);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -162,28 +162,35 @@ impl Transport for Proxy {
         vec![self.0.upstream.bound()]
     }
 
-    /// A server that is checked counts as available when it answers a GET of its root, or a `ping` where it is stateless, with any status from 200 to
-    /// 499.
+    /// A server that is checked counts as available when it answers a GET of its root, or a `ping`, with any status from 200 to 499. It is asked for a
+    /// GET first, unless it is stateless: that may open a stream whose head comes with its first event.
     fn ping(&self, timeout: Duration) -> Option<BoxFuture<'_, Result<(), FailedCheck>>> {
         if !self.0.checked {
             return None;
         }
         Some(Box::pin(async move {
-            let probe = self.0.upstream.probe(self.0.stateless);
-            let report = match tokio::time::timeout(timeout, probe).await {
-                Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => return Ok(()),
-                Ok(Ok(status)) => format!("the MCP server answers HTTP {}", status.as_u16()),
-                Ok(Err(error)) => {
-                    return Err(FailedCheck { report: error.to_client().to_owned(), log: error.to_string() });
-                }
-                Err(_) => format!("no answer from the MCP server within {} ms", timeout.as_millis()),
+            let failed = match self.0.check(self.0.stateless, timeout).await {
+                Err(failed) if !self.0.stateless => failed,
+                checked => return checked,
             };
-            Err(FailedCheck { log: report.clone(), report })
+            self.0.check(true, timeout).await.map_err(|_| failed)
         }))
     }
 }
 
 impl Inner {
+    async fn check(&self, by_ping: bool, timeout: Duration) -> Result<(), FailedCheck> {
+        let report = match tokio::time::timeout(timeout, self.upstream.probe(by_ping)).await {
+            Ok(Ok(status)) if (200..500).contains(&status.as_u16()) => return Ok(()),
+            Ok(Ok(status)) => format!("the MCP server answers HTTP {}", status.as_u16()),
+            Ok(Err(error)) => {
+                return Err(FailedCheck { report: error.to_client().to_owned(), log: error.to_string() });
+            }
+            Err(_) => format!("no answer from the MCP server within {} ms", timeout.as_millis()),
+        };
+        Err(FailedCheck { log: report.clone(), report })
+    }
+
     async fn handle(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = match whole(body).await {

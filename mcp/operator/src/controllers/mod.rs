@@ -1,12 +1,14 @@
 //! The controllers: observe, plan, apply. All of what is here is about kinds in general; [`crate::kinds`] has those that
 //! there are.
 
+mod backend_pods;
 mod config;
 mod contents;
 mod failure;
 mod foreign;
 mod live;
 mod obstacles;
+mod reach;
 mod registry;
 mod replace;
 mod request;

@@ -24,6 +24,7 @@ use portcullis::{
 
 use super::{
     PodTrace, Stores,
+    backend_pods::BackendPod,
     config::ConfigController,
     contents::Contents,
     stores::{ConfigStore, KindStore, Workloads},
@@ -117,8 +118,9 @@ impl<W: Workload> Registered for WorkloadKind<W> {
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
         let Building { stores, settings, wake, .. } = building;
-        let pods: Arc<Store<PodTrace>> = Arc::default();
-        let work = Arc::new(WorkloadController::new(stores.clone(), pods.clone(), settings.clone()));
+        let (pods, backend_pods): (Arc<Store<PodTrace>>, Arc<Store<BackendPod>>) = Default::default();
+        let work = WorkloadController::new(stores.clone(), pods.clone(), backend_pods.clone(), settings.clone());
+        let work = Arc::new(work);
         let (cleaned, refused, on) = (work.clone(), work.clone(), wake.clone());
         let of = |kind| stores.children(kind).clone();
         let mut controller = named::<W>()
@@ -144,7 +146,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
             });
         }
         let (stores, wake) = (stores.clone(), wake.clone());
-        Box::new(OfWorkloads { controller, work, stores, pods, wake })
+        Box::new(OfWorkloads { controller, work, stores, pods, backend_pods, wake })
     }
 
     fn kind(&self) -> Cow<'static, str> {
@@ -166,6 +168,7 @@ struct OfWorkloads<W> {
     work: Arc<WorkloadController>,
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
+    backend_pods: Arc<Store<BackendPod>>,
     wake: Arc<Wake>,
 }
 
@@ -183,6 +186,12 @@ impl<W: Workload> KindController for OfWorkloads<W> {
         let (on, kind) = (self.wake.clone(), self.kind());
         let pods = paged().labels(&PodTrace::selector(W::APP));
         watches.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
+        if W::CHILDREN.contains(&ChildKind::StatefulSet) {
+            let (on, kind) = (self.wake.clone(), self.kind());
+            let pods = paged().labels(&BackendPod::selector());
+            let on_change = move |change: &_| on.backend_pod(&kind, change);
+            watches.follow::<Pod, _>(pods, self.backend_pods.clone(), BackendPod::read, on_change);
+        }
     }
 
     fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {

@@ -6,8 +6,8 @@ use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec},
         core::v1::{
-            ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod, PodStatus,
-            PodTemplateSpec,
+            ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+            Pod, PodStatus, PodTemplateSpec,
         },
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -322,8 +322,9 @@ fn reduced(status: PodStatus) -> PodStatus {
     let containers = status.container_statuses.unwrap_or_default().into_iter().map(|container| ContainerStatus {
         name: container.name,
         ready: container.ready,
+        started: container.started,
         state: container.state.map(|state| ContainerState {
-            running: None,
+            running: state.running.map(|it| ContainerStateRunning { started_at: it.started_at }),
             waiting: state
                 .waiting
                 .map(|waiting| ContainerStateWaiting { reason: waiting.reason, ..ContainerStateWaiting::default() }),
@@ -340,6 +341,7 @@ fn reduced(status: PodStatus) -> PodStatus {
     PodStatus {
         phase: status.phase,
         reason: status.reason,
+        pod_ip: status.pod_ip,
         container_statuses: Some(containers.collect()),
         ..PodStatus::default()
     }

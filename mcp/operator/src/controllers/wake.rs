@@ -14,7 +14,7 @@ use mcp_plan::{
 };
 use portcullis::controller::{Change, Key, Observed, Queue, Stored as _};
 
-use super::{PodTrace, Stores, Trace};
+use super::{PodTrace, Stores, Trace, backend_pods::BackendPod};
 use crate::{config::ConfigKind, subject::Subject};
 
 /// Turns changes into work.
@@ -88,11 +88,26 @@ impl Wake {
             return;
         }
         for pod in [&change.old, &change.new].into_iter().flatten() {
-            let workload = Referrer { kind: kind.to_owned(), name: pod.workload().to_owned() };
-            // Anyone may give a pod these labels.
-            if self.stores.knows(pod.namespace(), &workload) {
-                self.wake(pod.namespace(), &workload);
-            }
+            self.workload(kind, pod.namespace(), pod.workload());
+        }
+    }
+
+    /// A pod wakes the workload of this kind that it is behind the proxy of.
+    pub(super) fn backend_pod(&self, kind: &str, change: &Change<BackendPod>) {
+        let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|pod| (pod.workload(), &pod.pod)));
+        if old == new {
+            return;
+        }
+        for pod in [&change.old, &change.new].into_iter().flatten() {
+            self.workload(kind, pod.namespace(), pod.workload());
+        }
+    }
+
+    /// Wakes the workload that a pod names, where it exists: anyone may give a pod these labels.
+    fn workload(&self, kind: &str, namespace: &str, name: &str) {
+        let workload = Referrer { kind: kind.to_owned(), name: name.to_owned() };
+        if self.stores.knows(namespace, &workload) {
+            self.wake(namespace, &workload);
         }
     }
 

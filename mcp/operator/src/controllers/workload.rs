@@ -9,8 +9,9 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::PropagationPolicy};
 use mcp_plan::{
+    guards::belongs_to,
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Opened, Phase},
+    workload::{Child, ChildKind, ChildRef, Opened, Phase, status::serving},
 };
 use portcullis::controller::{
     Action, Applied, Cleanup, ControllerError, Deletion, Key, Reconcile, Store, Stored as _,
@@ -20,9 +21,11 @@ use tokio::time::Instant;
 
 use super::{
     PodTrace, Stores, Trace,
+    backend_pods::{BackendPod, replace_outdated},
     contents::Contents,
     failure::{self, ApplyFailure},
     obstacles::{make_way, unowned},
+    reach,
     replace::replace_deaf,
     traces::marks,
 };
@@ -35,6 +38,9 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// How long the end of such a wait is remembered: longer than the reconcile that follows it may take to come.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
+/// The pause before pods behind a proxy are looked at again that wait for the StatefulSet's controller.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// For how long the pods behind a proxy may end after their workload was deleted, before it goes without them.
 const ENDING: Duration = Duration::from_mins(2);
 
@@ -42,6 +48,7 @@ const ENDING: Duration = Duration::from_mins(2);
 pub(super) struct WorkloadController {
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
+    backend_pods: Arc<Store<BackendPod>>,
     settings: Settings,
     /// Set while this replica reconciles.
     contents: Mutex<Option<Contents>>,
@@ -62,8 +69,13 @@ struct Done {
 // === impl WorkloadController ===
 
 impl WorkloadController {
-    pub(super) fn new(stores: Arc<Stores>, pods: Arc<Store<PodTrace>>, settings: Settings) -> Self {
-        Self { stores, pods, settings, contents: Mutex::default(), settling: Mutex::default() }
+    pub(super) fn new(
+        stores: Arc<Stores>,
+        pods: Arc<Store<PodTrace>>,
+        backend_pods: Arc<Store<BackendPod>>,
+        settings: Settings,
+    ) -> Self {
+        Self { stores, pods, backend_pods, settings, contents: Mutex::default(), settling: Mutex::default() }
     }
 
     /// Reads Secrets and ConfigMaps by these from now on.
@@ -116,8 +128,17 @@ impl WorkloadController {
             return Ok(Action::requeue(rest));
         }
         self.settled(key);
+        let mut again = plan.again;
+        // Where the spec never changed, the template of pods that fail may have, with a Secret.
+        let may_be_outdated = plan.report.phase == Phase::Failed || workload.meta().generation != Some(1);
         report(&cx, plan).await?;
-        done.failed.or(unreadable).map_or(Ok(Action::await_change()), Err)
+        if done.failed.is_none() && may_be_outdated {
+            let pods = self.backend_pods.find(&key.namespace, &key.name);
+            if !replace_outdated(&cx, &pods).await? {
+                again = Some(LOOK_AGAIN);
+            }
+        }
+        done.failed.or(unreadable).map_or_else(|| Ok(again.map_or(Action::await_change(), Action::requeue)), Err)
     }
 
     /// Deletes the children of a workload that is being deleted. What that leaves is the garbage collector's.
@@ -166,6 +187,15 @@ impl WorkloadController {
         let traces = self.pods.find(&namespace, &name);
         let pods: Vec<&Pod> = traces.iter().map(|trace| &trace.pod).collect();
         let containers = traces.iter().filter_map(|trace| Some((trace.name(), trace.container.as_ref()?))).collect();
+        let backend_pods = self.backend_pods.find(&namespace, &name);
+        let backend_pods: Vec<&Pod> = backend_pods.iter().map(|kept| &kept.pod).collect();
+        let reach = match workload.checks_remote() {
+            Some(port) => {
+                let own: Vec<&Pod> = pods.iter().copied().filter(|pod| belongs_to(pod, &name)).collect();
+                reach::ask(&serving(&own), port).await
+            }
+            None => None,
+        };
         let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
@@ -177,6 +207,8 @@ impl WorkloadController {
             opened: &opened,
             pods: &pods,
             containers: &containers,
+            backend_pods: &backend_pods,
+            reach: reach.as_ref(),
             settings: &self.settings,
             now: jiff::Timestamp::now(),
         });

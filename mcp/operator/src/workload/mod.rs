@@ -24,7 +24,7 @@ use portcullis::{
 use crate::subject::Subject;
 
 pub use network::{NETWORK_RESTRICTED, POLICY_MISSING};
-pub use plan::{Inputs, Plan, deleted, plan_workload};
+pub use plan::{Inputs, Plan, REMOTE_REACHABLE, deleted, plan_workload};
 pub use refused_pods::refused_pods;
 
 /// Reason: a guard that the spec asks for is of a kind that this version does not have.
@@ -116,6 +116,16 @@ pub trait Workload: Subject {
     /// What runs behind the proxy, where that is a child.
     fn backend(&self) -> Option<ChildRef>;
 
+    /// The port on which its proxy asks what runs behind it, where it asks over the network.
+    fn backend_port(&self) -> Option<i32> {
+        None
+    }
+
+    /// The port of its proxy, where that checks a remote server.
+    fn checks_remote(&self) -> Option<u16> {
+        None
+    }
+
     /// Where clients inside the cluster reach it.
     fn url(&self) -> String;
 
@@ -126,6 +136,15 @@ pub trait Workload: Subject {
 
     /// The status of the kind.
     fn status_of(report: Report) -> Self::Status;
+}
+
+/// Whether a remote server answers the checks of its proxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It answers at least one of them.
+    Answers,
+    /// It answers none of them, for this reason.
+    Fails(String),
 }
 
 /// A restart of the proxy's pods.

@@ -1,6 +1,9 @@
 //! The plan of one workload: from what was observed to its children, its status and its events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -17,13 +20,14 @@ use mcp_plan::{
     settings::Settings,
     workload::{
         Child, ChildKind, ChildRef, Opened, Phase, Previous, Report,
+        backend::{self, BACKEND_READY, Backend, Outlook, Unready},
         status::{self, State},
     },
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 use serde::Deserialize as _;
 
-use super::{Findings, GUARD_NOT_BUILT, Rendering, Workload, network, refused_pods};
+use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, network, refused_pods};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -33,6 +37,12 @@ const PODS_ALLOWED: &str = "PodsAllowed";
 
 /// Condition: the operator can read the Secrets and ConfigMaps that are referred to. Present only while it cannot.
 const REFERENCES_READABLE: &str = "ReferencesReadable";
+
+/// Condition: the remote server answers the check of a proxy. Present only where proxies check it.
+pub const REMOTE_REACHABLE: &str = "RemoteReachable";
+
+/// The time after which proxies are asked again whether their remote server answers.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What a message about a block ends with where it takes nothing down.
 const LEFT: &str = "; what runs already is left as it is";
@@ -60,6 +70,10 @@ pub struct Inputs<'a, W> {
     pub pods: &'a [&'a Pod],
     /// Their proxy containers, by the names of the pods.
     pub containers: &'a BTreeMap<&'a str, &'a ProxyContainer>,
+    /// The pods of what runs behind the proxy.
+    pub backend_pods: &'a [&'a Pod],
+    /// The word of its proxies on their remote server, where they check one.
+    pub reach: Option<&'a Reach>,
     /// What the operator was started with.
     pub settings: &'a Settings,
     /// The time, for conditions that change.
@@ -78,6 +92,8 @@ pub struct Plan {
     pub report: Report,
     /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
     pub events: Vec<PlannedEvent>,
+    /// When to plan anew though nothing has changed.
+    pub again: Option<Duration>,
 }
 
 /// Decides what should become of one workload.
@@ -115,8 +131,23 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
 
     let standing = guards.standing(inputs.deployment, &own);
+    let backend = backend(inputs, &own, serving.is_empty());
+    if let Some(Backend { outlook, reason, message, .. }) = &backend {
+        findings.conditions.set(BACKEND_READY, (*outlook == Outlook::Runs).into(), reason, message.clone());
+    }
     // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
     let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
+    if let Some(reach) = inputs.reach {
+        let (reason, message) = match reach {
+            Reach::Answers => ("Reached", "the remote server answers".to_owned()),
+            Reach::Fails(error) => {
+                let namespace = metadata.namespace.as_deref().unwrap_or_default();
+                let next = format!("kubectl logs -n {namespace} deployment/{name}");
+                ("NotAnswering", format!("the proxy's check of the remote server fails: {error}: {next}"))
+            }
+        };
+        findings.conditions.set(REMOTE_REACHABLE, (*reach == Reach::Answers).into(), reason, message);
+    }
     let mut asked = None;
     let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
         (None, Some(message)) => {
@@ -131,7 +162,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
             let rendered = workload.render(&Rendering { guards: &guards, data, settings });
             asked = in_force.as_ref().filter(|force| force.asked).and_then(|_| asked_container(&rendered));
             let (children, absent) = planned(inputs, rendered, standing, closed.as_ref());
-            (children, absent, state(inputs, &own))
+            (children, absent, state(inputs, &own, backend.as_ref()))
         }
         (Some(block), None) => {
             let mut absent = must_not_go_on(inputs, &guards, standing);
@@ -180,7 +211,10 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let failure = match blocks.first() {
         Some(block) => block.reason,
         None if closed.is_some() => MISSING,
-        None => "PodFailed",
+        None => match &backend {
+            Some(Backend { outlook: Outlook::Fails, reason, .. }) => reason,
+            _ => "PodFailed",
+        },
     };
     let mut events = events::<W>(&conditions, previous, &state, failure, stuck);
     if let (Some(denied), Some(block)) = (inputs.denied, blocks.first())
@@ -209,7 +243,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         ready: state.ready,
         url: runs.then(|| workload.url()),
     };
-    Plan { children, absent, report, events }
+    let ask_again = workload.checks_remote().map(|_| ASK_AGAIN);
+    let again = backend.and_then(|backend| backend.again).into_iter().chain(ask_again).min();
+    Plan { children, absent, report, events, again }
 }
 
 /// What should become of a workload that is being deleted. It needs nothing that has to be read.
@@ -231,7 +267,7 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
     };
     let mut absent = workload.all_children();
     absent.retain(|child| ended || child.kind != ChildKind::NetworkPolicy);
-    Plan { children: Vec::new(), absent, report, events: Vec::new() }
+    Plan { children: Vec::new(), absent, report, events: Vec::new(), again: None }
 }
 
 fn check_guards(guards: &Guards, findings: &mut Findings<'_>) {
@@ -287,14 +323,24 @@ fn wants_immediate_restart<W: Workload>(inputs: &Inputs<'_, W>) -> bool {
     restart.immediate && told != Some(&restart.at)
 }
 
-fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod]) -> State {
-    let backend = inputs.workload.backend().filter(|backend| !inputs.children.contains(backend));
+/// The verdict on what runs behind the proxy, where that exists.
+fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod], unserved: bool) -> Option<Backend> {
+    let backend = inputs.workload.backend().filter(|backend| inputs.children.contains(backend))?;
+    let namespace = inputs.workload.meta().namespace.as_deref().unwrap_or_default();
+    let (start, port) = (status::start(proxies), inputs.workload.backend_port());
+    let unready = unserved.then_some(Unready { pods: proxies, start, port });
+    Some(backend::judge(namespace, &backend.name, inputs.backend_pods, unready, inputs.now))
+}
+
+fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Backend>) -> State {
+    let missing = inputs.workload.backend().filter(|backend| !inputs.children.contains(backend));
     status::state(&status::Observed {
         noun: W::NOUN,
         failure: W::failure(),
         replicas: inputs.workload.replicas(),
         pods,
-        missing_backend: backend.map(|backend| backend.kind.as_str()),
+        missing_backend: missing.map(|missing| missing.kind.as_str()),
+        backend,
         previous: inputs.deployment.map(|_| inputs.workload.previous()),
     })
 }
@@ -332,7 +378,7 @@ fn events<W: Workload>(
     conditions: &Conditions<'_>,
     previous: Previous<'_>,
     state: &State,
-    failure: &'static str,
+    failure: &str,
     stuck: Option<String>,
 ) -> Vec<PlannedEvent> {
     let mut events = Vec::new();
@@ -351,6 +397,7 @@ fn events<W: Workload>(
             (condition::READY, _) if previous.phase != Some(state.phase) => {
                 PlannedEvent::new(EventType::Normal, state.phase.as_str(), &new.message)
             }
+            (REMOTE_REACHABLE, "True") => PlannedEvent::new(EventType::Normal, &new.reason, &new.message),
             (warning, _) if W::WARNINGS.contains(&warning) => {
                 PlannedEvent::new(EventType::Warning, &new.reason, &new.message)
             }

@@ -70,7 +70,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 52] = [
+const DIFFERENCES: [(&str, &str); 55] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -126,6 +126,9 @@ const DIFFERENCES: [(&str, &str); 52] = [
     ("- Deployment/remote: metadata.annotations[toolhive.stacklok.io/podtemplatespec-hash] = *", TEMPLATE_HASH),
     ("+ Deployment/*: spec.strategy.type = \"Recreate\"", ONE_OWNER),
     ("+ StatefulSet/*: spec.template.spec.containers[mcp].stdinOnce = true", ONE_OWNER),
+    ("- Deployment/*: spec.template.spec.containers[toolhive].readinessProbe.httpGet.path = \"/health\"", READY),
+    ("+ Deployment/*: spec.template.spec.containers[toolhive].readinessProbe.httpGet.path = \"/readyz\"", READY),
+    ("- Deployment/*: spec.template.spec.containers[toolhive].readinessProbe.initialDelaySeconds = 5", STARTED),
 ];
 
 const GENERATION: &str = "it fences outdated runners off the workload; here the operator owns the workload, and an edit \
@@ -152,6 +155,9 @@ const RESOURCE: &str =
 const TEMPLATE_HASH: &str =
     "a changed template is a changed document, which is applied as it is: nothing is compared by a hash";
 const ONE_OWNER: &str = "two proxies of a stdio server would read each other's answers: one goes before the next comes, and takes the server's process with it";
+const READY: &str =
+    "a proxy is ready while a call is likely to be answered; `/health` of upstream's says that it lives";
+const STARTED: &str = "its startup probe has told that it runs: the sooner it is asked, the sooner the status knows";
 const CONFIG_HASH: &str = "hash values are opaque";
 
 #[test]
@@ -362,6 +368,8 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
         opened: &BTreeMap::new(),
         pods: &[],
         containers: &BTreeMap::new(),
+        backend_pods: &[],
+        reach: None,
         settings: &settings(),
         now: now(),
     });

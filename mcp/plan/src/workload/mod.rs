@@ -6,6 +6,7 @@
 //! Children hold only what the operator wants to own: no defaults, nothing taken from a fetched object, maps sorted.
 
 pub mod access;
+pub mod backend;
 mod child;
 pub mod deaf;
 mod document;

@@ -22,7 +22,7 @@ use mcp_api::{
     names::annotation,
     v1beta1::{MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides},
 };
-use mcp_runconfig::{endpoint::Egress, environment};
+use mcp_runconfig::{chain, endpoint::Egress, environment};
 
 use super::{
     child::{Child, ChildKind},
@@ -79,8 +79,10 @@ pub struct Proxy<'a> {
     pub restart: Option<(&'static str, String)>,
     /// Values of Secrets in its environment, beside those that guards bring. A changed one rolls the pods.
     pub secrets: Vec<SecretVariable>,
-    /// How long after its start the pod is asked for the first time whether it is ready, in seconds.
-    pub readiness_delay: i32,
+    /// The path at which the pod is asked whether it is ready.
+    pub readiness_path: &'static str,
+    /// The time after its start when the pod is asked for the first time whether it is ready, in seconds; none for the end of its startup probe.
+    pub readiness_delay: Option<i32>,
     /// What users add.
     pub overrides: Option<&'a ResourceOverrides>,
     /// What users add to its pods.
@@ -192,9 +194,9 @@ impl Proxy<'_> {
             }]),
             volume_mounts: Some(mounts),
             resources: self.resources.clone(),
-            startup_probe: Some(probe(None, 5, 3, 18)),
-            liveness_probe: Some(probe(Some(30), 10, 5, 3)),
-            readiness_probe: Some(probe(Some(self.readiness_delay), 5, 3, 3)),
+            startup_probe: Some(probe("/health", None, 5, 3, 18)),
+            liveness_probe: Some(probe("/health", Some(30), 10, 5, 3)),
+            readiness_probe: Some(probe(self.readiness_path, self.readiness_delay, 5, 3, 3)),
             security_context: Some(container_security()),
             // The default. Sent, it is ours: who changes it is noticed.
             termination_message_path: Some("/dev/termination-log".to_owned()),
@@ -324,6 +326,11 @@ pub fn resources(limits: Option<&ResourceList>, requests: Option<&ResourceList>)
     Some(ResourceRequirements { limits, requests, ..ResourceRequirements::default() })
 }
 
+/// The path at which proxies are asked whether they are ready. Other runners than ours may pass `/readyz` on to the server.
+pub fn readiness_path(settings: &Settings) -> &'static str {
+    if settings.can_run(&[chain::READYZ]) { "/readyz" } else { "/health" }
+}
+
 /// Security of every pod made here: no root, no privileges.
 pub fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
@@ -351,10 +358,10 @@ pub fn container_security() -> SecurityContext {
     }
 }
 
-fn probe(delay: Option<i32>, period: i32, timeout: i32, failures: i32) -> Probe {
+fn probe(path: &str, delay: Option<i32>, period: i32, timeout: i32, failures: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
-            path: Some("/health".to_owned()),
+            path: Some(path.to_owned()),
             port: IntOrString::String(PORT_NAME.to_owned()),
             ..HTTPGetAction::default()
         }),

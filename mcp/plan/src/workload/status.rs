@@ -1,15 +1,17 @@
-//! The state of a workload, read from its proxy's pods (toolhive-operator §2.3).
+//! The state of a workload, read from its proxy's pods (toolhive-operator §2.3) and what is known of the server behind it.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Condition};
+
+use super::backend::{Backend, Outlook};
 
 /// States of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It is being created or its pods are starting.
     Pending,
-    /// At least one proxy pod serves.
+    /// At least one proxy pod serves, and the server behind it runs.
     Ready,
     /// Something has to be repaired; the message says what.
     Failed,
@@ -95,6 +97,8 @@ pub struct Observed<'a> {
     pub pods: &'a [&'a Pod],
     /// The kind of what runs behind the proxy, while it does not exist.
     pub missing_backend: Option<&'static str>,
+    /// The verdict on its pods, where it exists.
+    pub backend: Option<&'a Backend>,
     /// What the last status said; none where its Deployment is new.
     pub previous: Option<Previous<'a>>,
 }
@@ -122,6 +126,11 @@ pub fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
 }
 
+/// Whether a pod may come to serve.
+pub fn start(pods: &[&Pod]) -> bool {
+    living(pods).any(|pod| matches!(pod_state(pod), PodState::Starting))
+}
+
 /// Why pods that do not serve never will, where some are like that: each reason once.
 pub fn broken(pods: &[&Pod]) -> Option<String> {
     let reasons: BTreeSet<String> = living(pods)
@@ -136,14 +145,20 @@ pub fn broken(pods: &[&Pod]) -> Option<String> {
 
 /// The state of a workload whose children are as they should be.
 pub fn state(observed: &Observed<'_>) -> State {
-    let Observed { noun, replicas, pods, missing_backend, previous, .. } = *observed;
+    let Observed { noun, replicas, pods, missing_backend, backend, previous, .. } = *observed;
     let ready = ready(pods);
     let say = |phase, message: String| State { phase, message, ready };
     if replicas == Some(0) {
         return say(Phase::Stopped, format!("{noun} is stopped (scaled to zero)"));
     }
+    if let Some(backend) = backend.filter(|backend| backend.outlook == Outlook::Fails) {
+        return say(Phase::Failed, backend.message.clone());
+    }
     if ready > 0 {
         return match missing_backend {
+            None if backend.is_some_and(|backend| backend.outlook == Outlook::Starts) => {
+                say(Phase::Pending, format!("{noun} is starting"))
+            }
             None => say(Phase::Ready, format!("{noun} is running")),
             Some(kind) => say(Phase::Pending, format!("{noun} proxy is running; the workload {kind} is being created")),
         };

@@ -99,7 +99,7 @@ async fn no_call_fails_while_clients_learn_that_the_proxy_ends() {
         })
         .collect();
     eventually("calls under way", || async { (calls.load(Relaxed) > 100).then_some(()) }).await;
-    assert_eq!(runner.get("/readyz").await.status, 200);
+    runner.ready().await;
     runner.terminate();
     let asked = Stopwatch::start();
     eventually("readiness to end", || async { (runner.get("/readyz").await.status == 503).then_some(()) }).await;

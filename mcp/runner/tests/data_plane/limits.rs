@@ -40,6 +40,7 @@ async fn a_head_that_comes_drop_by_drop_is_cut_off_and_a_silent_connection_is_no
     let backend = Recorder::start().await;
     // The head may take as long as a request may, and 10 s at most.
     let runner = Runner::http(&backend.url(), &json!({"proxy_read_timeout": "1s"})).await;
+    runner.ready().await;
     let mut idle = TcpStream::connect(runner.address).await.unwrap();
     let mut slow = TcpStream::connect(runner.address).await.unwrap();
     let start = Instant::now();
@@ -209,6 +210,7 @@ async fn clients_that_do_not_read_their_answers_neither_fill_the_memory_nor_stop
 async fn a_head_that_is_too_long_is_refused_before_it_is_held() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
+    runner.ready().await;
     for (requests_before, kib, status) in [(0, 15, "200"), (0, 17, "431"), (1, 60, "200"), (1, 70, "431")] {
         let mut stream = TcpStream::connect(runner.address).await.unwrap();
         for _ in 0..requests_before {
@@ -245,7 +247,7 @@ async fn what_is_no_http_ends_its_connection_and_nothing_else() {
         let _ = within("the end of a connection", stream.read_to_end(&mut rest)).await;
         assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 400"), "{:?}", String::from_utf8_lossy(&rest));
     }
-    assert_eq!(runner.get("/readyz").await.status, 200);
+    runner.ready().await;
 }
 
 #[tokio::test]

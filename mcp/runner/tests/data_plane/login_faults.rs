@@ -25,7 +25,7 @@ async fn a_provider_that_is_down_at_the_start_makes_callers_come_again_and_is_fo
     unavailable("down at the start", &with(&runner, &token).await);
     let answer = runner.post(&[], INITIALIZE).await;
     issuer.refused("no header", &answer, "invalid_request", "authorization header required");
-    assert_eq!(runner.get("/readyz").await.status, 200);
+    runner.ready().await;
     issuer.up().await;
     eventually("the provider to be found", || async { passes(&runner, &token).await.then_some(()) }).await;
 }

@@ -29,6 +29,7 @@ mod place_shares;
 mod places;
 mod pods;
 mod raw_requests;
+mod readiness;
 mod recovery;
 mod remote;
 mod remote_sse;

@@ -41,6 +41,7 @@ async fn health_says_how_the_server_does_and_stays_200_while_the_proxy_serves() 
 async fn reserved_paths_never_reach_the_server() {
     let mut backend = Recorder::start().await;
     let runner = Runner::http(&backend.url(), &json!({})).await;
+    runner.ready().await;
     for (method, path, status, body) in [
         (Method::POST, "/health", 405, "Method Not Allowed"),
         (Method::HEAD, "/health", 405, ""),

@@ -87,6 +87,7 @@ pub(crate) async fn probe(runner: &Runner, path: &str) -> (u16, String) {
 #[tokio::test]
 async fn calls_in_every_place_do_not_make_liveness_restart_the_pod() {
     let runner = small(&json!({})).await;
+    runner.ready().await;
     let mut held = calls(&runner, FEW).await;
     for path in ["/health", "/readyz", "/metrics"] {
         let began = Stopwatch::start();

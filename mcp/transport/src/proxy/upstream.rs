@@ -228,9 +228,9 @@ impl Upstream {
     }
 
     /// Asks for a sign of life and returns the status.
-    pub(super) async fn probe(&self, stateless: bool) -> Result<StatusCode, UpstreamError> {
+    pub(super) async fn probe(&self, by_ping: bool) -> Result<StatusCode, UpstreamError> {
         let (mut headers, sent) = (HeaderMap::new(), AtomicBool::new(false));
-        let answer = if stateless {
+        let answer = if by_ping {
             accept_answers(&mut headers);
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
             let target = self.url.target(&Uri::from_static("/mcp")).ok_or(UpstreamError::TooLong)?;

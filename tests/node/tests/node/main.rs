@@ -13,6 +13,7 @@ mod idle;
 mod login;
 mod network;
 mod node;
+mod not_ready;
 mod overlap;
 mod proxy_container;
 mod request_gate;

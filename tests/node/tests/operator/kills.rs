@@ -159,6 +159,14 @@ impl Called {
                     gap.as_secs_f64()
                 );
                 assert!(gap < GAP, "{}, {era}: no answer for {gap:?} after {step:?}", self.route.name);
+                if let Step::DeleteServer | Step::RestartServer = step {
+                    let refused = |call: &&Call| {
+                        let within = (time[0]..time[1]).contains(&call.began);
+                        within && matches!(&call.outcome, Outcome::Lost { text } if text.contains("connection refused"))
+                    };
+                    let refused = calls.iter().find(refused);
+                    assert_eq!(refused, None, "{era}: the proxy of a server that is away is still to be reached");
+                }
                 if let Step::DeleteOperator = step {
                     assert_eq!(failed, 0, "{era}: the operator is not between client and server");
                 }

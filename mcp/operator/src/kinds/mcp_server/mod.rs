@@ -225,6 +225,10 @@ impl Workload for MCPServer {
         Some(ChildRef::new(ChildKind::StatefulSet, self.metadata.name.clone().unwrap_or_default()))
     }
 
+    fn backend_port(&self) -> Option<i32> {
+        (self.spec.transport != Transport::Stdio).then(|| environment::mcp_port(&self.spec))
+    }
+
     fn url(&self) -> String {
         let Owner { name, namespace, .. } = Owner::of(self);
         let path = match document::proxy_mode(&self.spec) {
@@ -286,7 +290,8 @@ fn proxy_of<'a>(server: &'a MCPServer, owner: &'a Owner<'a>, settings: &'a Setti
         pull_secrets: access::pull_secrets(overrides, settings),
         restart: server.restart().map(|restart| (restart.annotation, restart.at)),
         secrets: Vec::new(),
-        readiness_delay: 5,
+        readiness_path: proxy::readiness_path(settings),
+        readiness_delay: None,
         overrides: spec.resource_overrides.as_ref(),
         // `spec.podTemplateSpec` is for the pods of the MCP server.
         template: None,

@@ -22,6 +22,8 @@ use mcp_plan::{
     },
 };
 
+use mcp_runconfig::environment;
+
 use crate::{
     config::{ConfigKind as _, ConfigRef as _},
     subject::Subject,
@@ -69,8 +71,12 @@ impl Workload for MCPRemoteProxy {
     const APP: &'static str = label::APP_MCP_REMOTE_PROXY;
     const NOUN: &'static str = "Remote proxy";
     const READY: [&'static str; 2] = [reason::DEPLOYMENT_READY, reason::DEPLOYMENT_NOT_READY];
-    const WARNINGS: &'static [&'static str] =
-        &[condition::SESSION_STORAGE_WARNING, workload::checks::UNSUPPORTED_FIELDS, workload::NETWORK_RESTRICTED];
+    const WARNINGS: &'static [&'static str] = &[
+        condition::SESSION_STORAGE_WARNING,
+        workload::checks::UNSUPPORTED_FIELDS,
+        workload::NETWORK_RESTRICTED,
+        workload::REMOTE_REACHABLE,
+    ];
     const CHILDREN: &'static [ChildKind] = &[
         ChildKind::ConfigMap,
         ChildKind::Service,
@@ -174,6 +180,13 @@ impl Workload for MCPRemoteProxy {
         None
     }
 
+    fn checks_remote(&self) -> Option<u16> {
+        let overrides = self.spec.resource_overrides.as_ref()?.proxy_deployment.as_ref()?;
+        let mut variables = overrides.env.iter().flatten().filter(|it| it.name == environment::REMOTE_HEALTH_CHECKS);
+        let is_on = variables.next().is_some_and(|it| environment::is_on(&it.value));
+        u16::try_from(self.spec.proxy_port).ok().filter(|_| is_on)
+    }
+
     fn url(&self) -> String {
         let Owner { name, namespace, .. } = Owner::of(self);
         format!("http://{}.{namespace}.svc.cluster.local:{}", names::service(name), self.spec.proxy_port)
@@ -231,7 +244,8 @@ fn proxy_of<'a>(proxy: &'a MCPRemoteProxy, owner: &'a Owner<'a>, settings: &'a S
         pull_secrets: access::pull_secrets(overrides.and_then(|all| all.proxy_deployment.as_ref()), settings),
         restart: None,
         secrets: headers::variables(owner.name, spec),
-        readiness_delay: 15,
+        readiness_path: proxy::readiness_path(settings),
+        readiness_delay: Some(15),
         overrides,
         template,
     }

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
@@ -37,13 +37,16 @@ fn enforced(server: &Value) -> Option<&Value> {
     conditions.iter().find(|condition| condition["type"] == "GuardsEnforced")
 }
 
-/// Plays the node for every proxy's pod of a kind: `state` says of each, by its guards, whether it becomes ready or crashes.
+/// Plays the node for every proxy's pod of a kind: `state` says of each, by its guards, whether it becomes ready or crashes. What runs
+/// behind the proxies does.
 async fn play(objects: &super::Objects, guarded: Guarded, state: impl Fn(&str) -> bool) {
     let pods: Api<Pod> = objects.api();
-    for pod in pods.list(&guarded.pods()).await.unwrap() {
+    let proxies = pods.list(&guarded.pods()).await.unwrap().into_iter().map(|pod| (pod, false));
+    let servers = pods.list(&ListParams::default().labels("toolhive-basename")).await.unwrap();
+    for (pod, is_server) in proxies.chain(servers.into_iter().map(|pod| (pod, true))) {
         let name = pod.metadata.name.clone().unwrap();
         let pod = serde_json::to_value(pod).unwrap();
-        let ready = state(guards(&pod["metadata"]));
+        let ready = is_server || state(guards(&pod["metadata"]));
         let played = pod["status"]["containerStatuses"][0]["ready"].as_bool();
         if played == Some(ready) {
             continue;

@@ -1,10 +1,21 @@
 //! MCPRemoteProxy on a real control plane: made, edited, at rest, deleted.
 
-use kube::{Api, api::DeleteParams};
+use std::net::SocketAddr;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
 use mcp_api::v1beta1::{MCPRemoteProxy, MCPToolConfig, RemoteProxyPhase};
 use mcp_plan::workload::ChildKind;
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    sync::watch,
+};
 
 use super::{
     Place,
@@ -186,4 +197,61 @@ async fn a_deleted_proxy_goes_at_once_with_its_children_and_releases_its_tool_co
     proxies.delete("web", &DeleteParams::default()).await.unwrap();
     assert!(proxies.get_opt("web").await.unwrap().is_none(), "nobody holds it");
     objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
+}
+
+/// Plays a proxy that reports this of its server.
+async fn reporting(server: watch::Receiver<Value>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.unwrap() > 0 {}
+            assert!(request.starts_with(b"GET /health "), "{}", String::from_utf8_lossy(&request));
+            let report = json!({"status": "healthy", "mcp": *server.borrow()});
+            stream.write_all(format!("HTTP/1.0 200 OK\r\n\r\n{report}").as_bytes()).await.unwrap();
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_remote_server_that_does_not_answer_is_told_and_its_proxy_stays_ready() {
+    let place = Place::new("reach").await;
+    let _operator = place.operator();
+    let objects = &place.objects;
+    let (server, report) = watch::channel(json!({"available": false, "error": "no answer within 5000 ms"}));
+    let address = reporting(report).await;
+    let checks = json!([{"name": "TOOLHIVE_REMOTE_HEALTHCHECKS", "value": "true"}]);
+    let spec = json!({"proxyPort": address.port(), "resourceOverrides": {"proxyDeployment": {"env": checks}}});
+    objects.create(remote_proxy("web", spec)).await;
+    ready_pods_of(objects, APP, "web").await;
+    let before = phase(&place, RemoteProxyPhase::Ready).await;
+    let said = |proxy: &MCPRemoteProxy| {
+        let conditions = proxy.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        conditions.into_iter().find(|it| it.type_ == "RemoteReachable").map(|it| (it.status, it.message))
+    };
+    assert_eq!(said(&before), None, "its pod has no address yet");
+    let pods: Api<Pod> = objects.api();
+    for pod in pods.list(&ListParams::default().labels("app=mcpremoteproxy")).await.unwrap() {
+        let patch = Patch::Merge(json!({"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}));
+        pods.patch_status(&pod.metadata.name.unwrap(), &PatchParams::default(), &patch).await.unwrap();
+    }
+    let failing = proxy(&place, "RemoteReachable=False", |it| said(it).is_some_and(|said| said.0 == "False")).await;
+    let message = said(&failing).unwrap().1;
+    assert!(message.contains("no answer within 5000 ms") && message.contains("kubectl logs"), "{message}");
+    assert_eq!(failing.status.as_ref().unwrap().phase, Some(RemoteProxyPhase::Ready));
+    wait_until("an event", DEADLINE, || async {
+        objects.events("MCPRemoteProxy", "web").await.contains(&"Warning NotAnswering".to_owned()).then_some(())
+    })
+    .await;
+
+    // It is asked again although nothing of the proxy changes.
+    server.send_replace(json!({"available": true}));
+    proxy(&place, "RemoteReachable=True", |it| said(it).is_some_and(|said| said.0 == "True")).await;
+    wait_until("an event", DEADLINE, || async {
+        objects.events("MCPRemoteProxy", "web").await.contains(&"Normal Reached".to_owned()).then_some(())
+    })
+    .await;
 }

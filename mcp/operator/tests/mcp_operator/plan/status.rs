@@ -1,10 +1,12 @@
 //! Status, conditions and events of a server.
 
+use std::time::Duration;
+
 use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::json;
 
-use super::world::{World, condition, is_absent, pod};
+use super::world::{World, backend_pod, condition, deployment, is_absent, pod};
 
 fn streamable() -> World {
     World::of(json!({"image": "x:1", "transport": "streamable-http"}))
@@ -39,6 +41,66 @@ fn the_phase_is_what_the_pods_say() {
         let expected = if phase == "Ready" { "True" } else { "False" };
         assert!(condition(&world.plan(), "Ready", expected).is_some());
     }
+}
+
+#[test]
+fn a_server_whose_pod_does_not_run_is_not_ready_whatever_its_proxy_says() {
+    for (status, phase, reason) in [
+        (json!({"state": {"waiting": {"reason": "ImagePullBackOff"}}}), "Failed", "ErrImagePull"),
+        (json!({"state": {"waiting": {"reason": "ContainerCreating"}}}), "Pending", "Starting"),
+    ] {
+        let mut world = streamable();
+        world.applied(&world.plan());
+        world.pods = vec![pod("Running", true, None)];
+        world.applied(&world.plan());
+        world.backend_pods = vec![backend_pod("Pending", status)];
+        let plan = world.plan();
+        assert_eq!(plan.status.phase.unwrap().as_str(), phase);
+        assert_eq!(condition(&plan, "BackendReady", "False").unwrap().0, reason);
+        assert!(condition(&plan, "Ready", "False").is_some());
+        let told = if phase == "Failed" { (EventType::Warning, reason) } else { (EventType::Normal, "Pending") };
+        let events: Vec<_> = plan.events.iter().map(|event| (event.type_, &*event.reason)).collect();
+        assert_eq!(events, [told]);
+        world.applied(&plan);
+        assert!(world.plan().events.is_empty(), "it is told once");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_its_proxy_is_not_ready_and_the_plan_is_made_anew_in_time() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http", "mcpPort": 3999}));
+    world.applied(&world.plan());
+    let container = |started: &str| {
+        json!({
+            "name": "toolhive", "ready": false, "started": true, "image": "", "imageID": "", "restartCount": 0,
+            "state": {"running": {"startedAt": started}},
+        })
+    };
+    let mut proxy = pod("Running", false, None);
+    for (started, phase, again) in
+        [("2026-11-20T23:59:58Z", "Pending", Some(6)), ("2026-11-20T23:59:52Z", "Failed", None)]
+    {
+        let status = proxy.status.as_mut().unwrap();
+        status.container_statuses = serde_json::from_value(json!([container(started)])).unwrap();
+        world.pods = vec![proxy.clone()];
+        let plan = world.plan();
+        assert_eq!((plan.status.phase.unwrap().as_str(), plan.again), (phase, again.map(Duration::from_secs)));
+        let told = plan.status.message.unwrap().starts_with("the MCP server does not answer on port 3999");
+        assert_eq!(told, phase == "Failed");
+    }
+}
+
+#[test]
+fn a_runner_that_has_no_readyz_is_not_asked_there() {
+    let mut world = streamable();
+    let path = |world: &World| {
+        let plan = world.plan();
+        let container = &deployment(&plan)["spec"]["template"]["spec"]["containers"][0];
+        container["readinessProbe"]["httpGet"]["path"].clone()
+    };
+    assert_eq!(path(&world), "/readyz");
+    world.settings.runner_middleware.retain(|ability| ability != "readyz");
+    assert_eq!(path(&world), "/health");
 }
 
 #[test]

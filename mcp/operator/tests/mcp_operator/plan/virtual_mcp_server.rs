@@ -76,6 +76,8 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
         opened: &BTreeMap::new(),
         pods: &[],
         containers: &BTreeMap::new(),
+        backend_pods: &[],
+        reach: None,
         settings: &world.settings,
         now: world.now,
     });

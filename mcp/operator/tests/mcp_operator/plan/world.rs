@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use k8s_openapi::{
@@ -17,7 +18,7 @@ use mcp_api::{
 };
 use mcp_operator::{
     config::erased,
-    workload::{Inputs, Workload, plan_workload},
+    workload::{Inputs, Reach, Workload, plan_workload},
 };
 use mcp_plan::{
     config::Config,
@@ -38,6 +39,7 @@ pub(crate) struct Plan<W: HasStatus = MCPServer> {
     pub(crate) conditions: Vec<Condition>,
     pub(crate) status: W::Status,
     pub(crate) events: Vec<PlannedEvent>,
+    pub(crate) again: Option<Duration>,
 }
 
 /// What surrounds a workload.
@@ -54,6 +56,9 @@ pub(crate) struct World<W = MCPServer> {
     pub(crate) children: BTreeSet<ChildRef>,
     pub(crate) opened: BTreeMap<ChildRef, Opened>,
     pub(crate) pods: Vec<Pod>,
+    /// The pods of the MCP server.
+    pub(crate) backend_pods: Vec<Pod>,
+    pub(crate) reach: Option<Reach>,
     pub(crate) settings: Settings,
     pub(crate) now: jiff::Timestamp,
 }
@@ -123,6 +128,8 @@ where
             children: BTreeSet::new(),
             opened: BTreeMap::new(),
             pods: Vec::new(),
+            backend_pods: vec![backend_pod("Running", json!({"ready": true, "state": {"running": {}}}))],
+            reach: None,
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
                 image_mirrors: Vec::new(),
@@ -188,12 +195,15 @@ where
             opened: &self.opened,
             pods: &pods,
             containers: &containers,
+            backend_pods: &self.backend_pods.iter().collect::<Vec<_>>(),
+            reach: self.reach.as_ref(),
             settings: &self.settings,
             now: self.now,
         });
         let conditions = plan.report.conditions.clone().unwrap_or_default();
         let status = W::status_of(plan.report);
-        Plan { children: plan.children, absent: plan.absent, conditions, status, events: plan.events }
+        let (events, again) = (plan.events, plan.again);
+        Plan { children: plan.children, absent: plan.absent, conditions, status, events, again }
     }
 
     /// Lets the cluster have what was planned, as far as plans look at it.
@@ -301,6 +311,19 @@ pub(crate) fn pod(phase: &str, ready: bool, waiting: Option<&str>) -> Pod {
         "status": {"phase": phase, "containerStatuses": [
             {"name": "toolhive", "ready": ready, "image": "", "imageID": "", "restartCount": 0, "state": state},
         ]},
+    }))
+    .unwrap()
+}
+
+/// The pod of the MCP server, whose container has these members in its status.
+pub(crate) fn backend_pod(phase: &str, members: Value) -> Pod {
+    let mut container = json!({"name": "mcp", "ready": false, "image": "x:1", "imageID": "", "restartCount": 0});
+    container.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    serde_json::from_value(json!({
+        "metadata": {"name": "fetch-0", "namespace": "team", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "fetch", "uid": "s", "controller": true},
+        ]},
+        "status": {"phase": phase, "containerStatuses": [container]},
     }))
     .unwrap()
 }

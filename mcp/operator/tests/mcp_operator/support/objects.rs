@@ -1,5 +1,7 @@
 //! Objects that tests make, and questions about those that the operator made.
 
+use std::time::Duration;
+
 use k8s_openapi::{
     api::core::v1::{Namespace, Pod},
     apimachinery::pkg::apis::meta::v1::Condition,
@@ -351,30 +353,52 @@ pub(crate) fn children_of_remote(proxy: &str) -> Vec<(ChildKind, String)> {
     ]
 }
 
-/// Plays the node: waits for the pods of an MCPServer's proxy and says they run and are ready.
+/// Plays the node: waits for the pods of an MCPServer and of its proxy, and says they run and are ready.
 pub(crate) async fn ready_pods(objects: &Objects, server: &str) {
     ready_pods_of(objects, "mcpserver", server).await;
 }
 
-/// The same for a workload of the kind whose proxies are labelled `app`.
+/// The same for the workload of the kind whose proxies are labelled `app`.
 pub(crate) async fn ready_pods_of(objects: &Objects, app: &str, workload: &str) {
+    if app == "mcpserver" {
+        let selector = format!("toolhive-basename={workload}");
+        wait_until("pods of the server", DEADLINE, || run(objects, &selector, "mcp", is_new)).await;
+        let objects = objects.clone();
+        // Pods that take their place as well, until the test ends.
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                run(&objects, &selector, "mcp", is_new).await;
+            }
+        });
+    }
+    let selector = format!("app={app},toolhive-name={workload}");
+    wait_until("pods of the proxy", DEADLINE, || run(objects, &selector, "toolhive", |_| true)).await;
+}
+
+/// Whether no test has said anything of the pod.
+fn is_new(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    status.conditions.is_none() && status.container_statuses.is_none()
+}
+
+/// Says of pods that they run and are ready, those alone of which `which` is true. None where there are no pods.
+async fn run(objects: &Objects, selector: &str, container: &str, which: impl Fn(&Pod) -> bool) -> Option<()> {
     let pods: Api<Pod> = objects.api();
-    let selector = ListParams::default().labels(&format!("app={app},toolhive-name={workload}"));
-    let names = wait_until(&format!("pods of {workload}"), DEADLINE, || async {
-        let found = pods.list(&selector).await.unwrap();
-        let names: Vec<String> = found.into_iter().filter_map(|pod| pod.metadata.name).collect();
-        (!names.is_empty()).then_some(names)
-    })
-    .await;
-    for name in names {
+    let found = pods.list(&ListParams::default().labels(selector)).await.ok()?.items;
+    let since = "2026-01-01T00:00:00Z";
+    for name in found.iter().filter(|pod| which(pod)).filter_map(|pod| pod.metadata.name.as_deref()) {
         let status = json!({"status": {
             "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
             "containerStatuses": [{
-                "name": "toolhive", "ready": true, "restartCount": 0, "image": "i", "imageID": "i", "started": true,
-                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+                "name": container, "ready": true, "restartCount": 0, "image": "i", "imageID": "i", "started": true,
+                "state": {"running": {"startedAt": since}},
             }],
         }});
-        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+        // It may have gone meanwhile.
+        let played = pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+        assert!(played.is_ok() || pods.get_opt(name).await.is_ok_and(|pod| pod.is_none()), "{played:?}");
     }
+    (!found.is_empty()).then_some(())
 }

@@ -232,6 +232,11 @@ impl Runner {
         self.request(Method::GET, path, &[], "").await
     }
 
+    /// Waits until `/readyz` says yes.
+    pub(crate) async fn ready(&self) {
+        eventually("the proxy to be ready", || async { (self.get("/readyz").await.status == 200).then_some(()) }).await;
+    }
+
     /// POSTs a message to `/mcp` as MCP clients do.
     pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut all = vec![("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
