@@ -1,10 +1,10 @@
 // What the pods of the tests run: one static program with a command for each part.
 //
-//	pod call [FLAGS] URL NAME    calls the tool `greet` of the MCP server at URL; a line of JSON tells of each call
-//	pod serve ADDRESS            serves MCP over streamable HTTP with the tools `greet` and `inspect`
-//	pod serve sse ADDRESS        serves the same over HTTP with server-sent events, which is of the legacy era only
-//	pod serve stdio [FLAGS]      serves the same over standard input and output; flags make it a bad server
-//	pod webhook [FLAGS]          serves request webhooks over HTTPS
+//	pod call [FLAGS] URL NAME      calls the tool `greet` of the MCP server at URL; a line of JSON tells of each call
+//	pod serve [-fill MIB] ADDRESS  serves MCP over streamable HTTP with the tools `greet` and `inspect`
+//	pod serve sse ADDRESS          serves the same over HTTP with server-sent events, which is of the legacy era only
+//	pod serve stdio [FLAGS]        serves the same over standard input and output; flags make it a bad server
+//	pod webhook [FLAGS]            serves request webhooks over HTTPS
 package main
 
 import (

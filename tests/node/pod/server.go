@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -23,8 +25,17 @@ func serve(ctx context.Context, arguments []string) error {
 	if transport == "stdio" {
 		return serveStdio(ctx, arguments)
 	}
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	fill := flags.Int("fill", 0, "hold so many MiB of memory")
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	arguments = flags.Args()
+	// The kernel counts a page once it is written to.
+	held := bytes.Repeat([]byte{1}, *fill<<20)
+	defer runtime.KeepAlive(held)
 	if len(arguments) == 0 {
-		return fmt.Errorf("usage: pod serve [sse] ADDRESS, or pod serve stdio [FLAGS]; further arguments are there to be inspected")
+		return fmt.Errorf("usage: pod serve [sse] [-fill MIB] ADDRESS, or pod serve stdio [FLAGS]; further arguments are there to be inspected")
 	}
 	server := newServer()
 	always := func(*http.Request) *mcp.Server { return server }

@@ -19,7 +19,7 @@ use super::proxy_template::CONTAINER;
 pub const BACKEND_READY: &str = "BackendReady";
 
 /// A proxy has to run for this long until it is said that its server does not answer: a kubelet asks whether it is ready every five seconds.
-const ASKED: Duration = Duration::from_secs(8);
+const ASKED: Duration = Duration::from_secs(7);
 /// A container that was started again has to run for at least this long.
 const SETTLED: Duration = Duration::from_secs(8);
 /// A kubelet forgets earlier ends of a container that has run for so long. It is also the longest time that a container has to run.

@@ -205,8 +205,8 @@ fn a_server_that_answers_no_proxy_is_told_with_its_port() {
     for (proxies, reason, rest) in [
         (vec![], "PodsRun", None),
         (vec![proxy(false, false, 60)], "Starting", None),
-        (vec![proxy(false, true, 7)], "Starting", Some(1)),
-        (vec![proxy(false, true, 8)], "NotAnswering", None),
+        (vec![proxy(false, true, 6)], "Starting", Some(1)),
+        (vec![proxy(false, true, 7)], "NotAnswering", None),
         (vec![proxy(false, true, 1), proxy(false, true, 60)], "NotAnswering", None),
     ] {
         let pods: Vec<&Pod> = proxies.iter().collect();

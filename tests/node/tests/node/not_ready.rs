@@ -25,7 +25,10 @@ struct Bad {
 fn cases() -> Vec<Bad> {
     let pod = |spec: Value| json!({ "podTemplateSpec": { "spec": spec } });
     let limited = |memory: &str| {
-        pod(json!({ "containers": [{ "name": "mcp", "resources": { "limits": { "memory": memory } } }] }))
+        let mut members =
+            pod(json!({ "containers": [{ "name": "mcp", "resources": { "limits": { "memory": memory } } }] }));
+        members["args"] = json!(["serve", "-fill", "64", ":3001"]);
+        members
     };
     vec![
         Bad {
@@ -58,9 +61,8 @@ fn cases() -> Vec<Bad> {
         },
         Bad {
             name: "memory",
-            members: limited("6Mi"),
-            // The limit may end the container's runtime before the program.
-            reasons: &["OOMKilled", "StartError", "CrashLoopBackOff"],
+            members: limited("48Mi"),
+            reasons: &["OOMKilled"],
             says: "pod greeter-0",
             mended: limited("128Mi"),
         },
