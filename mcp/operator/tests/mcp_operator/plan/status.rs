@@ -78,7 +78,7 @@ fn a_server_that_does_not_answer_its_proxy_is_not_ready_and_the_plan_is_made_ane
     };
     let mut proxy = pod("Running", false, None);
     for (started, phase, again) in
-        [("2026-11-20T23:59:58Z", "Pending", Some(6)), ("2026-11-20T23:59:52Z", "Failed", None)]
+        [("2026-11-20T23:59:58Z", "Pending", Some(5)), ("2026-11-20T23:59:53Z", "Failed", None)]
     {
         let status = proxy.status.as_mut().unwrap();
         status.container_statuses = serde_json::from_value(json!([container(started)])).unwrap();
