@@ -1,6 +1,6 @@
 //! The MCP operator with N MCPServers: writes per server by resource, CPU time and memory until quiet, then writes and CPU time at rest, after a foreign
-//! client has annotated every Deployment, and after a restart with nothing changed. With `--baseline`, all of it with an older binary at the same time, on a
-//! control plane of its own with the CRDs, roles and webhooks that the older binary generates. Writes are counted in the API server's audit log.
+//! client has annotated every Deployment, and after a restart with nothing changed, and reads at rest. With `--baseline`, all of it with an older binary at the same time, on a
+//! control plane of its own with the CRDs, roles and webhooks that the older binary generates. Requests are counted in the API server's audit log.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are the result")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +74,8 @@ struct Cost {
     peak: f64,
     /// Number of writes, Leases aside, by verb and resource.
     writes: BTreeMap<String, u32>,
+    /// Number of reads, Leases and watches aside.
+    reads: u32,
 }
 
 #[tokio::main]
@@ -205,7 +207,9 @@ impl Phase {
         for write in writes(stage, self.mark).await {
             *by_resource.entry(write).or_default() += 1;
         }
-        Ok(Cost { cpu, peak: mebibytes(peak), writes: by_resource })
+        let mut reads = stage.cluster.audit().reads_by(OPERATOR_USER, self.mark).await;
+        reads.retain(|read| read.resource != "leases" && read.verb != "watch");
+        Ok(Cost { cpu, peak: mebibytes(peak), writes: by_resource, reads: u32::try_from(reads.len())? })
     }
 }
 
@@ -260,6 +264,7 @@ fn table(all: &[Figures], servers: u32) -> String {
         add(&format!("  {kind}"), 2, &of);
     }
     add(&format!("writes in {rest} s at rest"), 0, &|it| it.at_rest.all_writes());
+    add(&format!("gets and lists in {rest} s at rest"), 0, &|it| it.at_rest.reads.into());
     add("writes after foreign annotations", 0, &|it| it.after_annotations.all_writes());
     add("writes after a restart", 0, &|it| it.after_restart.all_writes());
     lines.join("\n")

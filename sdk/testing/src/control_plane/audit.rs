@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 pub(crate) const LOG: &str = "audit.log";
 
-/// Every write at the level of metadata, and every read of Leases and of what configures admission; questions that the API
-/// takes as `create` are not writes.
+/// Every write at the level of metadata, every read by a ServiceAccount, and everybody's reads of Leases and of what configures admission;
+/// questions that the API takes as `create` are not writes.
 pub(crate) const POLICY: &str = r"apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -28,6 +28,9 @@ rules:
       - group: authorization.k8s.io
   - level: Metadata
     verbs: [create, update, patch, delete, deletecollection]
+  - level: Metadata
+    verbs: [get, list, watch]
+    userGroups: ["system:serviceaccounts"]
   - level: Metadata
     verbs: [get, list, watch]
     resources:
@@ -115,8 +118,8 @@ impl AuditLog {
         events
     }
 
-    /// Every read by `user` since `mark` of Leases, webhook configurations and admission policies; reads of other kinds
-    /// are not logged. A watch is one read, however long it lasts.
+    /// Every read by `user` since `mark`; of users that are no ServiceAccounts, those of Leases, webhook configurations and admission policies
+    /// alone. A watch is one read, however long it lasts.
     ///
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.
