@@ -30,7 +30,7 @@ rules:
     verbs: [create, update, patch, delete, deletecollection]
   - level: Metadata
     verbs: [get, list, watch]
-    userGroups: ["system:serviceaccounts"]
+    userGroups: ['system:serviceaccounts']
   - level: Metadata
     verbs: [get, list, watch]
     resources:
