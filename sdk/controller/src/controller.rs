@@ -277,7 +277,7 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Sets the delays after failures.
+    /// Sets the delays after failures, and between writes of a child that others undo again and again.
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.changes.queue.back_off(backoff);
         self
@@ -387,7 +387,7 @@ impl<K: Kind> Controller<K> {
         let (client, field_manager) = (runtime.client.clone(), self.field_manager.clone());
         Reconciler {
             writer: Writer { client: client.clone(), managers: Managers::of(&field_manager.name), tokens: self.tokens },
-            applier: Applier::new(client.clone(), field_manager),
+            applier: Applier::new(client.clone(), field_manager, self.changes.queue.backoff()),
             events: Events::new(client, self.name.as_str()),
             children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
             validators: runtime.offline().map(Validators::new),

@@ -11,6 +11,7 @@ mod digest;
 mod document;
 mod fields;
 mod live;
+mod repairs;
 mod send;
 mod status;
 
@@ -21,5 +22,6 @@ pub use send::ApplyError;
 
 pub(super) use document::prune;
 pub(super) use live::held_by;
+pub(super) use repairs::Undone;
 pub(super) use send::{Applier, DeleteOutcome, Ensured};
 pub(super) use status::{StatusState, apply_empties_status, status_needs_apply};
