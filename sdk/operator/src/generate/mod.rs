@@ -15,7 +15,7 @@ use serde_json::Value;
 
 #[cfg(feature = "doctor")]
 pub(super) use self::arguments::installation_arguments;
-pub(super) use self::arguments::{own_arguments, quoted};
+pub(super) use self::arguments::{own_arguments, program, quoted};
 use self::files::{File, deliver, ours};
 use self::objects::Objects;
 use super::Operator;
