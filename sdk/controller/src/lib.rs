@@ -12,7 +12,7 @@
 //! - the finalizer, added before the first reconcile and removed when the cleanup is done;
 //! - the registered validators, evaluated in the controller while webhooks are off (see below);
 //! - writes by server-side apply, only where something differs ([`apply`]). In the steady state nothing is written, and
-//!   a controller's own write triggers at most one more reconcile.
+//!   a controller's own write triggers at most one more reconcile. A repair that others undo again and again slows down.
 //!
 //! ```
 //! use std::collections::BTreeMap;

@@ -21,7 +21,7 @@ use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
 /// An object that is due within this time is pending. When none is, nothing happens for as long.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Delays before a failed reconcile is retried.
+/// Delays before a failed reconcile is retried, and before a write of a child that others undo is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// After the first failure; it doubles with each further one.
@@ -115,7 +115,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    fn delay(&self, failures: u32) -> Duration {
+    pub(super) fn delay(&self, failures: u32) -> Duration {
         self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.last)
     }
 }
@@ -131,6 +131,10 @@ impl Queue {
     /// Other delays after failures, from now on.
     pub(super) fn back_off(&self, backoff: Backoff) {
         *self.backoff.lock().unwrap_or_else(PoisonError::into_inner) = backoff;
+    }
+
+    pub(super) fn backoff(&self) -> Backoff {
+        *self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts the reconciles of [`run`](Self::run) there.
@@ -237,7 +241,7 @@ impl Queue {
     }
 
     fn done(&self, key: &Key, next: Option<Action>) {
-        let backoff = *self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+        let backoff = self.backoff();
         self.with(|state| {
             state.running.remove(key);
             let mut due = state.again.remove(key);

@@ -12,10 +12,10 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, refusal};
+use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, Undone, refusal};
 use super::children::Children;
 use super::kind_scope::full_name;
-use super::{Action, ControllerError, Key, Kind, Observed, PlannedEvent, VALID};
+use super::{Action, ControllerError, EventType, Key, Kind, Observed, PlannedEvent, VALID};
 use reconciler::LOOK_AGAIN;
 
 pub(super) use reconciler::{CleanUp, OnInvalid, Reconciler, failed};
@@ -50,6 +50,9 @@ pub enum Applied {
     Written,
     /// An existing object of that name is being deleted. The owner is reconciled again when it is gone.
     Waits,
+    /// Another client undoes this write again and again. It is repeated ever more slowly (by the controller's
+    /// [`Backoff`](super::Backoff)), and the owner is reconciled again when it is due.
+    Delayed,
 }
 
 /// The outcome of a cleanup.
@@ -117,14 +120,31 @@ impl<K: Kind> Reconcile<K> {
                 }
                 Ok(Applied::Waits)
             }
-            Ensured::Written(live) => {
+            Ensured::Written(live, undone) => {
                 children.store.written(&desired, live, begun);
+                if let Some(undone) = undone {
+                    self.report(&undone).await;
+                }
                 Ok(Applied::Written)
+            }
+            Ensured::Delayed(rest) => {
+                self.reconciler.changes.queue.add_after(self.key.clone(), rest);
+                Ok(Applied::Delayed)
             }
             Ensured::Refused(refusal) => {
                 let object = format!("{} {}", resource.kind, full_name(desired.namespace(), desired.name()));
                 Err(ControllerError::NameTaken { object, refusal })
             }
+        }
+    }
+
+    /// Tells of a write that others undo again and again: in the log each time, in an event once.
+    async fn report(&self, Undone { problem, is_known }: &Undone) {
+        let Key { namespace, name } = &self.key;
+        let kind = K::kind(&());
+        tracing::warn!(%kind, namespace, name, problem, "a child does not stay as it is applied; repairing it ever more slowly");
+        if !is_known {
+            self.publish(&[PlannedEvent::new(EventType::Warning, "RepairUndone", problem)]).await;
         }
     }
 

@@ -11,6 +11,8 @@ use super::configuration::Entry;
 pub struct Subject {
     /// The installation, after which its objects are named.
     pub installation: Installation,
+    /// The operator's binary, as it begins a command.
+    pub program: String,
     /// The flags that select this installation in commands of the operator's binary, each preceded by a space.
     pub flags: String,
     /// The entries of its webhook configurations, before namespaces are excluded in which they could lock the cluster.
@@ -88,16 +90,15 @@ impl Subject {
 
     /// A command of the operator's own binary, for this installation.
     pub(super) fn command(&self, words: &str) -> String {
-        format!("{} {words}{}", self.installation.operator, self.flags)
+        format!("{} {words}{}", self.program, self.flags)
     }
 
     /// The command that generates manifests of this sort and applies them, over what others wrote into their fields.
     pub(super) fn apply(&self, what: &str) -> String {
         const APPLY: &str = "| kubectl apply --server-side --force-conflicts -f -";
-        let Installation { operator, restricted_to, .. } = &self.installation;
         // A CRD serves the whole cluster: for a restricted installation none is generated.
-        if what == "crds" && restricted_to.is_some() {
-            return format!("it is the cluster-wide installation's: {operator} generate crds {APPLY}");
+        if what == "crds" && self.installation.restricted_to.is_some() {
+            return format!("it is the cluster-wide installation's: {} generate crds {APPLY}", self.program);
         }
         let mut words = format!("generate {what}");
         if what == "operator" {

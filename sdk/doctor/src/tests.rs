@@ -58,6 +58,7 @@ pub(super) fn subject() -> Subject {
             webhooks: Switch::On,
             overrides: Overrides::default(),
         },
+        program: "till".to_owned(),
         flags: String::new(),
         webhooks: vec![
             webhook("sober", WebhookKind::Validating, "/validate/sober"),
@@ -311,7 +312,7 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, Change)] {
             s.leaders = list(&[leader("a/blue", "a"), leader("b/green", "b")]);
         }),
         ("L6", Verdict::Warn, "--leader-election-namespace", |s| s.leaders = list(&[leader("a/blue", "a")])),
-        ("X1", Verdict::Fail, "shop certs ensure", |s| {
+        ("X1", Verdict::Fail, "till certs ensure", |s| {
             let Look::Seen(Some(Stored(ca))) = &mut s.ca_secret else { panic!("it is there") };
             ca.data.as_mut().unwrap().insert("next.crt".to_owned(), ByteString(b"garbage".to_vec()));
         }),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::connect::answering;
 use super::flags::Output;
-use super::generate::{installation_arguments, quoted};
+use super::generate::{installation_arguments, program, quoted};
 use super::input::read;
 use super::installation::{InstallationFlags, entries, label};
 use super::leases::duration;
@@ -161,6 +161,7 @@ fn subject<A: clap::Args>(
     let restricted = installation.restricted_to.is_some();
     let conversions = if restricted { Vec::new() } else { webhooks.conversions()? };
     Ok(Subject {
+        program: program(operator.name),
         flags: flags_of(&installation),
         webhooks: entries(&installation, webhooks)?,
         conversions: conversions.into_iter().map(|conversion| (conversion.crd, conversion.path)).collect(),

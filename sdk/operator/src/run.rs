@@ -16,7 +16,7 @@ use tracing::info;
 use super::connect::connect;
 use super::embed::{EmbedOptions, EmbeddedOperator};
 use super::error::RunError;
-use super::flags::{BIND, HEALTH_BIND};
+use super::flags::ListenFlags;
 use super::installation::{InstallationFlags, configurations, label};
 use super::leases::{LeaseFlags, duration};
 use super::memory_limit::{of_cgroup, quantity};
@@ -42,12 +42,8 @@ pub(super) struct RunFlags {
     pub(super) namespace: Option<String>,
     #[command(flatten)]
     pub(super) installation: InstallationFlags,
-    /// Address of the webhooks (HTTPS); 0.0.0.0 is every one, of IPv4 and of IPv6
-    #[arg(long, default_value_t = BIND, value_name = "ADDR", value_parser = address)]
-    pub(super) bind: SocketAddr,
-    /// Address of /healthz, /readyz and /metrics (HTTP)
-    #[arg(long, default_value_t = HEALTH_BIND, value_name = "ADDR", value_parser = address)]
-    pub(super) health_bind: SocketAddr,
+    #[command(flatten)]
+    pub(super) listen: ListenFlags,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
     /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
@@ -93,7 +89,7 @@ pub(super) async fn run<A: clap::Args>(
         }
     }
     let options = EmbedOptions {
-        bind: flags.bind,
+        bind: flags.listen.bind,
         drain_delay: flags.drain_delay,
         leader_elect: flags.leases.leader_elect,
         identity: flags.leases.identity,
@@ -106,7 +102,8 @@ pub(super) async fn run<A: clap::Args>(
     let health = operator.health().clone();
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };
-    let probes = listens("--health-bind", flags.health_bind, Server::bind(flags.health_bind, limits).await)?;
+    let address = flags.listen.health_bind;
+    let probes = listens("--health-bind", address, Server::bind(address, limits).await)?;
     info!(address = %probes.local_addr()?, "serving /healthz and /readyz");
     let probes_stop = CancellationToken::new();
     let probes = tokio::spawn(probes.serve_plain(Arc::new(health), probes_stop.clone()));
@@ -158,10 +155,6 @@ async fn ours(client: &Client, installation: &Installation, configurations: &Con
 fn drain_delay(text: &str) -> Result<Duration, String> {
     let delay = duration(text)?;
     if delay <= LONGEST_DRAIN { Ok(delay) } else { Err(format!("{LONGEST_DRAIN:?} at most")) }
-}
-
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "give an IP address and a port, as in 0.0.0.0:9443")
 }
 
 fn listens<T>(flag: &str, address: SocketAddr, bound: std::io::Result<T>) -> anyhow::Result<T> {

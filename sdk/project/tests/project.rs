@@ -59,11 +59,17 @@ fn a_new_operator_passes_its_own_tests_outside_of_the_workspace() {
 
 fn renders_what_is_generated(chart: &Path, operator: &Path) {
     portcullis_charts::generate(operator, &["crds", "--out", &chart.join("files").display().to_string()]);
-    for [name, namespace] in [["wine-cellar-operator", "wine-cellar-operator-system"], ["blue", "here"]] {
+    let listen = serde_json::json!({ "webhook": { "port": 10250 }, "bindAddress": "::", "healthPort": 8082 });
+    let flags = ["--bind=[::]:10250", "--health-bind=[::]:8082"];
+    for ([name, namespace], values, flags) in [
+        (["wine-cellar-operator", "wine-cellar-operator-system"], serde_json::json!({}), &[][..]),
+        (["blue", "here"], listen, &flags),
+    ] {
         let helm = portcullis_charts::Helm::new();
-        let rendered = helm.template(chart, [name, namespace], &serde_json::json!({})).unwrap();
+        let rendered = helm.template(chart, [name, namespace], &values).unwrap();
         let place = ["operator", "--image=op:1", "--release", name, "--namespace", namespace];
-        let generated = serde_saphyr::from_multiple(&portcullis_charts::generate(operator, &place)).unwrap();
+        let words = [&place[..], flags].concat();
+        let generated = serde_saphyr::from_multiple(&portcullis_charts::generate(operator, &words)).unwrap();
         portcullis_charts::assert_same(&rendered, &generated, name);
     }
 }

@@ -1,9 +1,12 @@
 //! Requests. Until one is being profiled, its spec may be mended; after that it is immutable.
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
-use portcullis::controller::{Action, Controller, ControllerError, EventType, Key, PlannedEvent, Reconcile};
+use portcullis::controller::{
+    Action, ConditionStatus, Conditions, Controller, ControllerError, EventType, Key, PlannedEvent, Reconcile,
+};
 use tracing::info;
 
 use super::{VALIDATION_FAILED, accept, refused, unchanged};
@@ -11,7 +14,7 @@ use crate::kinds::{DynamoGraphDeploymentRequest, Status};
 
 /// From these states on, a request is immutable.
 const PROFILED: [&str; 4] = ["Profiling", "Deploying", "Ready", "DeploymentDeleted"];
-/// The event that says so.
+/// The reason of the event and of the condition that say so.
 const REJECTED: &str = "SpecChangeRejected";
 /// The state of a request that is refused, and the condition that says why.
 const FAILED: &str = "Failed";
@@ -56,10 +59,16 @@ async fn on_invalid(cx: Reconcile<Request>, problem: String) -> Result<Action, C
     Ok(Action::await_change())
 }
 
-/// Tells that the change of the spec is not accepted.
+/// Tells that the change of the spec is not accepted. The condition keeps the event from being published again by the
+/// next process.
 async fn reject(cx: &Reconcile<Request>, why: &str) -> Result<Action, ControllerError> {
-    cx.publish(&[PlannedEvent::new(EventType::Warning, REJECTED, why)]).await;
-    cx.status(&unchanged(&*cx.object)).await?;
+    let request = &*cx.object;
+    let previous = request.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = Conditions::after(previous, request.metadata.generation, Timestamp::now());
+    conditions.set(VALIDATION, ConditionStatus::False, REJECTED, why);
+    if cx.status(&Status { conditions: conditions.into_list(), ..unchanged(request) }).await? {
+        cx.publish(&[PlannedEvent::new(EventType::Warning, REJECTED, why)]).await;
+    }
     Ok(Action::await_change())
 }
 

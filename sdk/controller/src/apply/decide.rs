@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Desired, Live, fields};
+use super::{Desired, Live, digest, fields};
 
 /// What to do about one child.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,15 +19,15 @@ pub(super) enum Decision {
 
 /// Why a child is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     /// There is no such object.
     Absent,
     /// The desired document is another one than was applied last.
     Changed,
     /// A foreign client changed or removed the value at this path.
     Taken(String),
-    /// A foreign client added what nobody else may hold.
-    Foreign,
+    /// A foreign client added what nobody else may hold; the digest of the patches that take it away.
+    Foreign(String),
 }
 
 /// Why an existing object with the name of a child is left alone.
@@ -75,7 +75,9 @@ pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str, manage
     let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
     match fields::first_missing(&held, desired.document()) {
         Some(path) => Decision::Apply(Reason::Taken(path)),
-        None if !live.foreign.is_empty() => Decision::Apply(Reason::Foreign),
+        None if !live.foreign.is_empty() => {
+            Decision::Apply(Reason::Foreign(digest::of(&live.foreign.as_slice().into())))
+        }
         None => Decision::Keep,
     }
 }
@@ -139,7 +141,7 @@ mod tests {
             (
                 "something of others that nobody else may hold",
                 Some(Live { foreign: vec![json!({"spec": null})], ..live() }),
-                Decision::Apply(Reason::Foreign),
+                Decision::Apply(Reason::Foreign(digest::of(&json!([{"spec": null}])))),
             ),
             ("being deleted", Some(Live { deleting: true, digest: None, ..live() }), Decision::Wait),
             (

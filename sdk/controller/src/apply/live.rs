@@ -65,6 +65,12 @@ impl FieldManager {
     }
 
     fn foreign(&self, kind: &str, metadata: &ObjectMeta) -> Vec<Value> {
+        let (ours, others) = self.entries(metadata);
+        others.into_iter().filter_map(|(_, theirs)| (self.exclusive)(kind, theirs, ours)).collect()
+    }
+
+    /// The `fieldsV1` of our own apply entry, and of all others with their field managers, but for those of subresources.
+    pub(super) fn entries<'a>(&self, metadata: &'a ObjectMeta) -> (&'a Value, Vec<(&'a str, &'a Value)>) {
         let entries = metadata.managed_fields.as_deref().unwrap_or_default().iter();
         let entries = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
         let is_ours = |entry: &&ManagedFieldsEntry| {
@@ -72,8 +78,10 @@ impl FieldManager {
         };
         let (ours, others): (Vec<_>, Vec<_>) = entries.partition(is_ours);
         let ours = ours.first().and_then(|entry| entry.fields_v1.as_ref()).map_or(&Value::Null, |fields| &fields.0);
-        let held = others.into_iter().filter_map(|entry| Some(&entry.fields_v1.as_ref()?.0));
-        held.filter_map(|theirs| (self.exclusive)(kind, theirs, ours)).collect()
+        let held = others
+            .into_iter()
+            .filter_map(|entry| Some((entry.manager.as_deref().unwrap_or_default(), &entry.fields_v1.as_ref()?.0)));
+        (ours, held.collect())
     }
 }
 

@@ -1,6 +1,7 @@
-//! The writes themselves: one server-side apply, one delete with preconditions. Nothing here reads.
+//! The writes themselves: one server-side apply, one delete with preconditions. Nothing is read, unless somebody undoes
+//! a write again and again.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use json_patch::{
     PatchOperation, RemoveOperation, TestOperation,
@@ -9,11 +10,12 @@ use json_patch::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use serde::Serialize;
 
-use super::decide::{Decision, decide};
+use super::decide::{Decision, Reason, decide};
+use super::repairs::{Repairs, Undone, described, is_fight};
 use super::{Desired, FieldManager, Live, Refusal};
 use crate::kind_scope::full_name;
 use portcullis_client::own_sentence;
@@ -69,8 +71,10 @@ pub(crate) enum DeleteOutcome {
 pub(crate) enum Ensured {
     /// It is as it should be; nothing was written.
     Kept,
-    /// It was applied; this is the result.
-    Written(Live),
+    /// It was applied; this is the result, and what undoes such writes again and again, if anything does.
+    Written(Live, Option<Undone>),
+    /// Somebody undoes such a write again and again: the next one is due after this time.
+    Delayed(Duration),
     /// The one that exists is being deleted.
     Waits,
     /// An object of that name is not ours to change.
@@ -84,6 +88,7 @@ pub(crate) struct Applier {
     field_manager: FieldManager,
     /// Field manager of the merge that makes way for an apply which others' list elements would make invalid.
     merge: String,
+    repairs: Arc<Repairs>,
 }
 
 impl ApplyError {
@@ -100,10 +105,10 @@ impl Debug for Applier {
 }
 
 impl Applier {
-    /// An applier for the children of one controller.
-    pub(crate) fn new(client: Client, field_manager: FieldManager) -> Self {
+    /// An applier for the children of one controller. `repairs` delays the writes that others undo.
+    pub(crate) fn new(client: Client, field_manager: FieldManager, repairs: Arc<Repairs>) -> Self {
         let merge = format!("{}-merge", field_manager.name);
-        Self { client, field_manager, merge }
+        Self { client, field_manager, merge, repairs }
     }
 
     /// The field manager that it applies with.
@@ -112,7 +117,8 @@ impl Applier {
     }
 
     /// Makes `desired`, a child of the object with uid `owner`, what it should be: applies it where it is absent, another
-    /// or taken from us, and otherwise writes nothing. `live` is what the store holds of it.
+    /// or taken from us, and otherwise writes nothing. `live` is what the store holds of it. The same write for the same
+    /// reason is repeated ever more slowly.
     ///
     /// # Errors
     /// When the API server does not take it.
@@ -128,10 +134,29 @@ impl Applier {
             Decision::Refuse(refusal) => Ok(Ensured::Refused(refusal)),
             Decision::Apply(reason) => {
                 let (namespace, name, kind) = (desired.namespace(), desired.name(), &desired.resource().kind);
-                tracing::debug!(namespace, name, kind, ?reason, "apply");
-                self.apply(desired, live.is_some()).await.map(Ensured::Written)
+                let child = described(desired);
+                let count = match self.repairs.turn(&child, desired.digest(), &reason) {
+                    Ok(count) => count,
+                    Err(rest) => return Ok(Ensured::Delayed(rest)),
+                };
+                tracing::debug!(namespace, name, kind, ?reason, count, "apply");
+                let undone = if is_fight(count) { Some(self.undone(desired, &reason, count).await) } else { None };
+                let live = self.apply(desired, live.is_some()).await?;
+                self.repairs.wrote(&child, desired.digest(), reason, count);
+                Ok(Ensured::Written(live, undone))
             }
         }
+    }
+
+    /// Says who undoes the writes of `desired`, from what the API server has of it. Whoever watches it may list it.
+    async fn undone(&self, desired: &Desired, reason: &Reason, count: u32) -> Undone {
+        let api = self.api(desired.resource(), desired.namespace());
+        let one = ListParams::default().fields(&format!("metadata.name={}", desired.name()));
+        let read =
+            within("list", desired.resource(), desired.namespace(), desired.name(), api.list_metadata(&one)).await;
+        let found = read.ok().and_then(|mut list| list.items.pop());
+        let metadata = found.as_ref().map(|found| &found.metadata);
+        self.repairs.undone(desired, reason, count, metadata, &self.field_manager)
     }
 
     /// Applies `desired` with force (fields that others took come back) and returns what matters of the result.
@@ -223,7 +248,10 @@ impl Applier {
             ..DeleteParams::default()
         };
         match within("delete", resource, namespace, name, api.delete(name, &params)).await {
-            Ok(_) => Ok(DeleteOutcome::Accepted),
+            Ok(_) => {
+                self.repairs.forget(&format!("{} {}", resource.kind, full_name(namespace, name)));
+                Ok(DeleteOutcome::Accepted)
+            }
             Err(ApplyError::Refused { source, .. }) if is_gone(&source) => Ok(DeleteOutcome::AlreadyGone),
             Err(error) => Err(error),
         }

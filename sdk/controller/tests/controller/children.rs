@@ -1,9 +1,11 @@
 //! What a controller makes: applied when it differs, put back when others change it, left alone when it is not ours.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use portcullis::controller::apply::FieldManager;
 use portcullis::controller::{Action, Applied, Reconcile};
 use portcullis::operator::Switch;
@@ -91,6 +93,40 @@ async fn what_nobody_else_may_hold_is_taken_away() {
     assert_eq!(map.data.unwrap()["weather"], "fine");
     running.idle(&place).await;
     assert_eq!(place.writes(quiet).await.len(), 2, "an apply, and the patch that takes it away");
+    running.end().await;
+}
+
+/// Changes that the other client tries to make.
+const UNDOINGS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_that_is_undone_again_and_again_slows_down_and_says_who_does_it() {
+    let place = Place::new("fight").await;
+    let maps = place.api::<ConfigMap>();
+    let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
+    place.create("b", 2).await;
+    wait_for_object(&maps, "b", "two oars", PATIENCE, |map| oars(map) == Some("2")).await;
+    let quiet = running.idle(&place).await;
+    let params = PatchParams { field_manager: Some("pirates".to_owned()), ..PatchParams::default() };
+    for _ in 0..UNDOINGS {
+        maps.patch("b", &params, &Patch::Merge(json!({"data": {"oars": "17"}}))).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    wait_for_object(&maps, "b", "two oars in the end", PATIENCE, |map| oars(map) == Some("2")).await;
+    // Each write is twice as far from the last one as the one before.
+    let writes = place.writes(quiet).await;
+    assert!(writes.len() <= UNDOINGS / 3, "{} writes after {UNDOINGS} changes: {writes:?}", writes.len());
+    assert_eq!(place.events("b").await, ["RepairUndone"]);
+    let events = place.api::<Event>().list(&ListParams::default()).await.unwrap();
+    let note = events.items[0].note.as_deref().unwrap();
+    assert!(
+        note.contains(&format!("ConfigMap {}/b: field manager pirates changes data again", place.namespace)),
+        "{note}"
+    );
+
+    // What its author changes waits for nothing.
+    place.merge("b", json!({"spec": {"oars": 4}})).await;
+    wait_for_object(&maps, "b", "four oars", PATIENCE, |map| oars(map) == Some("4")).await;
     running.end().await;
 }
 

@@ -36,7 +36,7 @@ fn refusal(message: &str) -> Refusal<'_> {
 
 /// It takes no flags of an installation: the registration is what is asked.
 fn explain(subject: &Subject) -> String {
-    format!("{} doctor explain --filename FILE", subject.installation.operator)
+    format!("{} doctor explain --filename FILE", subject.program)
 }
 
 /// V1

@@ -10,7 +10,8 @@ fn lines(text: &str) -> Vec<Vec<&str>> {
     let words: Vec<_> = text.split_whitespace().collect();
     let starts = (0..words.len()).filter(|at| {
         let next = words.get(at + 1).copied().unwrap_or_default();
-        words[*at] == "shop" && ["run", "generate", "certs", "dev", "doctor", "migrate-storage"].contains(&next)
+        ["shop", "till"].contains(&words[*at])
+            && ["run", "generate", "certs", "dev", "doctor", "migrate-storage"].contains(&next)
     });
     let ends = |word: &str| word == "|" || word.ends_with([';', ')', ',']);
     let line = |from: usize| {
@@ -139,6 +140,7 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
                     if taken.contains(&line.join(" ")) {
                         continue;
                     }
+                    assert_eq!(line[0], "till", "the operator's binary, and not its name");
                     let matches = command.clone().try_get_matches_from(&line);
                     assert!(matches.is_ok(), "{id} says {}:\n{}", line.join(" "), matches.unwrap_err());
                     // For a part of the cluster no CRD is generated: nothing would be applied.
@@ -161,7 +163,7 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
         "certs show",
         "doctor explain",
     ] {
-        assert!(taken.iter().any(|line| line.starts_with(&format!("shop {part}"))), "{part} is nowhere: {taken:#?}");
+        assert!(taken.iter().any(|line| line.starts_with(&format!("till {part}"))), "{part} is nowhere: {taken:#?}");
     }
 }
 
@@ -200,7 +202,7 @@ fn without_cert_manager_the_fix_is_a_line_that_has_the_operator_make_the_certifi
     let fix = report.findings.into_iter().find(|one| one.id == "X11").and_then(|one| one.fix).unwrap();
     assert!(
         fix.ends_with(
-            "shop generate operator --image IMAGE --release=blue | kubectl apply --server-side --force-conflicts -f -"
+            "till generate operator --image IMAGE --release=blue | kubectl apply --server-side --force-conflicts -f -"
         ),
         "{fix}"
     );

@@ -184,7 +184,7 @@ fn certificates(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "caBundle empty",
             vec![entry("remove", "clientConfig/caBundle", Value::Null)],
-            &[("W3", "FAIL", "shop certs publish")],
+            &[("W3", "FAIL", "shop_operator certs publish")],
         ),
         variant(
             "caBundle of the CRD empty",
@@ -193,17 +193,25 @@ fn certificates(clinic: &Clinic) -> Vec<Variant> {
                 "orders.doctor.example",
                 json!([{ "op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle" }]),
             )],
-            &[("W3", "FAIL", "shop certs publish")],
+            &[("W3", "FAIL", "shop_operator certs publish")],
         ),
-        variant("caBundle garbage", vec![bundle("garbage")], &[("W3", "FAIL", "shop certs publish")]),
+        variant("caBundle garbage", vec![bundle("garbage")], &[("W3", "FAIL", "shop_operator certs publish")]),
         variant(
             "caBundle foreign",
             vec![bundle(foreign.cert_pem())],
             &[("X5", "FAIL", "certs publish"), ("X8", "WARN", "certs show")],
         ),
         variant("caBundle expired", vec![bundle(expired.cert_pem())], &[("W3", "FAIL", "certs publish")]),
-        variant("Secret gone", vec![Delete(SECRET, "shop-webhook-tls")], &[("X1", "FAIL", "shop certs ensure")]),
-        variant("CA Secret gone", vec![Delete(SECRET, "shop-webhook-tls-ca")], &[("X1", "FAIL", "shop certs ensure")]),
+        variant(
+            "Secret gone",
+            vec![Delete(SECRET, "shop-webhook-tls")],
+            &[("X1", "FAIL", "shop_operator certs ensure")],
+        ),
+        variant(
+            "CA Secret gone",
+            vec![Delete(SECRET, "shop-webhook-tls-ca")],
+            &[("X1", "FAIL", "shop_operator certs ensure")],
+        ),
         variant("Secret with an empty key", secret("tls.key", "replace", json!("")), &[("X1", "FAIL", "certs ensure")]),
         variant("Secret without a bundle", secret("ca.crt", "remove", Value::Null), &[("X1", "FAIL", "certs ensure")]),
         variant(
@@ -242,17 +250,17 @@ fn calls(clinic: &Clinic) -> Vec<Variant> {
         variant(
             "configuration gone",
             vec![Delete(VALIDATING, "shop-validating")],
-            &[("W1", "FAIL", "shop generate webhooks --namespace")],
+            &[("W1", "FAIL", "shop_operator generate webhooks --namespace")],
         ),
         variant(
             "Service gone",
             vec![Delete(SERVICE, "shop-webhook")],
-            &[("W4", "FAIL", "shop generate operator")],
+            &[("W4", "FAIL", "shop_operator generate operator")],
         ),
         variant(
             "Service without the port",
             vec![service(cluster_ip(1))],
-            &[("W4", "FAIL", "shop generate operator")],
+            &[("W4", "FAIL", "shop_operator generate operator")],
         ),
         variant(
             "Service without endpoints",

@@ -1,5 +1,7 @@
 //! Arguments of the generated Deployment.
 
+use std::path::Path;
+
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
 
@@ -42,6 +44,13 @@ pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String>
     ];
     let flags = flags.into_iter().chain(overrides::flags(overrides));
     flags.filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
+}
+
+/// The file name of the operator's binary, by which a user starts it; it need not be called as the operator is.
+pub(crate) fn program(operator: &str) -> String {
+    let started = std::env::args_os().next();
+    let name = started.as_deref().and_then(|path| Path::new(path).file_name());
+    name.map_or_else(|| operator.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// A word of a command line as a shell takes it.

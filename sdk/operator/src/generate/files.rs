@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use super::{GenerateError, GenerateFlags, KUSTOMIZATION, quoted};
+use super::{GenerateError, GenerateFlags, KUSTOMIZATION, program, quoted};
 use crate::input::beginning;
 
 /// A generated file.
@@ -71,7 +71,7 @@ pub(super) fn deliver(
 fn command(operator: &str) -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let words = words.filter(|word| word != "--check").map(quoted);
-    [operator.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    [program(operator)].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> GenerateError {

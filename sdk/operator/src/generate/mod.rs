@@ -15,11 +15,12 @@ use serde_json::Value;
 
 #[cfg(feature = "doctor")]
 pub(super) use self::arguments::installation_arguments;
-pub(super) use self::arguments::{own_arguments, quoted};
+pub(super) use self::arguments::{own_arguments, program, quoted};
 use self::files::{File, deliver, ours};
 use self::objects::Objects;
 use super::Operator;
 use super::error::ComponentsError;
+use super::flags::ListenFlags;
 use super::installation::{InstallationError, InstallationFlags, label};
 
 /// What is to be generated.
@@ -72,6 +73,8 @@ pub(super) struct GenerateFlags {
     /// Image with the operator's binary as its entry point
     #[arg(long, value_parser = image)]
     image: Option<String>,
+    #[command(flatten)]
+    listen: ListenFlags,
     /// Number of replicas
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     replicas: u32,
@@ -116,6 +119,9 @@ pub(super) enum GenerateError {
     /// A Deployment without an image.
     #[error("generate operator needs --image IMAGE")]
     NoImage,
+    /// A Deployment whose Pods nobody could call.
+    #[error("{0}")]
+    Address(String),
     /// Two flags that do not go together.
     #[error("{flag} is for --certificates {mode}: give both or neither")]
     OtherMode {
@@ -206,6 +212,7 @@ pub(super) fn perform<A: clap::Args>(
     if what == What::Operator && flags.image.is_none() {
         return Err(GenerateError::NoImage.into());
     }
+    flags.listen.check_in_pod().map_err(GenerateError::Address)?;
     let objects = Objects::new(operator, &components, flags, own)?;
     let defaults = flags.namespace.is_none() && flags.installation.release.is_none();
     if defaults && flags.installation.restrict_to_namespace.is_some() && matches!(what, What::Operator | What::Rbac) {

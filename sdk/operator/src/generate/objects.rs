@@ -14,7 +14,6 @@ use super::{GenerateError, GenerateFlags, What};
 use crate::Components;
 use crate::convertible::convertible;
 use crate::error::ComponentsError;
-use crate::flags::{BIND, HEALTH_BIND};
 use crate::installation::{configurations, entries};
 use crate::shutdown::GRACE;
 use crate::{Installation, Operator};
@@ -231,7 +230,7 @@ impl<'a> Objects<'a> {
     fn workload(&self) -> Workload {
         let installation = &self.installation;
         let args = ["run".to_owned()].into_iter().chain(installation_arguments(installation));
-        let args = args.chain(self.own.clone());
+        let args = args.chain(self.flags.listen.arguments()).chain(self.own.clone());
         Workload {
             name: installation.release.clone(),
             namespace: installation.namespace.clone(),
@@ -240,8 +239,8 @@ impl<'a> Objects<'a> {
             image: self.flags.image.clone().unwrap_or_default(),
             args: args.collect(),
             replicas: self.flags.replicas,
-            health_port: HEALTH_BIND.port(),
-            webhooks: self.serves().then(|| (BIND.port(), installation.service.clone())),
+            health_port: self.flags.listen.health_bind.port(),
+            webhooks: self.serves().then(|| (self.flags.listen.bind.port(), installation.service.clone())),
             grace_seconds: GRACE.as_secs(),
         }
     }

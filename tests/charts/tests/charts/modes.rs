@@ -119,16 +119,27 @@ fn settings_of_the_webhooks_and_of_the_cluster_are_those_that_generate_is_told_b
     let (helm, selector) = (Helm::new(), json!({ "matchLabels": { "team": "a" } }));
     let settings = json!({
         "failurePolicy": "Ignore", "timeoutSeconds": 3, "namespaceSelector": selector, "objectSelector": selector,
+        "port": 10250,
     });
-    let flags = ["failure-policy=Ignore", "timeout-seconds=3", "namespace-selector=team=a", "object-selector=team=a"];
+    let flags = [
+        "failure-policy=Ignore",
+        "timeout-seconds=3",
+        "namespace-selector=team=a",
+        "object-selector=team=a",
+        "bind=[::]:10250",
+        "health-bind=[::]:8082",
+        "cluster-domain=corp.example",
+        "replicas=3",
+    ];
+    let addresses = json!({ "bindAddress": "::", "healthPort": 8082 });
     let [mut operator, mut dynamo] = [of_the_operator().remove(0), of_dynamo().remove(0)];
     operator.values = json!({ "webhooks": settings, "clusterDomain": "corp.example", "replicas": 3 });
     dynamo.values = json!({
         "webhook": settings, "kubernetesClusterDomain": "corp.example", "controllerManager": { "replicas": 3 },
     });
     for mode in [&mut operator, &mut dynamo] {
-        mode.flags
-            .extend(flags.iter().chain(&["cluster-domain=corp.example", "replicas=3"]).map(|it| format!("--{it}")));
+        mode.values.as_object_mut().unwrap().extend(addresses.as_object().unwrap().clone());
+        mode.flags.extend(flags.map(|it| format!("--{it}")));
         mode.assert_same(&mode.rendered(&helm));
     }
 }

@@ -100,7 +100,12 @@ pub(crate) fn all(namespace: &str) -> Vec<Symptom> {
             "no configuration",
             vec![Delete(VALIDATING, CONFIGURATION)],
             Some("accepted"),
-            &[("W1", "FAIL", "no ValidatingWebhookConfiguration dynamo-operator-validating", "generate webhooks")],
+            &[(
+                "W1",
+                "FAIL",
+                "no ValidatingWebhookConfiguration dynamo-operator-validating",
+                "dynamo-webhooks generate webhooks",
+            )],
         ),
         symptom(
             "caBundle is empty",

@@ -1,5 +1,7 @@
 //! What others change comes back; what is not ours is left alone.
 
+use std::time::Duration;
+
 use kube::api::{DeleteParams, Patch, PatchParams};
 use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
@@ -137,6 +139,34 @@ async fn a_service_leads_nowhere_else_than_to_its_pods() {
     }
     place.objects.merge("v1", "Service", "mcp-web-proxy", json!({"spec": {"type": "NodePort"}})).await;
     operator.wrote_nothing(place.cluster, since, "after what others held was taken away").await;
+}
+
+/// Changes that the other client tries to make.
+const UNDOINGS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_undoes_every_repair_costs_a_handful_of_writes_and_is_named() {
+    let place = Place::new("undone").await;
+    let operator = place.operator();
+    place.objects.create(minimal("web")).await;
+    place.objects.has_children("web", &children_of("web")).await;
+    let quiet = operator.idle(place.cluster).await;
+    let deployments = place.objects.children(ChildKind::Deployment);
+    let params = PatchParams { field_manager: Some("other-controller".to_owned()), ..PatchParams::default() };
+    let theirs = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}});
+    for _ in 0..UNDOINGS {
+        deployments.patch("web", &params, &Patch::Merge(&theirs)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let grace = "/spec/template/spec/terminationGracePeriodSeconds";
+    let itself = |child: &Value| child.pointer(grace).is_some_and(|seconds| *seconds != json!(1));
+    place.objects.child(ChildKind::Deployment, "web", "to be itself in the end", itself).await;
+    let written = writes(place.cluster, &place.user, quiet).await;
+    assert!(written.len() <= UNDOINGS / 3, "after {UNDOINGS} changes:\n{}", written.join("\n"));
+    let events = place.objects.events("MCPServer", "web").await;
+    assert_eq!(events.iter().filter(|event| *event == "Warning RepairUndone").count(), 1, "{events:?}");
+    let path = "spec.template.spec.terminationGracePeriodSeconds";
+    operator.logged(&format!("field manager other-controller changes {path} again and again")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

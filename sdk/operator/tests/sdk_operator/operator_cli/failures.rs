@@ -10,11 +10,12 @@ use super::process::{Running, command, fails, output};
 #[tokio::test]
 async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
     let long = "a".repeat(64);
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (
             &["run", "--bind", "everywhere"],
             "'everywhere' for '--bind <ADDR>': give an IP address and a port, as in 0.0.0.0:9443",
         ),
+        (&["generate", "operator", "--health-bind", "8081"], "'8081' for '--health-bind <ADDR>': give an IP address"),
         (&["run", "--no-such-flag"], "unexpected argument '--no-such-flag'"),
         (&["run", "--log-format", "xml"], "possible values: text, json"),
         (&["run", "--think", "long"], "invalid value 'long' for '--think <THINK>'"),

@@ -59,10 +59,8 @@ async fn the_check_names_each_file_that_differs_and_the_command_and_writes_nothi
     std::fs::copy(&crd, &old).unwrap();
     std::fs::write(folder.join("mine.yaml"), "kind: Mine\n").unwrap();
     let check = ["generate", "crds", "--forbid", "nobody", "--check", "--out", folder.to_str().unwrap()];
-    let command = format!(
-        "entity-operator generate crds --forbid nobody --out '{}'",
-        folder.to_str().unwrap().replace('\'', r"'\''")
-    );
+    let command =
+        format!("controller generate crds --forbid nobody --out '{}'", folder.to_str().unwrap().replace('\'', r"'\''"));
 
     let changed = [&right[..], b"changed"].concat();
     std::fs::write(&crd, changed).unwrap();

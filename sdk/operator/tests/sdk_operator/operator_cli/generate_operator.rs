@@ -19,7 +19,11 @@ fn args(objects: &[Value]) -> Value {
 // Issues 8 and 22: names and places are in the process's own arguments, and the process is started as it was generated.
 #[tokio::test]
 async fn the_deployment_runs_with_what_differs_from_the_defaults_and_the_operators_own_arguments() {
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 5] = [
+        (
+            &["--bind", "[::]:10250", "--health-bind", "0.0.0.0:8081", "--think=5"],
+            &["run", "--bind=[::]:10250", "--think=5"],
+        ),
         (&[], &["run"]),
         (&["--service-port", "443", "--webhooks", "on", "--cluster-domain", "cluster.local"], &["run"]),
         (
@@ -65,6 +69,43 @@ async fn the_deployment_runs_with_what_differs_from_the_defaults_and_the_operato
         // Which is a command line that parses.
         let words: Vec<&str> = expected.iter().copied().chain(["--help"]).collect();
         assert!(output(&words).await.status.success(), "{words:?}");
+    }
+}
+
+#[tokio::test]
+async fn container_service_probes_and_policy_have_the_chosen_ports() {
+    let objects = operator(&["--bind", "0.0.0.0:10250", "--health-bind", "[::]:8082"]).await;
+    let of = |kind: &str, place: &str| -> Value {
+        let object = objects.iter().find(|object| object["kind"] == kind).unwrap();
+        object.pointer(place).unwrap().clone()
+    };
+    let container = of("Deployment", "/spec/template/spec/containers/0");
+    let ports = [("webhooks", 10250), ("health", 8082)];
+    let ports = ports.map(|(name, port)| json!({ "name": name, "containerPort": port, "protocol": "TCP" }));
+    assert_eq!(container["ports"], json!(ports));
+    // The others call them by name.
+    assert_eq!(of("Service", "/spec/ports/0/targetPort"), "webhooks");
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["port"], "health");
+    }
+    let policy = of("NetworkPolicy", "/spec/ingress/0/ports");
+    assert_eq!([&policy[0]["port"], &policy[1]["port"]], ["webhooks", "health"]);
+}
+
+#[tokio::test]
+async fn addresses_that_nobody_could_call_in_a_pod_are_refused() {
+    for (flags, problem) in [
+        ("--bind=0.0.0.0:0", "--bind 0.0.0.0:0: give the port that the Service and the probes are to call"),
+        ("--health-bind=[::]:0", "--health-bind [::]:0: give the port"),
+        (
+            "--bind=127.0.0.1:9443",
+            "--bind 127.0.0.1:9443: nobody outside of the Pod could call it; give 0.0.0.0 or [::]",
+        ),
+        ("--health-bind=[::1]:8081", "--health-bind [::1]:8081: nobody outside"),
+        ("--bind=[::]:8081", "--bind and --health-bind have the port 8081; give another one to one of the two"),
+    ] {
+        let said = fails(&[&["generate", "operator", flags], &IMAGE[..]].concat(), 1).await;
+        assert!(said.starts_with(&format!("error: {problem}")), "{said}");
     }
 }
 
