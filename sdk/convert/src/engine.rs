@@ -1,9 +1,11 @@
 //! Any version of a kind to any other.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::edge::{Edge, Identity};
@@ -13,6 +15,7 @@ use crate::in_conversion::ObjectInConversion;
 use crate::json::write_members;
 use crate::object::{Incomplete, Object, OwnMetadata, begin, into_string};
 use crate::problem::Problem;
+use crate::schema;
 use crate::stash::Stash;
 use crate::version::{Codec, Version};
 use crate::{PROBLEM, STASH};
@@ -23,6 +26,8 @@ pub struct Engine {
     graph: Arc<Graph>,
     /// The same for all clones.
     storage: Arc<RwLock<Option<Storage>>>,
+    /// The schema of each version; the same for all clones.
+    schemas: Arc<RwLock<HashMap<String, Arc<Value>>>>,
 }
 
 /// The versions in which the API server stores objects.
@@ -117,7 +122,7 @@ pub enum ConvertError {
 impl<H: Version> Hub<H> {
     /// Builds the engine. Fails when the types are not of one kind, or two have the same version.
     pub fn build(self) -> Result<Engine, GraphError> {
-        Ok(Engine { graph: Arc::new(self.graph()?), storage: Arc::default() })
+        Ok(Engine { graph: Arc::new(self.graph()?), storage: Arc::default(), schemas: Arc::default() })
     }
 }
 
@@ -175,7 +180,7 @@ impl Engine {
             let route = self.graph.route(&from.version, &to.version);
             match fast::convert(&object, &route) {
                 Some(converted) => whole(converted),
-                None => convert_with_care(&object, &route, from, to),
+                None => convert_with_care(&object, &route, from, to, self.schema(&to.version).as_deref()),
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
@@ -201,6 +206,20 @@ impl Engine {
     pub fn set_storage(&self, version: impl Into<String>, stored: impl IntoIterator<Item = String>) {
         let storage = Storage { version: version.into(), stored: stored.into_iter().collect() };
         *self.storage.write().unwrap_or_else(PoisonError::into_inner) = Some(storage);
+    }
+
+    /// Tells this engine and its clones the schema of each version, as a CustomResourceDefinition has it in `openAPIV3Schema`.
+    ///
+    /// An object then has only members that its new version has. Server-side apply needs that: it converts the part of an
+    /// object that one field manager owns, where members that types require may be missing. Such a part goes over as far as
+    /// its members have the same names and types; the rest is stored in the annotation [`STASH`](crate::STASH).
+    pub fn set_schemas(&self, schemas: impl IntoIterator<Item = (String, Value)>) {
+        let schemas = schemas.into_iter().map(|(version, schema)| (version, Arc::new(schema))).collect();
+        *self.schemas.write().unwrap_or_else(PoisonError::into_inner) = schemas;
+    }
+
+    fn schema(&self, version: &str) -> Option<Arc<Value>> {
+        self.schemas.read().unwrap_or_else(PoisonError::into_inner).get(version).cloned()
     }
 
     fn is_write(&self, from: &str, to: &str) -> bool {
@@ -262,7 +281,13 @@ struct Outcome {
 }
 
 /// The way of an object that may lose something, has lost something, or does not convert.
-fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: &Codec) -> Outcome {
+fn convert_with_care(
+    object: &Object<'_>,
+    route: &[Edge<'_>],
+    from: &Codec,
+    to: &Codec,
+    schema: Option<&Value>,
+) -> Outcome {
     let metadata = &object.metadata;
     let (annotation, label, room) = (metadata.annotation(STASH), metadata.incomplete(), metadata.room());
     let (document, stash, mut problem, mut incomplete) = match object.document() {
@@ -275,7 +300,10 @@ fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: 
             for edge in route {
                 converting.go(*edge, identity);
             }
-            let ObjectInConversion { document, stash, problem, incomplete } = converting;
+            let ObjectInConversion { mut document, stash, problem, incomplete } = converting;
+            if let Some(schema) = schema {
+                schema::prune(&mut document, schema);
+            }
             (Some(document), stash.write(), problem, incomplete)
         }
         // Not even a document: its text goes over, and the API server prunes what the version's schema lacks.
