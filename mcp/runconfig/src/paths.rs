@@ -11,7 +11,7 @@ const HIDDEN: [&str; 6] = ["/proc", "/sys", "/dev", "/etc/runconfig", "/etc/tool
 
 /// The gate rests on these files of a proxy's container: its program, the libraries that a C library loads, the files that tell
 /// it names and addresses, the root certificates that TLS libraries look for, the kernel's files, and the operator's mounts.
-const RELIED_ON: [&str; 28] = [
+const RELIED_ON: [&str; 29] = [
     PROGRAM,
     "/bin",
     "/dev",
@@ -40,6 +40,7 @@ const RELIED_ON: [&str; 28] = [
     "/etc/runconfig",
     "/etc/toolhive",
     "/config/certs",
+    "/opt/etc/ssl",
 ];
 
 /// Whether a mount at the path would hide or replace a file that the gate rests on.

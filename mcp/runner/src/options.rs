@@ -257,7 +257,8 @@ impl Environment {
             // Files that Secrets are made of end with a line break more often than not.
             oidc_client_secret: text(environment::OIDC_CLIENT_SECRET)
                 .map(|secret| Secret::new(secret.trim_end_matches(['\r', '\n']))),
-            run_config_checksum: text(environment::RUN_CONFIG_CHECKSUM),
+            // Empty, it is that of no document: somebody took the annotation away that it comes from.
+            run_config_checksum: std::env::var(environment::RUN_CONFIG_CHECKSUM).ok(),
             kubernetes_api: text("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse().ok()),
             log_filter: text("RUST_LOG"),
         }

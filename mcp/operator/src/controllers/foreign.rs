@@ -4,8 +4,10 @@ use mcp_plan::guards::{CONTAINER, OWN_FIELDS, POD_FIELDS, is_own_variable};
 use mcp_runconfig::paths::{hides_account, hides_proxy};
 use serde_json::{Map, Value, json};
 
-/// The fields by which a Service leads elsewhere than its selector says.
-const ELSEWHERE: [&str; 2] = ["externalName", "externalIPs"];
+/// The fields by which a Service leads elsewhere than its selector says, or to pods that are not ready, of which no status tells.
+const ELSEWHERE: [&str; 3] = ["externalName", "externalIPs", "publishNotReadyAddresses"];
+/// A field of pods that newer versions of Kubernetes have than the types here.
+const HOSTNAME_OVERRIDE: &str = "hostnameOverride";
 
 /// The patch that takes such fields of an object of this kind from a manager that holds `theirs`, as far as they are not
 /// `ours`. Which values they have does not matter.
@@ -22,6 +24,7 @@ pub(super) fn exclusive(kind: &str, theirs: &Value, ours: &Value) -> Option<Valu
 fn deployment(theirs: &Value, ours: &Value) -> Map<String, Value> {
     let [theirs, ours] = [theirs, ours].map(|spec| &spec["f:template"]["f:spec"]);
     let mut pod = fields(theirs, ours, &POD_FIELDS);
+    pod.extend(fields(theirs, ours, &[HOSTNAME_OVERRIDE]));
     pod.extend(some("volumes", elements(theirs, ours, "volumes", "name", |_| false)));
 
     let key = format!("k:{}", json!({"name": CONTAINER}));

@@ -42,7 +42,7 @@ pub fn refused_pods<W: Workload>(workload: &W, settings: &Settings) -> Vec<Probl
     };
     for pod in children.iter().filter_map(pod) {
         for key in ["serviceAccountName", "serviceAccount"] {
-            let Some(value @ Value::String(name)) = pod.get(key).filter(|name| *name != "") else { continue };
+            let Some(value @ Value::String(name)) = pod.get(key) else { continue };
             let foreign = settings.restrict_workloads && !own_accounts.iter().any(|own| own.name == *name);
             let foreign = foreign.then(|| {
                 format!("ServiceAccount {name:?} is not one that the operator makes for this, and --restrict-workloads refuses others")

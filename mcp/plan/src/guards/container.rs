@@ -17,13 +17,31 @@ use crate::image;
 pub const CONTAINER: &str = "toolhive";
 
 /// The fields of the proxy's container that are the operator's alone, beside variables and mounts.
-pub const OWN_FIELDS: [&str; 8] =
-    ["command", "args", "workingDir", "envFrom", "lifecycle", "stdin", "tty", "terminationMessagePath"];
+pub const OWN_FIELDS: [&str; 9] = [
+    "command",
+    "args",
+    "workingDir",
+    "envFrom",
+    "lifecycle",
+    "stdin",
+    "tty",
+    "terminationMessagePath",
+    "volumeDevices",
+];
 
 /// The fields of its pod that are the operator's alone: they let other processes reach into the proxy's, or tell it where
 /// names lead.
-pub const POD_FIELDS: [&str; 6] =
-    ["hostPID", "hostIPC", "shareProcessNamespace", "hostAliases", "dnsConfig", "dnsPolicy"];
+pub const POD_FIELDS: [&str; 9] = [
+    "hostPID",
+    "hostIPC",
+    "shareProcessNamespace",
+    "hostAliases",
+    "dnsConfig",
+    "dnsPolicy",
+    "hostname",
+    "subdomain",
+    "setHostnameAsFQDN",
+];
 
 /// Longest part of an image's name that a message shows, in characters.
 const SHOWN: usize = 200;
@@ -70,8 +88,11 @@ impl ProxyContainer {
         // A debugger that names the proxy's container is in its process namespace.
         let mut debuggers = pod.ephemeral_containers.iter().flatten();
         let is_debugged = debuggers.any(|it| it.target_container_name.as_deref() == Some(CONTAINER));
-        let [command, args, working_dir, env_from, lifecycle, stdin, tty, message_path] = OWN_FIELDS;
-        let [host_pid, host_ipc, shared, aliases, dns_config, dns_policy] = POD_FIELDS;
+        let [command, args, working_dir, env_from, lifecycle, stdin, tty, message_path, devices] = OWN_FIELDS;
+        let [host_pid, host_ipc, shared, aliases, dns_config, dns_policy, hostname, subdomain, fqdn] = POD_FIELDS;
+        // Service meshes ask other ports than ours, and that runs no program.
+        let probes = [&container.startup_probe, &container.liveness_probe, &container.readiness_probe];
+        let commands = probes.map(|probe| probe.as_ref().and_then(|probe| probe.exec.as_ref()));
         let fields = [
             (command, of(&container.command)),
             (args, of(&container.args)),
@@ -81,6 +102,8 @@ impl ProxyContainer {
             (stdin, of(&container.stdin)),
             (tty, of(&container.tty)),
             (message_path, of(&container.termination_message_path)),
+            (devices, of(&container.volume_devices)),
+            ("probes", of(&commands)),
             ("env", of(&own)),
             ("volumeMounts", of(&mounts)),
             (host_pid, of(&pod.host_pid)),
@@ -89,6 +112,9 @@ impl ProxyContainer {
             (aliases, of(&pod.host_aliases)),
             (dns_config, of(&pod.dns_config)),
             (dns_policy, of(&pod.dns_policy)),
+            (hostname, of(&pod.hostname)),
+            (subdomain, of(&pod.subdomain)),
+            (fqdn, of(&pod.set_hostname_as_fqdn)),
             ("ephemeralContainers", of(&is_debugged)),
         ];
         let mut variables: Vec<_> = others.iter().map(of).collect();

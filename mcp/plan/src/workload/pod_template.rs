@@ -76,6 +76,9 @@ pub fn merge(generated: &mut PodTemplateSpec, mut user: PodTemplateSpec) {
     if let Some(labels) = user.metadata.as_mut().and_then(|metadata| metadata.labels.as_mut()) {
         names::remove_selector_labels(labels);
     }
+    // An empty name asks for none, and the pod would run as the account `default`.
+    let accounts = user.spec.iter_mut().flat_map(|pod| [&mut pod.service_account_name, &mut pod.service_account]);
+    accounts.filter(|name| name.as_deref() == Some("")).for_each(|name| *name = None);
     let own = generated.metadata.clone();
     generated.merge_from(user);
     generated.metadata.merge_from(own);

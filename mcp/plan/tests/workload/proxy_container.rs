@@ -160,6 +160,15 @@ fn a_pod_with_another_program_or_other_files_is_another_one() {
         ("terminationMessagePath", "a file over the program", |own, _| {
             own["terminationMessagePath"] = json!("/mcp-runner");
         }),
+        ("volumeDevices", "a device over the root certificates", |own, _| {
+            own["volumeDevices"] = json!([{"name": "own", "devicePath": "/etc/ssl/certs/ca-certificates.crt"}]);
+        }),
+        ("probes", "a program of somebody else beside the proxy", |own, _| {
+            own["livenessProbe"] = json!({"exec": {"command": ["/own/x"]}});
+        }),
+        ("hostname", "a name that leads to the pod", |_, pod| pod["hostname"] = json!("idp")),
+        ("subdomain", "the rest of such a name", |_, pod| pod["subdomain"] = json!("example")),
+        ("setHostnameAsFQDN", "such a name in whole", |_, pod| pod["setHostnameAsFQDN"] = json!(true)),
         ("hostIPC", "memory of the node", |_, pod| pod["hostIPC"] = json!(true)),
         ("hostAliases", "an address of a name", |_, pod| {
             pod["hostAliases"] = json!([{"ip": "192.0.2.1", "hostnames": ["idp.example.com"]}]);

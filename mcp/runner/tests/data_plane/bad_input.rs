@@ -315,7 +315,8 @@ fn a_proxy_does_not_start_on_another_document_than_the_one_its_pod_was_made_for(
     // With its document, it starts and finds what else is wrong with it.
     std::fs::write(&path, "{").unwrap();
     let checksum = "021fb596db81e6d02bf3d2586ee3981fe519f275c0ac9ca76bbcf2ebb4097d96";
-    for (expected, said) in [(checksum, "is not JSON"), ("0000", "is not the RunConfig that this pod was made for")] {
+    let another = "is not the RunConfig that this pod was made for";
+    for (expected, said) in [(checksum, "is not JSON"), ("0000", another), ("", another)] {
         let output = Command::new(env!("CARGO_BIN_EXE_mcp-runner"))
             .args(["run", "--config", path.to_str().unwrap()])
             .env("TOOLHIVE_RUNCONFIG_CHECKSUM", expected)

@@ -70,6 +70,13 @@ async fn what_others_add_to_the_proxys_container_is_taken_away() {
         (mount("/var/run/secrets/kubernetes.io/serviceaccount"), &own),
         (json!({"stdin": true, "tty": true}), &none),
         (json!({"terminationMessagePath": "/mcp-runner"}), &none),
+        (
+            json!({"volumeDevices": [{"name": "own", "devicePath": "/etc/ssl/certs/ca-certificates.crt"}]}),
+            &json!({"volumes": [{"name": "own", "persistentVolumeClaim": {"claimName": "own"}}]}),
+        ),
+        (json!({}), &json!({"hostname": "policy-0", "subdomain": "policy"})),
+        (json!({}), &json!({"setHostnameAsFQDN": true})),
+        (json!({}), &json!({"hostnameOverride": "login.example.com"})),
         (json!({}), &json!({"shareProcessNamespace": true})),
         (json!({}), &json!({"hostPID": true})),
         (json!({}), &json!({"hostIPC": true})),

@@ -111,6 +111,7 @@ async fn a_service_leads_nowhere_else_than_to_its_pods() {
         let mut edits = vec![
             outside.clone(),
             json!({"externalIPs": ["192.0.2.1"]}),
+            json!({"publishNotReadyAddresses": true}),
             json!({"selector": {"app": "evil"}}),
             json!({"selector": {"own": "too"}}),
         ];
@@ -122,7 +123,7 @@ async fn a_service_leads_nowhere_else_than_to_its_pods() {
             let since = place.cluster.audit().mark();
             place.objects.merge("v1", "Service", name, json!({"spec": edit})).await;
             let is_itself = |now: &Value| {
-                ["type", "externalName", "externalIPs", "selector"]
+                ["type", "externalName", "externalIPs", "publishNotReadyAddresses", "selector"]
                     .iter()
                     .all(|field| now["spec"][field] == made[field])
             };

@@ -118,6 +118,17 @@ fn a_restricted_workload_may_have_all_else() {
 }
 
 #[test]
+fn an_account_with_an_empty_name_is_not_the_one_of_the_namespace() {
+    let nobody = json!({"serviceAccountName": "", "serviceAccount": ""});
+    let account = |set: &Value| set["spec"]["template"]["spec"]["serviceAccountName"].clone();
+    let world = restricted(server(nobody.clone()));
+    assert_eq!(fields(&world), Vec::<String>::new());
+    assert_eq!(account(world::stateful_set(&world.plan())), "fetch-sa");
+    let world = restricted(remote(json!({"podTemplateSpec": {"spec": nobody}})));
+    assert_eq!(account(world::deployment(&world.plan())), account(world::deployment(&remote(json!({})).plan())));
+}
+
+#[test]
 fn what_a_restriction_refuses_does_not_go_on() {
     let mut world = server(json!({"hostPID": true}));
     world.applied(&world.plan());
