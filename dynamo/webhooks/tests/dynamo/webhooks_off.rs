@@ -46,7 +46,7 @@ impl Home {
         self.objects(kind).patch(name, &PatchParams::default(), &change).await
     }
 
-    /// How many reconciles of requests have ended.
+    /// Counts the reconciles of requests that have ended.
     async fn reconciles(&self) -> u64 {
         let metrics = self.operator.get("/metrics").await.unwrap();
         let counted = |line: &&str| line.starts_with("portcullis_reconciles_total{controller=\"graph-requests\"");

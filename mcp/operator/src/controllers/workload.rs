@@ -246,7 +246,7 @@ impl WorkloadController {
 async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Done) -> Result<(), ControllerError> {
     for Child { reference: ChildRef { kind, name }, object } in children {
         match cx.apply_dynamic(&kind.api_resource(), object.clone()).await {
-            // What was written before, and is again when its turn comes.
+            // A delayed child was written before, and is again when its turn comes.
             Ok(Applied::Kept | Applied::Delayed) => {}
             Ok(Applied::Written) => done.writes += 1,
             // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,

@@ -38,7 +38,7 @@ struct Write {
     reason: Reason,
     digest: String,
     at: Instant,
-    /// How many writes of this digest there were for this reason.
+    /// The number of writes of this digest for this reason.
     count: u32,
 }
 
@@ -94,7 +94,7 @@ impl Repairs {
         self.with(|objects| _ = objects.writes.remove(object));
     }
 
-    /// How long the write after number `count` has to wait.
+    /// Returns how long the write after number `count` has to wait.
     pub(crate) fn next(&self, count: u32) -> Duration {
         self.backoff.delay(count)
     }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(write(&repairs, &desired("v"), &taken("data.other")).await, 0);
         assert_eq!(write(&repairs, &desired("v"), &Reason::Absent).await, 0);
         assert_eq!(write(&repairs, &desired("w"), &taken("data.k")).await, 0);
-        // What the controller deletes itself, nobody undid.
+        // Nobody undid a deletion of the controller itself.
         repairs.forget("ConfigMap n/c");
         assert_eq!(write(&repairs, &desired("w"), &Reason::Absent).await, 0);
     }
@@ -247,36 +247,33 @@ mod tests {
     #[test]
     fn a_fight_names_the_child_the_field_and_who_holds_it() {
         let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields});
-        let metadata = |others: Value| -> ObjectMeta {
+        let ours = |data: Value| {
             let annotations = json!({"f:annotations": {"f:portcullis.dev/applied-digest": {}}});
-            let mut entries =
-                vec![entry("ours", "Apply", json!({"f:metadata": annotations, "f:data": {"f:other": {}}}))];
-            entries.extend(others.as_array().unwrap().iter().cloned());
-            serde_json::from_value(json!({"managedFields": entries})).unwrap()
+            entry("ours", "Apply", json!({"f:metadata": annotations, "f:data": data}))
         };
+        let (all, less) = (ours(json!({"f:k": {}, "f:other": {}})), ours(json!({"f:other": {}})));
         let theirs = entry("theirs", "Update", json!({"f:data": {"f:k": {}}}));
         let beside = entry("beside", "Update", json!({"f:data": {".": {}, "f:mine": {}}, "f:metadata": {}}));
-        let exclusive = FieldManager {
+        let manager = FieldManager {
             exclusive: |_, theirs, _| theirs.pointer("/f:data/f:mine").map(|_| Value::Null),
-            ..FieldManager::of("beside")
+            ..FieldManager::of("ours")
         };
-        let ours = FieldManager::of("ours");
-        let foreign = Reason::Foreign("digest".to_owned());
-        let (k, none) = (taken("data.k"), FieldManager { name: "nobody".to_owned(), ..exclusive.clone() });
-        for (reason, others, manager, problem) in [
-            (&k, json!([theirs, beside]), &ours, "field manager theirs changes data.k again and again"),
-            (&k, json!([beside]), &ours, "data.k does not stay as it is applied"),
-            (&Reason::Changed, json!([theirs]), &ours, "field manager theirs changes data.k again and again"),
+        let k = taken("data.k");
+        for (reason, entries, problem) in [
+            (&k, json!([less, theirs, beside]), "field manager theirs changes data.k again and again"),
+            (&k, json!([less, beside]), "data.k does not stay as it is applied"),
+            (&Reason::Changed, json!([less, theirs]), "field manager theirs changes data.k again and again"),
+            (&Reason::Changed, json!([all]), "it does not stay as it is applied"),
             (
-                &Reason::Absent,
-                json!([]),
-                &ours,
-                "it is deleted again and again, the API server's audit log tells by whom",
+                &Reason::Foreign("digest".to_owned()),
+                json!([all, theirs, beside]),
+                "field manager beside changes what nobody else may hold again and again",
             ),
-            (&foreign, json!([]), &none, "it does not stay as it is applied"),
+            (&Reason::Absent, json!([]), "it is deleted again and again, the API server's audit log tells by whom"),
         ] {
+            let metadata: ObjectMeta = serde_json::from_value(json!({"managedFields": entries})).unwrap();
             let repairs = Repairs::new(Backoff::default());
-            let undone = repairs.undone(&desired("v"), reason, 3, Some(&metadata(others)), manager);
+            let undone = repairs.undone(&desired("v"), reason, 3, Some(&metadata), &manager);
             let rest = "; applied 3 times, next in 2s at the earliest";
             assert_eq!(undone, Undone { problem: format!("ConfigMap n/c: {problem}{rest}"), is_known: false });
         }

@@ -124,7 +124,7 @@ async fn a_repair_that_is_undone_again_and_again_slows_down_and_says_who_does_it
         "{note}"
     );
 
-    // What its author changes waits for nothing.
+    // A change of the owner waits for nothing.
     place.merge("b", json!({"spec": {"oars": 4}})).await;
     wait_for_object(&maps, "b", "four oars", PATIENCE, |map| oars(map) == Some("4")).await;
     running.end().await;

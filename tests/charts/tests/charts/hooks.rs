@@ -55,7 +55,7 @@ async fn succeed(cluster: &ControlPlane, namespace: &str) {
     }
 }
 
-/// What outlives an upgrade to another way of making certificates is a right that nobody needs.
+/// Accounts that outlive an upgrade to another way of making certificates have rights that nobody needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_hooks_that_have_succeeded_the_jobs_alone_are_left() {
     let (cluster, place) = (ControlPlane::shared().await, "hooked");
