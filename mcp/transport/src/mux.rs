@@ -11,6 +11,7 @@ mod dispatch;
 mod handshake;
 mod ids;
 mod listeners;
+mod outlet;
 mod queue;
 pub(crate) mod rewrite;
 mod running;
