@@ -2,7 +2,7 @@
 # Builds and fetches the real MCP servers and clients that the tests and the demo use, once per machine and version.
 # Usage: build.sh [go|node|conformance|all]    go: the official Go SDK's `everything`; conformance: its server for MCP's conformance suite;
 #                                               node: npm's `server-everything`, the TypeScript SDK and the suite
-#        build.sh sdks                         the servers and clients of mcp/runner/tests/sdks, which `make release-check` runs (minutes)
+#        build.sh sdks                         the programs of mcp/runner/tests/sdks, which `make release-check` runs (minutes)
 #        build.sh where WHAT                   prints where it is kept and builds nothing; go, conformance: the binary; node: the folder that
 #                                               holds node_modules; python, typescript, rust, go-sdk: the folder of that SDK's program
 set -eu

@@ -30,8 +30,11 @@ const SDKS: [(&str, &[&str]); 4] = [
     ("rust", &["{}/greeter"]),
     ("typescript", &["node", "{}/greeter.mjs"]),
 ];
-/// The era of handshakes and sessions, and the one without.
-const ERAS: [&str; 2] = ["session", "stateless"];
+/// The era of handshakes and sessions, the one without, and clients that take what the server has.
+const ERAS: [&str; 3] = ["session", "stateless", "either"];
+/// The SDKs whose processes serve one era on a pipe, that of their first message. The proxy's is one of sessions, so that the clients who share the
+/// process do not lock each other out; those that know no sessions are refused.
+const ONE_ERA_ON_A_PIPE: [&str; 2] = ["python", "typescript"];
 
 /// The command that starts an SDK's program.
 fn program(sdk: &str, arguments: &[&str]) -> Vec<String> {
@@ -64,9 +67,9 @@ impl Client {
         Self { name, _child: child, stdin, lines: BufReader::new(stdout).lines() }
     }
 
-    /// One of each SDK in each era.
-    fn all(url: &str) -> Vec<Self> {
-        SDKS.iter().flat_map(|(sdk, _)| ERAS.map(|era| Self::start(sdk, era, url))).collect()
+    /// One of each SDK in each of these eras.
+    fn all(url: &str, eras: &[&str]) -> Vec<Self> {
+        SDKS.iter().flat_map(|(sdk, _)| eras.iter().map(|era| Self::start(sdk, era, url))).collect()
     }
 
     /// Calls the tool. Returns the id of the process that answered, or what went wrong.
@@ -99,7 +102,7 @@ async fn all_greet(clients: &mut [Client], name: &str) -> u32 {
 async fn every_client_calls_before_and_after_a_restart_of(sdk: &str) {
     let mut server = Server::start_at(|address| program(sdk, &["serve", address])).await;
     let runner = Runner::http(&server.url(), &json!({})).await;
-    let mut clients = Client::all(&runner.url());
+    let mut clients = Client::all(&runner.url(), &ERAS);
     let first = all_greet(&mut clients, "Ada").await;
     server.kill().await;
     server.start().await;
@@ -109,7 +112,9 @@ async fn every_client_calls_before_and_after_a_restart_of(sdk: &str) {
 
     let command: Vec<_> = program(sdk, &["serve", "stdio"]).into_iter().map(OsString::from).collect();
     let runner = Runner::stdio(&command, &json!({})).await;
-    let mut clients = Client::all(&runner.url());
+    let eras: Vec<_> =
+        ERAS.into_iter().filter(|era| *era != "stateless" || !ONE_ERA_ON_A_PIPE.contains(&sdk)).collect();
+    let mut clients = Client::all(&runner.url(), &eras);
     let first = all_greet(&mut clients, "Ada").await;
     signal("KILL", first);
     runner.logged("the connection to the MCP server ended").await;

@@ -100,6 +100,10 @@ impl Supervisor {
                 Err(error) => tracing::error!(%error, "the MCP server's process cannot be started again"),
             }
             self.lines.keep_unwritten(&self.mux.calls);
+            // The next may be of another version.
+            if self.mux.handshake.serves_modern() == Some(false) {
+                self.mux.handshake.set_modern(None);
+            }
             self.mux.calls.fail_written();
             if self.mux.take_answered() {
                 (failures, self.silent) = (1, Duration::ZERO);
@@ -277,6 +281,9 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     }
     input.write_all(INITIALIZED).await.map_err(|_| CLOSED)?;
     mux.handshake.end();
+    if mux.handshake.serves_modern() == Some(true) {
+        input.write_all(&mux.discover_line()).await.map_err(|_| CLOSED)?;
+    }
     for uri in mux.subscriptions.uris() {
         let line = mux.subscription_line("resources/subscribe", &uri);
         input.write_all(&line).await.map_err(|_| CLOSED)?;

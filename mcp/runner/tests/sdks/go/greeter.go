@@ -16,7 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-var eras = map[string]string{"session": "2025-11-25", "stateless": "2026-07-28"}
+// A client of no revision asks for the newest, and goes on with what the server has.
+var eras = map[string]string{"session": "2025-11-25", "stateless": "2026-07-28", "either": ""}
 
 type greeting struct {
 	Name string `json:"name"`

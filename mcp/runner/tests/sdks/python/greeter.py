@@ -12,7 +12,7 @@ import anyio
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
-ERAS = {"session": "legacy", "stateless": "2026-07-28"}
+ERAS = {"session": "legacy", "stateless": "2026-07-28", "either": "auto"}
 
 
 def serve(where):

@@ -10,7 +10,7 @@ import { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } from '
 import { McpServer, createMcpHandler, fromJsonSchema, isLegacyRequest } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 
-const ERAS = { session: 'legacy', stateless: { pin: '2026-07-28' } };
+const ERAS = { session: 'legacy', stateless: { pin: '2026-07-28' }, either: 'auto' };
 
 const greeter = () => {
     const server = new McpServer({ name: 'greeter', version: '1' });

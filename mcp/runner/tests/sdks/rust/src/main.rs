@@ -59,7 +59,10 @@ async fn serve(place: &str) -> Result<(), Box<dyn Error>> {
 async fn call(url: &str, era: &str) -> Result<(), Box<dyn Error>> {
     let lifecycle = match era {
         "session" => ClientLifecycleMode::Initialize,
-        _ => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+        "stateless" => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+        _ => {
+            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
+        }
     };
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = ClientConfig::default().serve_with_lifecycle(transport, lifecycle).await?;
