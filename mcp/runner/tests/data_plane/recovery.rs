@@ -37,14 +37,14 @@ async fn a_server_that_comes_back_during_a_call_does_not_cost_its_session() {
     let session = runner.session().await;
     server.kill().await;
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}"#;
-    let call = || runner.post(&[("mcp-session-id", &session)], call);
-    let (mut answer, ()) = tokio::join!(call(), async {
+    let named = [("mcp-session-id", session.as_str())];
+    let (mut answer, ()) = tokio::join!(runner.post(&named, call), async {
         runner.logged("so its session is not opened anew").await;
         server.start().await;
     });
     if answer.status == 502 {
         // It took longer to start than a call waits.
-        answer = call().await;
+        answer = runner.post(&named, call).await;
     }
     assert_eq!(
         (answer.status, &answer.message()["result"]["content"][0]["text"]),
