@@ -35,10 +35,11 @@ on-node:
 test: built ## Every test: unit, control plane, data plane, end to end
 	"$${CARGO_TARGET_DIR:-target}/debug/suite" run
 
-release-check: ## What is asked at a release: each published crate alone, its public API, the crates outside of the workspace
+release-check: ## What is asked at a release: each published crate alone, its public API, the crates outside of the workspace, MCP's SDKs
 	@hack/prerequisites.sh release-check
 	@hack/control-plane/build.sh
-	cargo test --workspace --test release --test embedding
+	@hack/mcp-servers/build.sh sdks
+	cargo test --workspace --test release --test embedding --test sdks
 
 # Runs under each condition of `make chance`.
 RUNS ?= 5
@@ -57,7 +58,7 @@ tools:
 	@hack/identity-providers/build.sh all
 
 # Targets that `make test` does not run: the tests on the node, and those of a release.
-NAMED_TESTS = --test node --test operator --test second_operator --test release --test embedding
+NAMED_TESTS = --test node --test operator --test second_operator --test release --test embedding --test sdks
 
 # Binaries together with the tests: alone, their dependencies would have other features and be built a second time.
 built: tools

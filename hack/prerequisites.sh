@@ -32,8 +32,12 @@ demo | test | release-check | bench | control-plane | cert-manager | helm | mcp-
     need go 1.26 "$(version go version)" "It builds the control plane and the node, cert-manager, helm, a real MCP server and a real identity provider. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
+if [ "$target" = release-check ]; then
+    need python3 3.10 "$(version python3 --version)" "It runs the official Python SDK. On Debian 'apt-get install python3-venv'."
+    need java 11 "$(version java --version)" "Its HttpClient is one of the clients that are tried. On Debian 'apt-get install default-jdk-headless'."
+fi
 case $target in
-test | mcp-servers | identity-providers)
+test | release-check | mcp-servers | identity-providers)
     need node 20 "$(version node --version)" "It runs the second real MCP server and client, and the second identity provider. Install Node.js 20 or newer."
     need npm 10 "$(version npm --version)" "It comes with Node.js."
     ;;

@@ -11,6 +11,7 @@ mod dispatch;
 mod handshake;
 mod ids;
 mod listeners;
+mod outlet;
 mod queue;
 pub(crate) mod rewrite;
 mod running;
@@ -189,6 +190,18 @@ impl Mux {
         }
     }
 
+    /// Whether the process serves the Modern era, once it was greeted and asked. `None` when it does not say in time.
+    pub(crate) async fn serves_modern(self: &Arc<Self>) -> Option<bool> {
+        if let Some(known) = self.handshake.serves_modern() {
+            return Some(known);
+        }
+        let asked = async {
+            self.ensure_greeted().await;
+            handshake::serves_modern(self).await
+        };
+        timeout(self.answer_timeout, asked).await.ok()
+    }
+
     /// Asks the server for `client`, or for all of them, and waits for its answer, which carries the client's id. `None` when none came.
     pub(crate) async fn ask(&self, message: &OwnedMessage, client: Option<&Client>) -> Option<Bytes> {
         timeout(self.answer_timeout, self.ask_patiently(message, client, Reply::Once)).await.ok().flatten()
@@ -232,6 +245,12 @@ impl Mux {
         let message =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{\"uri\":{uri}}}}}");
         Line::of_ours(escape_line_breaks(message.into_bytes())).bytes
+    }
+
+    /// A `server/discover` whose answer nobody waits for.
+    fn discover_line(&self) -> Bytes {
+        let id = self.calls.fresh().to_string();
+        handshake::discovery().map(|discover| request_line(&discover, &id)).unwrap_or_default()
     }
 
     /// A `ping` whose answer nobody waits for.

@@ -23,6 +23,7 @@ use mcp_http::{Body, BoxService, Connecting, Silence, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{Bound, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
@@ -114,6 +115,10 @@ impl ProxyConfig {
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Handshakes longer than this are not remembered; their sessions end with the server that made them.
 const MAX_HANDSHAKE: usize = 8 << 10;
+
+/// For how long a stream of a session waits for a server that is away, and the pause before it is tried again.
+const AWAY: Duration = Duration::from_mins(1);
+const AWAY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The proxy. Cheap to clone; clones share sessions and connections.
 #[derive(Clone, Debug)]
@@ -319,7 +324,7 @@ impl Inner {
         let answer = tokio::select! {
             biased;
             () = cancelled(over.as_ref()) => return sse::over(outgoing.sent.into_inner(), id),
-            answer = self.send(&mut outgoing, &session, id) => answer,
+            answer = self.send_or_wait(&mut outgoing, &session, id) => answer,
         };
         match answer {
             Ok((mut response, _)) => {
@@ -369,6 +374,26 @@ impl Inner {
         }
     }
 
+    /// As [`send`](Self::send). A stream of a session waits for a server that is away: clients open theirs again when it breaks off, and some take a
+    /// refusal of that, which is an answer, for the end of the session.
+    async fn send_or_wait(
+        &self,
+        outgoing: &mut Outgoing,
+        session: &SessionRecord,
+        id: Option<&str>,
+    ) -> Result<Answer, UpstreamError> {
+        let until = Instant::now() + AWAY;
+        loop {
+            let answer = self.send(outgoing, session, id).await;
+            let is_away = matches!(answer, Err(UpstreamError::Unreachable(_) | UpstreamError::Unnamed(_)));
+            if outgoing.method != Method::GET || !is_away || Instant::now() >= until {
+                return answer;
+            }
+            tracing::debug!("a stream waits for the MCP server, which cannot be reached");
+            sleep(AWAY_PAUSE).await;
+        }
+    }
+
     /// Sends a session's request to the address that opened the session. Where that has lost it, or is gone, the session is opened anew and
     /// the request sent once more.
     async fn send(
@@ -379,32 +404,49 @@ impl Inner {
     ) -> Result<Answer, UpstreamError> {
         let mut answer = self.upstream.send(outgoing).await;
         let gone = matches!(answer, Err(UpstreamError::Unreachable(_))) && outgoing.to.is_some();
-        if outgoing.method != Method::DELETE {
-            let lost = match &mut answer {
-                Ok((response, _)) => match recovery::said_of_session(response, id).await {
-                    Said::Lives => false,
-                    Said::Doubtful => {
-                        session.handshake.is_some() && recovery::refuses_ping(&self.upstream, outgoing).await
-                    }
-                    Said::Lost => true,
-                },
-                Err(_) => gone,
-            };
-            if lost
-                && let Some(reopened) =
-                    recovery::recover(&self.upstream, &*self.sessions, &self.reopening, session, outgoing).await
-            {
-                name_session(outgoing, &reopened);
-                outgoing.to = reopened.backend_address;
-                return self.upstream.send(outgoing).await;
-            }
+        let lost = gone && outgoing.method != Method::DELETE || self.has_lost(&mut answer, outgoing, session, id).await;
+        if lost && self.reopen(outgoing, session).await {
+            return self.upstream.send(outgoing).await;
         }
         if gone {
             // Whoever serves the name now says whether the session lives.
             outgoing.to = None;
             answer = self.upstream.send(outgoing).await;
+            // It may have come back a moment ago, and without the session.
+            if self.has_lost(&mut answer, outgoing, session, id).await && self.reopen(outgoing, session).await {
+                return self.upstream.send(outgoing).await;
+            }
         }
         answer
+    }
+
+    /// Whether the server answers that it does not know the session of a request that does not end it.
+    async fn has_lost(
+        &self,
+        answer: &mut Result<Answer, UpstreamError>,
+        outgoing: &Outgoing,
+        session: &SessionRecord,
+        id: Option<&str>,
+    ) -> bool {
+        let Ok((response, _)) = answer else { return false };
+        if outgoing.method == Method::DELETE {
+            return false;
+        }
+        match recovery::said_of_session(response, id).await {
+            Said::Lives => false,
+            Said::Doubtful => session.handshake.is_some() && recovery::refuses_ping(&self.upstream, outgoing).await,
+            Said::Lost => true,
+        }
+    }
+
+    /// Opens the session anew, and names it so in the request. Returns whether that may be sent once more.
+    async fn reopen(&self, outgoing: &mut Outgoing, session: &SessionRecord) -> bool {
+        let reopened = recovery::recover(&self.upstream, &*self.sessions, &self.reopening, session, outgoing).await;
+        if let Some(reopened) = &reopened {
+            name_session(outgoing, reopened);
+            outgoing.to = reopened.backend_address;
+        }
+        reopened.is_some()
     }
 }
 

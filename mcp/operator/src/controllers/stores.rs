@@ -17,7 +17,7 @@ use kube::{Client, api::ApiResource};
 use mcp_plan::{
     config::Config,
     guards::Configs,
-    reference::{CONFIG_MAP, Reference, Referrer, SECRET, token},
+    reference::{CONFIG_MAP, Reference, Referrer, SECRET, missing, token},
     workload::{ChildKind, ChildRef},
 };
 use portcullis::controller::{ControllerError, Key, Observed, Store, Stored as _};
@@ -198,7 +198,7 @@ impl Stores {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Lets admission ask the API server.
+    /// Lets the API server be asked for what is not here.
     pub(super) fn ask_with(&self, client: Client) {
         let _ = self.client.set(client);
     }
@@ -256,6 +256,17 @@ impl Stores {
             Some(((reference.kind.clone(), reference.name.clone()), config))
         });
         found.collect()
+    }
+
+    /// Whether the API server has, or may have, one of our own objects among `references` that is not here: its watch lags behind.
+    pub(super) async fn lag(&self, namespace: &str, references: &[Reference]) -> bool {
+        let own = |kind: &str, name: &str| Some(self.kinds.get(kind)?.exists(&Key::new(namespace, name)));
+        for reference in missing(references, own) {
+            if !self.is_missing(namespace, reference).await {
+                return true;
+            }
+        }
+        false
     }
 
     fn found(&self, namespace: &str, token: &str) -> Vec<Referrer> {

@@ -95,7 +95,8 @@ impl WorkloadController {
         let (key, workload) = (&cx.key, &*cx.object);
         let proxies = self.pods.find(&key.namespace, &key.name);
         replace_deaf(&cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
-        let (mut plan, mut unreadable) = self.plan(&contents, workload, denied).await;
+        let unseen = self.stores.lag(&key.namespace, &workload.references()).await;
+        let (mut plan, mut unreadable) = self.plan(&contents, workload, denied, unseen).await;
         let mut done = Done::default();
         remove(&cx, &plan.absent, &mut done).await;
         remove(&cx, &unowned(&self.stores, &cx, &plan), &mut done).await;
@@ -111,7 +112,11 @@ impl WorkloadController {
         let failure = done.failure();
         if failure.is_none() && lacks_policy(&plan) {
             // The missing one has been written.
-            (plan, unreadable) = self.plan(&contents, workload, denied).await;
+            (plan, unreadable) = self.plan(&contents, workload, denied, unseen).await;
+        }
+        if unseen && let Some(rest) = self.settle(key, true) {
+            // That it does not exist would be said in the moment before it is seen.
+            return Ok(Action::requeue(rest));
         }
         if let Some(failure) = failure {
             // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
@@ -171,6 +176,7 @@ impl WorkloadController {
         contents: &Contents,
         workload: &W,
         denied: Option<&str>,
+        unseen: bool,
     ) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
         let references = workload.references();
@@ -199,6 +205,7 @@ impl WorkloadController {
         let plan = plan_workload(&Inputs {
             workload,
             configs: &configs,
+            unseen,
             data: &data,
             unreadable: unreadable.as_deref(),
             denied,

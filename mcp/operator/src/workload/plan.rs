@@ -54,6 +54,8 @@ pub struct Inputs<'a, W> {
     pub workload: &'a W,
     /// The configurations that it refers to and that exist.
     pub configs: &'a Configs,
+    /// Whether the API server has, or may have, one of them that the operator has not seen yet.
+    pub unseen: bool,
     /// The Secrets and ConfigMaps that it and those refer to and that exist.
     pub data: &'a Data,
     /// Why one of those cannot be read, if one cannot.
@@ -348,12 +350,14 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Ba
 /// What of a workload that cannot be rendered must not go on.
 fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> Vec<ChildRef> {
     match standing {
-        Standing::Missing => all_that_runs(inputs.workload),
         _ if !refused_pods(inputs.workload, inputs.settings).is_empty() => all_that_runs(inputs.workload),
+        // The configuration is about to be seen. The open proxy goes now; what is behind it, and leads to it, serves the next one.
+        Standing::Missing if inputs.unseen => proxies(inputs.workload),
+        Standing::Missing => all_that_runs(inputs.workload),
         // A proxy that an older version made may have such a text as an option, which opens it whatever its guards are.
         _ if inputs.workload.has_option_as_image() => proxies(inputs.workload),
         // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
-        _ if inputs.unreadable.is_some() => Vec::new(),
+        _ if inputs.unreadable.is_some() || inputs.unseen => Vec::new(),
         Standing::NoProxy if !guards.can_be_enforced() => all_that_runs(inputs.workload),
         // The content that the proxy enforces is not the one that is asked for. What runs behind it does no wrong.
         Standing::Outdated => proxies(inputs.workload),

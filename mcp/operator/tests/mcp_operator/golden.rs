@@ -360,6 +360,7 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
     let plan = plan_workload(&Inputs {
         workload: &workload,
         configs,
+        unseen: false,
         data,
         unreadable: None,
         denied: None,

@@ -29,6 +29,48 @@ async fn a_session_outlives_a_restart_of_the_node_server() {
     survives(Server::node().await, "echo", "message").await;
 }
 
+/// Between the attempt to open its session anew and the last one to send the call.
+#[tokio::test]
+async fn a_server_that_comes_back_during_a_call_does_not_cost_its_session() {
+    let mut server = Server::go().await;
+    let runner = Runner::http(&server.url(), &json!({})).await;
+    let session = runner.session().await;
+    server.kill().await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}"#;
+    let named = [("mcp-session-id", session.as_str())];
+    let (mut answer, ()) = tokio::join!(runner.post(&named, call), async {
+        runner.logged("so its session is not opened anew").await;
+        server.start().await;
+    });
+    if answer.status == 502 {
+        // It took longer to start than a call waits.
+        answer = runner.post(&named, call).await;
+    }
+    assert_eq!(
+        (answer.status, &answer.message()["result"]["content"][0]["text"]),
+        (200, &json!("Hi Ada")),
+        "{answer:?}"
+    );
+}
+
+/// The Go SDK's client ends its session at any answer but a stream.
+#[tokio::test]
+async fn a_stream_that_a_client_opens_while_its_server_is_away_comes_when_that_is_back() {
+    let mut server = Server::go().await;
+    let runner = Runner::http(&server.url(), &json!({})).await;
+    let session = runner.session().await;
+    server.kill().await;
+    let headers = [("mcp-session-id", session.as_str()), ("accept", "text/event-stream")];
+    let (stream, ()) = tokio::join!(runner.send(runner.build(http::Method::GET, "/mcp", &headers, "")), async {
+        runner.logged("a stream waits for the MCP server").await;
+        server.start().await;
+    });
+    assert_eq!(
+        (stream.status().as_u16(), stream.headers()["content-type"].to_str().unwrap()),
+        (200, "text/event-stream")
+    );
+}
+
 #[tokio::test]
 async fn a_lost_session_is_opened_once_for_all_who_wait_and_each_call_is_sent_once_more() {
     let mut backend = Recorder::start().await;

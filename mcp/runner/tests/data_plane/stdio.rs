@@ -290,10 +290,13 @@ async fn what_a_client_cancels_is_cancelled_at_the_process_under_the_process_id_
 
 #[tokio::test]
 async fn in_the_modern_era_leaving_is_cancelling_and_in_the_legacy_era_it_is_not() {
-    // A process that reads and never answers.
+    // A process that answers nothing but what the proxy asks for itself.
     let directory = TempDir::new().unwrap();
-    let script = format!("cat >> '{}/read'", directory.path().display());
-    let runner = Runner::stdio(&["sh".into(), "-c".into(), script.into()], &json!({})).await;
+    let script = r#"while read -r line; do printf '%s\n' "$line" >> "$0/read"; case $line in *'"id":'*) ;; *) continue;; esac
+        case $line in *tools/call*) continue;; esac
+        id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'"${id%%,*}"',"result":{}}'; done"#;
+    let command = ["sh".into(), "-c".into(), script.into(), directory.path().into()];
+    let runner = Runner::stdio(&command, &json!({})).await;
     let meta =
         r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     for (name, meta) in [("legacy", "{}"), ("modern", meta)] {

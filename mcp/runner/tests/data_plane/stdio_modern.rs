@@ -1,7 +1,9 @@
 //! The stateless era in front of a process: what a server behind a pipe cannot check of HTTP.
 
 use serde_json::json;
+use tempfile::TempDir;
 
+use crate::stdio::{kill, recorded};
 use crate::support::{Runner, go};
 
 pub(crate) const META: &str =
@@ -55,7 +57,51 @@ async fn subscriptions_of_the_legacy_era_are_no_methods_of_the_modern_one() {
     }
 }
 
-/// A process of the Go SDK takes the first request of the Modern era for a handshake, and refuses another.
+/// Serves the era of its first message alone, as processes of the Python SDK do.
+const ONE_ERA: &str = r#"era=; while read -r line; do case $line in *'"id":'*) ;; *) continue;; esac
+    id=${line#*'"id":'}; id=${id%%,*}; case $line in *2026-07-28*) now=modern;; *) now=legacy;; esac
+    if [ "${era:=$now}" = $now ]; then says='"result":{"era":"'$era'"}'; else says='"error":{"code":-32600,"message":"not my era"}'; fi
+    echo '{"jsonrpc":"2.0","id":'"$id,$says}"; done"#;
+
+#[tokio::test]
+async fn a_modern_client_that_comes_first_locks_no_legacy_client_out() {
+    let runner = Runner::stdio(&["sh".into(), "-c".into(), ONE_ERA.into()], &json!({})).await;
+    let modern = |method| [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+    // Clients of both eras go on with a handshake after this; others learn why they are not served.
+    let discovered = runner.post(&modern("server/discover"), &request("server/discover", "")).await;
+    assert_eq!(discovered.message()["error"]["code"], -32600, "{discovered:?}");
+    let listed = runner.post(&modern("tools/list"), &request("tools/list", "")).await;
+    assert_eq!((listed.status, &listed.message()["error"]["code"]), (400, &json!(-32022)), "{listed:?}");
+    assert_eq!(listed.message()["error"]["data"]["requested"], "2026-07-28");
+    let session = runner.session().await;
+    let list = r#"{"jsonrpc":"2.0","id":8,"method":"tools/list"}"#;
+    let listed = runner.post(&[("mcp-session-id", &session)], list).await;
+    assert_eq!(listed.message()["result"]["era"], "legacy", "{listed:?}");
+}
+
+/// A process of the Go SDK answers calls of the Modern era as those of the other until it is asked for that era.
+#[tokio::test]
+async fn a_process_that_serves_both_eras_serves_both_after_a_restart_too() {
+    let directory = TempDir::new().unwrap();
+    let command = recorded(directory.path(), &format!("'{}'", go().display()));
+    let runner = Runner::stdio(&command, &json!({})).await;
+    let session = runner.session().await;
+    let call = request("tools/call", r#","name":"greet","arguments":{"name":"Ada"}"#);
+    let modern = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "greet")];
+    for restart in [false, true] {
+        if restart {
+            kill(directory.path());
+            runner.logged("opening it again after a pause").await;
+        }
+        let called = runner.post(&modern, &call).await;
+        assert_eq!(called.message()["result"]["resultType"], "complete", "{called:?}");
+        let call =
+            r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}"#;
+        let called = runner.post(&[("mcp-session-id", &session)], call).await;
+        assert_eq!(called.message()["result"]["content"][0]["text"], "Hi Ada", "{called:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_process_that_a_modern_client_used_first_serves_legacy_clients_too() {
     let runner = Runner::stdio(&[go().into()], &json!({})).await;

@@ -135,7 +135,7 @@ async fn health_is_answered_while_the_worst_answer_is_filtered() {
     }
 }
 
-/// Lists a tool with 64 mirrored arguments, then tells of each line on its standard error, and answers none.
+/// Lists a tool with 64 mirrored arguments, then tells of the next line on its standard error, and answers none.
 fn process() -> Vec<std::ffi::OsString> {
     let mut properties = serde_json::Map::new();
     for at in 0..64 {
@@ -143,8 +143,10 @@ fn process() -> Vec<std::ffi::OsString> {
     }
     let tools = json!({"tools": [{"name": "say", "inputSchema": {"properties": properties}}]});
     let script = format!(
-        r#"read -r line; id=${{line#*'"id":'}}; id=${{id%%,*}}
-        printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',"result":{tools}}}'
+        r#"while read -r line; do id=${{line#*'"id":'}}; id=${{id%%,*}}; case $line in
+            *tools/list*) printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',"result":{tools}}}'; break;;
+            *'"id":'*) echo '{{"jsonrpc":"2.0","id":'"$id"',"result":{{}}}}';;
+        esac; done
         head -c 1 > /dev/null; echo 'the line begins' >&2; cat > /dev/null"#
     );
     vec!["sh".into(), "-c".into(), script.into()]

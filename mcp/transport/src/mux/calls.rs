@@ -91,6 +91,13 @@ impl Calls {
         self.lock().get_mut(&number).map(|call| call.written = true).is_some()
     }
 
+    /// Notes that the pipe took nothing of the call, which is to be written to the next.
+    pub(super) fn unwrite(&self, number: u64) {
+        if let Some(call) = self.lock().get_mut(&number) {
+            call.written = false;
+        }
+    }
+
     /// Hands a notification to the stream of call `number`; `make` gets the call. Dropped when the reader is behind: the last place in
     /// its queue is kept for the answer.
     pub(super) fn notify(&self, number: u64, make: impl FnOnce(&Call) -> Vec<u8>) {

@@ -1,8 +1,9 @@
 //! The handshake is the proxy's own, made once per process: no client decides what a process that all share is told. A process that refuses
 //! the newest revision, where it should name one that it knows, is asked for the older ones.
 //!
-//! A process of both eras may refuse the handshake of the Legacy era because a request of the Modern one came first: the Go SDK's says that
-//! it was initialized. Then what it says of itself in the Modern era is the result.
+//! It comes before the first request of the Modern era too. Processes of the Python and TypeScript SDKs serve the era of the first message alone,
+//! and those of the Rust SDK refuse Legacy calls behind a Modern one: a client of the Modern era would lock those of the other out.
+//! The Modern era is opened by `server/discover`, without which processes of the Go SDK answer its calls as those of the other.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(crate) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
     made: Mutex<Option<Made>>,
+    /// Whether the process serves the Modern era, once it was asked.
+    modern: Mutex<Option<bool>>,
     one_at_a_time: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -59,6 +62,17 @@ pub(super) fn request(version: &str) -> Result<OwnedMessage, MessageError> {
     OwnedMessage::read(
         json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string().into(),
     )
+}
+
+/// The request by which every process is asked whether it serves the Modern era.
+pub(super) fn discovery() -> Result<OwnedMessage, MessageError> {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+        "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
+    OwnedMessage::read(discover.to_string().into())
 }
 
 impl Handshake {
@@ -93,6 +107,20 @@ impl Handshake {
             made.over = true;
             Arc::clone(&made.result)
         })
+    }
+
+    /// Whether the process serves the Modern era. `None` before it was asked.
+    pub(super) fn serves_modern(&self) -> Option<bool> {
+        *self.modern()
+    }
+
+    /// Notes whether the process serves the Modern era.
+    pub(super) fn set_modern(&self, serves: Option<bool>) {
+        *self.modern() = serves;
+    }
+
+    fn modern(&self) -> MutexGuard<'_, Option<bool>> {
+        self.modern.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn made(&self) -> MutexGuard<'_, Option<Made>> {
@@ -155,7 +183,7 @@ async fn ask(mux: &Mux) -> Outcome {
             return Outcome::Silence;
         };
         let refused = Message::parse(&answer).map_or(true, |answer| answer.result().is_none());
-        if refused && (refusal.is_some() || !discover(mux, version).await) {
+        if refused {
             refusal.get_or_insert(answer);
             continue;
         }
@@ -170,56 +198,19 @@ async fn ask(mux: &Mux) -> Outcome {
     error.map_or(Outcome::Silence, Outcome::Refused)
 }
 
-/// Asks a process in the Modern era what it is, and keeps that as its answer to the handshake in `version`. Returns false where it does not know
-/// that era, or no other.
-async fn discover(mux: &Mux, version: &'static str) -> bool {
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-        "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let discover = json!({ "jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": { "_meta": meta } });
-    let Ok(discover) = OwnedMessage::read(discover.to_string().into()) else { return false };
-    let Some(answer) = mux.ask(&discover, None).await else { return false };
-    let discovered = Message::parse(&answer).ok().and_then(|answer| serde_json::from_str(answer.result()?.get()).ok());
-    let Some(result) = discovered.as_ref().and_then(as_result) else { return false };
-    *mux.handshake.made() = Some(Made { version, result: result.to_string().into(), over: false });
-    true
-}
-
-/// The answer to an `initialize` by a process that was `discovered`.
-fn as_result(discovered: &Value) -> Option<Value> {
-    let versions = discovered["supportedVersions"].as_array()?.iter().filter_map(Value::as_str);
-    let version = versions.filter(|version| *version < MODERN_VERSION).max()?;
-    let named = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"];
-    let server = if named.is_object() { named.clone() } else { json!({ "name": "unknown", "version": "" }) };
-    let mut result =
-        json!({ "protocolVersion": version, "capabilities": discovered["capabilities"], "serverInfo": server });
-    if let Some(instructions) = discovered["instructions"].as_str() {
-        result["instructions"] = instructions.into();
-    }
-    Some(result)
+/// Whether the process, to which the handshake was made or which refuses it, serves the Modern era. One that does not say is taken to do so: it
+/// answers the request itself.
+pub(super) async fn serves_modern(mux: &Mux) -> bool {
+    let Ok(discover) = discovery() else { return true };
+    let Some(answer) = mux.ask(&discover, None).await else { return true };
+    let serves = Message::parse(&answer).is_ok_and(|answer| answer.result().is_some());
+    mux.handshake.set_modern(Some(serves));
+    serves
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_server_of_both_eras_says_of_itself_is_a_handshake_and_of_one_era_is_none() {
-        let both = json!({
-            "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18"], "capabilities": {"tools": {}}, "instructions": "ask",
-            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}},
-        });
-        let expected = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "instructions": "ask", "serverInfo": {"name": "s", "version": "1"},
-        });
-        assert_eq!(as_result(&both), Some(expected));
-        let modern = json!({"supportedVersions": ["2026-07-28"], "capabilities": {}});
-        assert_eq!(as_result(&modern), None);
-        let nameless = json!({"supportedVersions": ["2025-11-25"], "capabilities": {}});
-        assert_eq!(as_result(&nameless).unwrap()["serverInfo"]["name"], "unknown");
-    }
 
     #[test]
     fn a_client_of_an_older_revision_is_answered_in_it() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::Buf as _;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{Call, Reply};
 use super::handshake::{self, INITIALIZED};
+use super::outlet::Outlet;
 use super::queue::Queued;
 use super::rewrite::request_line;
 use super::{Mux, dispatch};
@@ -31,8 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_ELSEWHERE: Duration = Duration::from_mins(3);
 /// When nothing was asked of a server for so long, it is asked for a sign of life: kubelets close attachments that are idle for hours.
 const KEEP_ALIVE: Duration = Duration::from_mins(5);
-/// Lines that are written with one system call, in bytes.
-const BATCH: usize = 64 << 10;
 
 type Input = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -57,7 +56,7 @@ pub(crate) enum State {
 pub(super) struct Supervisor {
     pipe: Arc<dyn Pipe>,
     mux: Arc<Mux>,
-    lines: mpsc::UnboundedReceiver<Queued>,
+    lines: Outlet,
     state: watch::Sender<State>,
     cancel: CancellationToken,
     /// How long the server was asked and silent since its last answer, over all pipes: one that never answers may be detached in between.
@@ -73,7 +72,7 @@ impl Supervisor {
     ) -> (Self, watch::Receiver<State>) {
         let (state, watched) =
             watch::channel(if pipe.is_started_elsewhere() { State::Restarting } else { State::Running });
-        (Self { pipe, mux, lines, state, cancel, silent: Duration::ZERO }, watched)
+        (Self { pipe, mux, lines: Outlet::new(lines), state, cancel, silent: Duration::ZERO }, watched)
     }
 
     /// Begins with the pipe that is open, if one is.
@@ -99,6 +98,11 @@ impl Supervisor {
                     }
                 }
                 Err(error) => tracing::error!(%error, "the MCP server's process cannot be started again"),
+            }
+            self.lines.keep_unwritten(&self.mux.calls);
+            // The next may be of another version.
+            if self.mux.handshake.serves_modern() == Some(false) {
+                self.mux.handshake.set_modern(None);
             }
             self.mux.calls.fail_written();
             if self.mux.take_answered() {
@@ -203,7 +207,7 @@ struct Talk<'a> {
 }
 
 /// Greets a server that takes the place of another, then writes to it what is asked. Returns when it takes no more.
-async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Queued>, how: Talk<'_>) {
+async fn talk(mut input: Input, mux: &Mux, lines: &mut Outlet, how: Talk<'_>) {
     let mut asked = Some(how.asked);
     if mux.handshake.version().is_some() {
         tell(&mut asked);
@@ -213,48 +217,38 @@ async fn talk(mut input: Input, mux: &Mux, lines: &mut mpsc::UnboundedReceiver<Q
         Ok(Err(problem)) => return tracing::warn!(problem, "the handshake with the MCP server failed"),
         Err(_) => return tracing::warn!("the MCP server does not answer the handshake"),
     };
-    let mut buffer = BytesMut::new();
     loop {
-        let mut next = tokio::select! {
-            received = lines.recv() => match received {
-                None => return,
-                received => received,
+        tokio::select! {
+            more = lines.wait() => if !more {
+                return;
             },
             // Of a server that was greeted: others may not know the method, or end at it.
             () = sleep(KEEP_ALIVE), if how.elsewhere && mux.handshake.version().is_some() => {
                 tell(&mut asked);
-                buffer.extend_from_slice(&mux.ping_line());
-                None
-            }
-        };
-        while let Some(queued) = next.take() {
-            let bytes = &queued.line.bytes;
-            // A call that has failed or was left while it waited here must not be acted on.
-            let is_wanted = queued.line.call.is_none_or(|call| mux.calls.write(call));
-            // To a notification there is no answer.
-            if is_wanted && queued.line.call.is_some() {
-                tell(&mut asked);
-            }
-            if is_wanted && buffer.len() + bytes.len() > BATCH {
-                let written = async {
-                    input.write_all(&buffer).await?;
-                    input.write_all(bytes).await
-                };
-                if written.await.is_err() {
+                if input.write_all(&mux.ping_line()).await.is_err() || input.flush().await.is_err() {
                     return;
                 }
-                buffer.clear();
-            } else {
-                if is_wanted {
-                    buffer.extend_from_slice(bytes);
-                }
-                next = lines.try_recv().ok();
             }
         }
-        if input.write_all(&buffer).await.is_err() || input.flush().await.is_err() {
+        loop {
+            let (mut text, asks) = lines.next(&mux.calls);
+            if text.is_empty() {
+                break;
+            }
+            // To a notification there is no answer.
+            if asks {
+                tell(&mut asked);
+            }
+            while text.has_remaining() {
+                match input.write_buf(&mut text).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(bytes) => lines.took(bytes),
+                }
+            }
+        }
+        if input.flush().await.is_err() {
             return;
         }
-        buffer.clear();
     }
 }
 
@@ -287,6 +281,9 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
     }
     input.write_all(INITIALIZED).await.map_err(|_| CLOSED)?;
     mux.handshake.end();
+    if mux.handshake.serves_modern() == Some(true) {
+        input.write_all(&mux.discover_line()).await.map_err(|_| CLOSED)?;
+    }
     for uri in mux.subscriptions.uris() {
         let line = mux.subscription_line("resources/subscribe", &uri);
         input.write_all(&line).await.map_err(|_| CLOSED)?;
@@ -296,6 +293,10 @@ async fn greet(input: &mut Input, mux: &Mux) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll};
+
     use mcp_wire::OwnedMessage;
     use tokio::io::sink;
 
@@ -342,6 +343,77 @@ mod tests {
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{}}}}"#);
         dispatch::line(mux, answer.into()).await;
         assert_eq!(mux.handshake.version(), Some("2025-11-25"), "a process that follows is greeted");
+    }
+
+    /// A process that ends when it is written to, having taken so many bytes, and one in its place that answers.
+    #[derive(Debug)]
+    struct Replaced(Mutex<Option<usize>>);
+
+    impl Pipe for Replaced {
+        fn open(&self) -> BoxFuture<'_, Result<OpenPipe, OpenError>> {
+            let (near, far) = tokio::io::duplex(1 << 10);
+            let (read, write) = tokio::io::split(near);
+            if let Some(takes) = self.0.lock().unwrap().take() {
+                let (write, end) = (Box::new(Ending(takes)), Box::new(Gone(Some(far))));
+                return Box::pin(async { Ok(OpenPipe { read: Box::new(read), write, end }) });
+            }
+            tokio::spawn(async move {
+                let (read, mut write) = tokio::io::split(far);
+                let mut lines = Lines::new(read, MAX_LINE);
+                while let Some(line) = lines.next().await {
+                    let request: serde_json::Value = serde_json::from_slice(&line).unwrap();
+                    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
+                    write.write_all(answer.as_bytes()).await.unwrap();
+                }
+            });
+            let end = Box::new(Gone(None));
+            Box::pin(async { Ok(OpenPipe { read: Box::new(read), write: Box::new(write), end }) })
+        }
+    }
+
+    /// Takes so many bytes, and breaks.
+    struct Ending(usize);
+
+    impl AsyncWrite for Ending {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            Poll::Ready(if taken == 0 { Err(std::io::ErrorKind::BrokenPipe.into()) } else { Ok(taken) })
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Keeps the other end of its output open, where it has one.
+    struct Gone(#[expect(dead_code)] Option<tokio::io::DuplexStream>);
+
+    impl End for Gone {
+        fn ended(&mut self) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn close(self: Box<Self>, _why: &'static str) -> BoxFuture<'static, Closed> {
+            Box::pin(async { Closed::Gone })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_which_the_ended_process_took_nothing_waits_for_the_next() {
+        let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        for (takes, answered) in [(0, [true, true]), (1, [false, true]), (90, [false, false])] {
+            let pipe = Arc::new(Replaced(Mutex::new(Some(takes))));
+            let running = Running::start(pipe, MuxConfig::default()).await.unwrap();
+            let message = OwnedMessage::read(ping.as_slice().into()).unwrap();
+            let call = || running.mux.call(Request { message: &message, origin: None }, false);
+            let ((_one, first, _), (_other, second, _)) = tokio::join!(call(), call());
+            assert_eq!([first.await.is_ok(), second.await.is_ok()], answered, "{takes} bytes were taken");
+        }
     }
 
     #[tokio::test(start_paused = true)]

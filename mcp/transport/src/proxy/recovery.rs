@@ -202,6 +202,7 @@ pub(super) async fn recover(
         *last = Some(Attempt { at: Instant::now(), reached: true });
         let opened = open(upstream, handshake, like).await;
         if let Err(UpstreamError::Unreachable(_)) = opened {
+            tracing::debug!("the MCP server cannot be reached, so its session is not opened anew");
             *last = Some(Attempt { at: Instant::now(), reached: false });
         }
         let (id, address) = opened.ok().flatten()?;

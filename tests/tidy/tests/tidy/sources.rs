@@ -91,11 +91,12 @@ fn decisions_about_leases_and_what_doctor_makes_of_what_it_saw_do_no_io() {
     assert_absent(&marks, |path| rust(path) && wanted(path), "hand in what was seen");
 }
 
-/// Crates of users, which are no members of the workspace.
-const OUTSIDE: [&str; 3] = [
+/// Crates of users, and a program of tests with a lock of its own, which are no members of the workspace.
+const OUTSIDE: [&str; 4] = [
     "examples/axum-application/Cargo.toml",
     "examples/plain-controller/Cargo.toml",
     "examples/webhook-server/Cargo.toml",
+    "mcp/runner/tests/sdks/rust/Cargo.toml",
 ];
 
 #[test]

@@ -159,6 +159,26 @@ fn a_secret_that_cannot_be_read_keeps_no_unguarded_proxy_serving() {
     assert_eq!(condition(&plan, "ReferencesReadable", "False").unwrap().0, "ReferenceNotReadable");
 }
 
+// One `kubectl apply` of a configuration and an edit that refers to it: the watch of the first may lag behind that of the second.
+#[test]
+fn a_guard_that_is_about_to_be_seen_costs_the_open_proxy_and_not_its_service_or_server() {
+    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
+    world.applied(&world.plan());
+    world.workload.spec = World::gated().workload.spec;
+    (world.webhook_config, world.unseen) = (None, true);
+    let gone = |world: &mut World| {
+        let plan = world.plan();
+        assert!(plan.children.is_empty(), "{:?}", plan.children);
+        world.applied(&plan);
+        [(ChildKind::Deployment, "fetch"), (ChildKind::Service, "mcp-fetch-proxy"), (ChildKind::StatefulSet, "fetch")]
+            .map(|(kind, name)| is_absent(&plan, kind, name))
+    };
+    assert_eq!(gone(&mut world), [true, false, false]);
+    assert_eq!(gone(&mut world), [false, false, false]);
+    world.unseen = false;
+    assert_eq!(gone(&mut world), [true, true, true], "it is missing indeed");
+}
+
 // MISSION P6.
 #[test]
 fn the_network_policy_does_not_go_before_the_pods_it_closes() {

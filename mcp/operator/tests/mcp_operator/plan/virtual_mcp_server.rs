@@ -68,6 +68,7 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
     let plan = plan_workload(&Inputs {
         workload: server,
         configs: &configs,
+        unseen: false,
         data: &world.data,
         unreadable: None,
         denied: None,

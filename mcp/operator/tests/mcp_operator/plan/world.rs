@@ -50,6 +50,7 @@ pub(crate) struct World<W = MCPServer> {
     pub(crate) webhook_config: Option<MCPWebhookConfig>,
     pub(crate) tool_config: Option<MCPToolConfig>,
     pub(crate) data: Data,
+    pub(crate) unseen: bool,
     pub(crate) unreadable: Option<String>,
     pub(crate) denied: Option<String>,
     pub(crate) deployment: Option<Deployment>,
@@ -122,6 +123,7 @@ where
             webhook_config: None,
             tool_config: None,
             data: Data::default(),
+            unseen: false,
             unreadable: None,
             denied: None,
             deployment: None,
@@ -187,6 +189,7 @@ where
         let plan = plan_workload(&Inputs {
             workload: &self.workload,
             configs: &configs,
+            unseen: self.unseen,
             data: &self.data,
             unreadable: self.unreadable.as_deref(),
             denied: self.denied.as_deref(),

@@ -2,7 +2,7 @@
 
 mod events;
 mod issuer;
-mod process;
+pub(crate) mod process;
 mod recorder;
 mod runner;
 mod sdk;

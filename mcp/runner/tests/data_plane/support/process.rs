@@ -37,13 +37,14 @@ impl Server {
 
     /// The Go SDK's server for the conformance suite, over streamable HTTP. It serves every path.
     pub(crate) async fn conformance(stateless: bool) -> Self {
+        let program = conformance_server().display().to_string();
+        Self::start_at(|address| vec![program, "-http".into(), address.into(), format!("-stateless={stateless}")]).await
+    }
+
+    /// The server that `command` makes of an address.
+    pub(crate) async fn start_at(command: impl FnOnce(&str) -> Vec<String>) -> Self {
         let address = free_address();
-        let command = vec![
-            conformance_server().display().to_string(),
-            "-http".into(),
-            address.to_string(),
-            format!("-stateless={stateless}"),
-        ];
+        let command = command(&address.to_string());
         Self { command, environment: vec![], address, watcher: None, pid: 0 }.up().await
     }
 
@@ -116,11 +117,15 @@ pub(crate) fn free_address() -> SocketAddr {
 }
 
 /// Where `hack/mcp-servers/build.sh` keeps a thing, which must be there.
-fn installed(what: &str) -> PathBuf {
+pub(crate) fn installed(what: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/mcp-servers/build.sh");
     let output = StdCommand::new(script).args(["where", what]).output().unwrap();
     let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-    assert!(path.exists(), "{} is missing: run `make mcp-servers`", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing: run `make mcp-servers` or, of an SDK, `hack/mcp-servers/build.sh sdks`",
+        path.display()
+    );
     path
 }
 

@@ -6,8 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use mcp_middleware::beside;
 use mcp_wire::headers::{self, HeaderError};
-use mcp_wire::{OwnedMessage, ToolHeaders};
-use serde_json::Value;
+use mcp_wire::{ErrorBody, Id, MODERN_VERSION, OwnedMessage, ToolHeaders, code};
+use serde_json::{Value, json};
+
+use crate::modern::REVISIONS;
 
 /// Tools with mirrored arguments that are remembered.
 const MAX_TOOLS: usize = 1_000;
@@ -17,6 +19,14 @@ const MAX_LIST: usize = 1 << 20;
 /// Whether `method` is one of the Legacy era that went: the server need not be asked.
 pub(super) fn is_gone(method: &str) -> bool {
     matches!(method, "initialize" | "resources/subscribe" | "resources/unsubscribe")
+}
+
+/// The refusal of a request to a process that serves the Legacy era alone.
+pub(super) fn not_served(id: Option<Id<'_>>) -> Vec<u8> {
+    let older: Vec<_> = REVISIONS.into_iter().filter(|revision| *revision != MODERN_VERSION).collect();
+    let data = json!({ "supported": older, "requested": MODERN_VERSION }).to_string();
+    let message = "the MCP server's process serves sessions alone: begin with server/discover or initialize";
+    ErrorBody::new(code::UNSUPPORTED_VERSION, message).id(id).data(&data).encode()
 }
 
 /// Refuses a message whose headers do not say what its body says.

@@ -78,6 +78,14 @@ pub(super) async fn handle(front: &Arc<Front>, parts: &Parts, body: Bytes) -> Re
                 error(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, "Method not found", message.id())
             }
             Some("initialize") => initialize(front, parts, &asked).await,
+            Some(method) if revision == Revision::Modern => match front.mux.serves_modern().await {
+                None => text(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+                // Its own refusal of this method is what clients of both eras wait for.
+                Some(false) if method != "server/discover" => {
+                    json(StatusCode::BAD_REQUEST, modern::not_served(message.id()))
+                }
+                Some(_) => call(front, parts, asked).await,
+            },
             Some("logging/setLevel") if revision == Revision::Legacy => local(&asked, "{}"),
             Some("resources/subscribe" | "resources/unsubscribe") => subscription(front, &asked).await,
             _ => call(front, parts, asked).await,
