@@ -27,7 +27,7 @@ pub struct Engine {
     /// The same for all clones.
     storage: Arc<RwLock<Option<Storage>>>,
     /// The schema of each version; the same for all clones.
-    schemas: Arc<RwLock<HashMap<String, Arc<Value>>>>,
+    schemas: Arc<RwLock<Arc<HashMap<String, Value>>>>,
 }
 
 /// The versions in which the API server stores objects.
@@ -180,7 +180,10 @@ impl Engine {
             let route = self.graph.route(&from.version, &to.version);
             match fast::convert(&object, &route) {
                 Some(converted) => whole(converted),
-                None => convert_with_care(&object, &route, from, to, self.schema(&to.version).as_deref()),
+                None => {
+                    let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner).clone();
+                    convert_with_care(&object, &route, [from, to], &schemas)
+                }
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
@@ -210,16 +213,10 @@ impl Engine {
 
     /// Tells this engine and its clones the schema of each version, as a CustomResourceDefinition has it in `openAPIV3Schema`.
     ///
-    /// An object then has only members that its new version has. Server-side apply needs that: it converts the part of an
-    /// object that one field manager owns, where members that types require may be missing. Such a part goes over as far as
-    /// its members have the same names and types; the rest is stored in the annotation [`STASH`](crate::STASH).
+    /// An object then has only members that its new version has, as server-side apply needs it of the part that one field
+    /// manager owns: of such a part what both versions have goes over, and the rest into [`STASH`](crate::STASH).
     pub fn set_schemas(&self, schemas: impl IntoIterator<Item = (String, Value)>) {
-        let schemas = schemas.into_iter().map(|(version, schema)| (version, Arc::new(schema))).collect();
-        *self.schemas.write().unwrap_or_else(PoisonError::into_inner) = schemas;
-    }
-
-    fn schema(&self, version: &str) -> Option<Arc<Value>> {
-        self.schemas.read().unwrap_or_else(PoisonError::into_inner).get(version).cloned()
+        *self.schemas.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schemas.into_iter().collect());
     }
 
     fn is_write(&self, from: &str, to: &str) -> bool {
@@ -284,9 +281,8 @@ struct Outcome {
 fn convert_with_care(
     object: &Object<'_>,
     route: &[Edge<'_>],
-    from: &Codec,
-    to: &Codec,
-    schema: Option<&Value>,
+    [from, to]: [&Codec; 2],
+    schemas: &HashMap<String, Value>,
 ) -> Outcome {
     let metadata = &object.metadata;
     let (annotation, label, room) = (metadata.annotation(STASH), metadata.incomplete(), metadata.room());
@@ -301,8 +297,8 @@ fn convert_with_care(
                 converting.go(*edge, identity);
             }
             let ObjectInConversion { mut document, stash, problem, incomplete } = converting;
-            if let Some(schema) = schema {
-                schema::prune(&mut document, schema);
+            if let Some(target) = schemas.get(&to.version) {
+                schema::prune(&mut document, target, schemas.get(&from.version).unwrap_or(&Value::Null));
             }
             (Some(document), stash.write(), problem, incomplete)
         }

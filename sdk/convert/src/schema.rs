@@ -2,28 +2,32 @@
 
 use serde_json::Value;
 
-/// Removes members that the schema does not have, and values of another type than it asks for. The API server prunes the former of a
-/// whole object itself; a converted part of one, which belongs to a single field manager, it refuses with them.
-pub(crate) fn prune(value: &mut Value, schema: &Value) {
-    let keeps = |value: &mut Value, schema: &Value| {
-        let fits = fits(value, schema);
+/// Removes members that the schema `to` does not have: the API server prunes them of a whole object itself, and refuses a converted part of one
+/// with them. Removes values of another type than it asks for, too, but for those that are wrong by the schema `from` already: somebody has to
+/// see them to put them right.
+pub(crate) fn prune(value: &mut Value, to: &Value, from: &Value) {
+    let keeps = |value: &mut Value, to: &Value, from: &Value| {
+        let fits = fits(value, to);
         if fits {
-            prune(value, schema);
+            prune(value, to, from);
         }
-        fits
+        fits || !self::fits(value, from)
     };
     match value {
         Value::Object(members) => {
-            let open = &schema["additionalProperties"];
-            let keeps_unknown = schema["x-kubernetes-preserve-unknown-fields"] == true || *open == true;
-            let is_resource = schema["x-kubernetes-embedded-resource"] == true;
-            members.retain(|key, value| match schema["properties"].get(key) {
-                Some(schema) => keeps(value, schema),
-                None if open.is_object() => keeps(value, open),
-                None => keeps_unknown || is_resource && matches!(&**key, "apiVersion" | "kind" | "metadata"),
+            let open = &to["additionalProperties"];
+            let keeps_unknown = to["x-kubernetes-preserve-unknown-fields"] == true || *open == true;
+            let is_resource = to["x-kubernetes-embedded-resource"] == true;
+            members.retain(|key, value| {
+                let from = from["properties"].get(key).unwrap_or(&from["additionalProperties"]);
+                match to["properties"].get(key) {
+                    Some(to) => keeps(value, to, from),
+                    None if open.is_object() => keeps(value, open, from),
+                    None => keeps_unknown || is_resource && matches!(&**key, "apiVersion" | "kind" | "metadata"),
+                }
             });
         }
-        Value::Array(elements) => elements.retain_mut(|element| keeps(element, &schema["items"])),
+        Value::Array(elements) => elements.retain_mut(|element| keeps(element, &to["items"], &from["items"])),
         _ => {}
     }
 }

@@ -113,3 +113,19 @@ fn a_part_of_an_object_has_only_members_that_the_other_version_has_and_comes_bac
         }
     }
 }
+
+#[test]
+fn a_value_of_the_wrong_type_is_seen_in_every_version_and_one_that_only_the_other_takes_is_not() {
+    let schemas = |v1: &str, v2: &str| {
+        [("v1", v1), ("v2", v2)].map(|(version, sort)| {
+            let spec = json!({ "type": "object", "properties": { "hosts": { "type": sort } } });
+            (version.to_owned(), json!({ "type": "object", "properties": { "spec": spec } }))
+        })
+    };
+    for (v1, v2, there) in [("array", "string", json!({})), ("array", "array", json!({ "hosts": "a,b" }))] {
+        let engine = entity::engine();
+        engine.set_schemas(schemas(v1, v2));
+        let part = entity::entity("v2", json!({ "hosts": "a,b" }));
+        assert_eq!(convert(&engine, &part, "v1")["spec"], there, "{v1} {v2}");
+    }
+}
