@@ -34,7 +34,7 @@ demo | test | release-check | bench | control-plane | cert-manager | helm | mcp-
 esac
 if [ "$target" = release-check ]; then
     need python3 3.10 "$(version python3 --version)" "It runs the official Python SDK. On Debian 'apt-get install python3-venv'."
-    need java 11 "$(version java --version)" "Its HttpClient is one of the clients that are tried. On Debian 'apt-get install default-jdk-headless'."
+    need java "" "" "Its HttpClient is one of the clients that are tried. On Debian 'apt-get install default-jdk-headless'."
 fi
 case $target in
 test | release-check | mcp-servers | identity-providers)

@@ -67,8 +67,15 @@ build_sdk() { # SDK
     cp -R "$sdks/$1" "$partial"
     case $1 in
     go) (cd "$partial" && CGO_ENABLED=0 go build -trimpath -o greeter .) ;;
-    python) python3 -m venv "$partial" && "$partial/bin/pip" install --quiet --disable-pip-version-check --requirement "$partial/requirements.txt" ;;
-    rust) (cd "$partial" && cargo build --locked --quiet --config profile.dev.debug=false && mv target/debug/greeter . && rm -rf target) ;;
+    python)
+        python3 -m venv "$partial"
+        "$partial/bin/pip" install --quiet --disable-pip-version-check --requirement "$partial/requirements.txt"
+        ;;
+    rust) # From here, where rust-toolchain.toml holds.
+        (cd "$here" && cargo build --locked --quiet --config profile.dev.debug=false --manifest-path "$partial/Cargo.toml" --target-dir "$partial/target")
+        mv "$partial/target/debug/greeter" "$partial"
+        rm -rf "$partial/target"
+        ;;
     typescript) (cd "$partial" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) ;;
     esac
     # A build that ran at the same time may have put its own, equal folder there: then ours is dropped.
