@@ -178,12 +178,11 @@ impl Engine {
             whole(json.to_owned())
         } else {
             let route = self.graph.route(&from.version, &to.version);
-            match fast::convert(&object, &route) {
-                Some(converted) => whole(converted),
-                None => {
-                    let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner).clone();
-                    convert_with_care(&object, &route, [from, to], &schemas)
-                }
+            if let Some(converted) = fast::convert(&object, &route) {
+                whole(converted)
+            } else {
+                let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner).clone();
+                convert_with_care(&object, &route, [from, to], &schemas)
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
