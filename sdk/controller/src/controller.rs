@@ -13,7 +13,7 @@ use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::Predicate;
 use portcullis_manifest::Access;
 
-use super::apply::{Applier, FieldManager, Repairs};
+use super::apply::{Applier, FieldManager};
 use super::changes::{Changes, filter};
 use super::children::{Child, Children};
 use super::events::Events;
@@ -277,7 +277,7 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Sets the delays after failures, and between writes that others undo again and again.
+    /// Sets the delays after failures, and between writes of a child that others undo again and again.
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.changes.queue.back_off(backoff);
         self
@@ -385,17 +385,9 @@ impl<K: Kind> Controller<K> {
 
     pub(super) fn reconciler(&self, runtime: &Runtime) -> Reconciler<K> {
         let (client, field_manager) = (runtime.client.clone(), self.field_manager.clone());
-        let queue = self.changes.queue.clone();
-        let repairs = Arc::new(Repairs::new(queue.backoff()));
         Reconciler {
-            writer: Writer {
-                client: client.clone(),
-                managers: Managers::of(&field_manager.name),
-                tokens: self.tokens,
-                repairs: repairs.clone(),
-                queue,
-            },
-            applier: Applier::new(client.clone(), field_manager, repairs),
+            writer: Writer { client: client.clone(), managers: Managers::of(&field_manager.name), tokens: self.tokens },
+            applier: Applier::new(client.clone(), field_manager, self.changes.queue.backoff()),
             events: Events::new(client, self.name.as_str()),
             children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
             validators: runtime.offline().map(Validators::new),

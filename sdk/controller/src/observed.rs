@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DeserializeGuard;
 use serde::Serialize;
@@ -39,8 +38,6 @@ pub struct Observed<K> {
     pub(super) held_status: Option<Box<str>>,
     /// What our manager of the condition `Valid` holds of it.
     pub(super) held_validity: Option<Box<str>>,
-    /// Other field managers of its status.
-    pub(super) status_writers: Vec<String>,
 }
 
 impl Managers {
@@ -50,14 +47,6 @@ impl Managers {
             finalizers: format!("{manager}-finalizers"),
             validity: format!("{manager}-validity"),
         }
-    }
-
-    /// The field managers of a status beside these.
-    fn other_writers(&self, metadata: &ObjectMeta) -> Vec<String> {
-        let entries = metadata.managed_fields.iter().flatten();
-        let of_status = entries.filter(|entry| entry.subresource.as_deref() == Some("status"));
-        let names = of_status.filter_map(|entry| entry.manager.clone());
-        names.filter(|name| ![&self.status, &self.validity].contains(&name)).collect()
     }
 }
 
@@ -81,7 +70,6 @@ impl<K: Resource<DynamicType = ()>> Observed<K> {
             deleting: metadata.deletion_timestamp.is_some(),
             held_status: held_by(metadata, &managers.status, Some("status")),
             held_validity: held_by(metadata, &managers.validity, Some("status")),
-            status_writers: managers.other_writers(metadata),
             object: object.map_err(|invalid| invalid.error).map(|mut object| {
                 object.meta_mut().managed_fields = None;
                 Arc::new(object)

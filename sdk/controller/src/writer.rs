@@ -2,7 +2,6 @@
 //! tests what it replaces.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use json_patch::jsonptr::PointerBuf;
@@ -13,13 +12,10 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tracing::warn;
 
-use super::apply::{
-    Reason, Repairs, StatusState, apply_empties_status, digest_of, is_fight, prune, status_needs_apply,
-};
+use super::apply::{apply_empties_status, prune, status_needs_apply};
 use super::observed::Managers;
-use super::{ControllerError, Key, KindScope, Observed, Queue, Stored as _};
+use super::{ControllerError, KindScope, Observed, Stored as _};
 
 /// Deadline of one request.
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -47,14 +43,11 @@ pub(super) struct Writer<K> {
     pub(super) client: Client,
     pub(super) managers: Managers,
     pub(super) tokens: fn(&K) -> Vec<String>,
-    pub(super) repairs: Arc<Repairs>,
-    pub(super) queue: Arc<Queue>,
 }
 
 impl<K: Kind> Writer<K> {
     /// Applies `status` under `manager`, which holds `held`, when that differs from what `live` has; returns what the API
-    /// server made of it, `None` when there was nothing to do or nothing is left to write to. A write that others undo again
-    /// and again waits for its turn: then it is `None` as well, and the object is reconciled again.
+    /// server made of it, `None` when there was nothing to do or nothing is left to write to.
     pub(super) async fn status(
         &self,
         live: &Observed<K>,
@@ -67,39 +60,6 @@ impl<K: Kind> Writer<K> {
         if !status_needs_apply(&state, &status) {
             return Ok(None);
         }
-        let (object, digest) = (format!("{manager} of {}", live.describe()), timeless(&status));
-        let count = match self.repairs.turn(&object, &digest, &Reason::Changed) {
-            Ok(count) => count,
-            Err(rest) => {
-                self.queue.add_after(Key::of(live), rest);
-                return Ok(None);
-            }
-        };
-        let written = self.apply(live, manager, state, status).await?;
-        if written.is_some() {
-            self.repairs.wrote(&object, &digest, Reason::Changed, count);
-            if is_fight(count) {
-                let (object, others, next) =
-                    (live.describe(), live.status_writers.join(", "), self.repairs.next(count));
-                warn!(
-                    object,
-                    field_managers = others,
-                    writes = count,
-                    ?next,
-                    "the status does not stay as it is written; writing it ever more slowly"
-                );
-            }
-        }
-        Ok(written)
-    }
-
-    async fn apply(
-        &self,
-        live: &Observed<K>,
-        manager: &str,
-        state: StatusState,
-        status: Value,
-    ) -> Result<Option<Observed<K>>, ControllerError> {
         if apply_empties_status(&state, &status) {
             let empty = json_patch::Patch(vec![
                 test(["metadata", "uid"], json!(live.uid)),
@@ -172,15 +132,6 @@ impl<K: Kind> Writer<K> {
             Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
         }
     }
-}
-
-/// The digest of a status but for the times of its conditions: a repair of a condition is a transition each time.
-fn timeless(status: &Value) -> String {
-    let mut status = status.clone();
-    for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-        condition.as_object_mut().map(|condition| condition.remove("lastTransitionTime"));
-    }
-    digest_of(&status)
 }
 
 fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {

@@ -19,7 +19,7 @@ pub(super) enum Decision {
 
 /// Why a child is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(super) enum Reason {
     /// There is no such object.
     Absent,
     /// The desired document is another one than was applied last.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// SHA-256 of `document` with its keys sorted, in lower-case hex.
-pub(crate) fn of(document: &Value) -> String {
+pub(super) fn of(document: &Value) -> String {
     let mut context = Context::new(&SHA256);
     feed(&mut context, document);
     hex(&context.finish())

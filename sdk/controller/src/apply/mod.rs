@@ -20,10 +20,8 @@ pub use document::{Desired, DocumentError};
 pub use live::{FieldManager, Live, version_number};
 pub use send::ApplyError;
 
-pub(super) use decide::Reason;
-pub(super) use digest::of as digest_of;
 pub(super) use document::prune;
 pub(super) use live::held_by;
-pub(super) use repairs::{Repairs, Undone, is_fight};
+pub(super) use repairs::Undone;
 pub(super) use send::{Applier, DeleteOutcome, Ensured};
 pub(super) use status::{StatusState, apply_empties_status, status_needs_apply};

@@ -1,5 +1,5 @@
-//! Writes of the same that another client undoes again and again: each waits longer than the one before, and the log names
-//! that client.
+//! Writes of the same that somebody undoes again and again: each waits longer than the one before, and the log names the
+//! other client.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,23 +11,22 @@ use tokio::time::Instant;
 use super::decide::Reason;
 use super::{Desired, FieldManager, fields};
 use crate::Backoff;
-use crate::kind_scope::full_name;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// The write of the same for the same reason from which on it is no chance any more.
 const FIGHT: u32 = 3;
-/// Reasons that are remembered of each object.
+/// Reasons that are remembered of each child.
 const REASONS: usize = 16;
 
-/// The last writes to each child, and of each status, as long as they may slow down the next one.
+/// The last writes of each child, as long as they may slow down the next one.
 #[derive(Debug)]
-pub(crate) struct Repairs {
+pub(super) struct Repairs {
     backoff: Backoff,
-    objects: Mutex<Objects>,
+    children: Mutex<Children>,
 }
 
 #[derive(Debug)]
-struct Objects {
+struct Children {
     writes: HashMap<String, Vec<Write>>,
     /// When outdated writes were forgotten last.
     swept: Instant,
@@ -52,51 +51,46 @@ pub(crate) struct Undone {
 }
 
 impl Repairs {
-    pub(crate) fn new(backoff: Backoff) -> Self {
-        let objects = Mutex::new(Objects { writes: HashMap::new(), swept: Instant::now() });
-        Self { backoff, objects }
+    pub(super) fn new(backoff: Backoff) -> Self {
+        let children = Mutex::new(Children { writes: HashMap::new(), swept: Instant::now() });
+        Self { backoff, children }
     }
 
-    /// Returns the number of this write of `digest` to `object` for this `reason`, or how long it has to wait.
-    pub(crate) fn turn(&self, object: &str, digest: &str, reason: &Reason) -> Result<u32, Duration> {
+    /// Returns the number of this write of `desired` for this `reason`, or how long it has to wait.
+    pub(super) fn turn(&self, desired: &Desired, reason: &Reason) -> Result<u32, Duration> {
         let now = Instant::now();
-        self.with(|objects| {
-            let mut writes = objects.writes.get(object).into_iter().flatten();
-            let same = |write: &&Write| write.reason == *reason && write.digest == digest;
+        self.with(|children| {
+            let mut writes = children.writes.get(&name(desired)).into_iter().flatten();
+            let same = |write: &&Write| write.reason == *reason && write.digest == desired.digest();
             let Some(last) = writes.find(same).filter(|last| now < last.at + self.quiet()) else { return Ok(1) };
-            let due = last.at + self.next(last.count);
+            let due = last.at + self.backoff.delay(last.count);
             if now < due { Err(due - now) } else { Ok(last.count + 1) }
         })
     }
 
     /// Remembers a write that has been done.
-    pub(crate) fn wrote(&self, object: &str, digest: &str, reason: Reason, count: u32) {
+    pub(super) fn wrote(&self, desired: &Desired, reason: Reason, count: u32) {
         let now = Instant::now();
-        self.with(|objects| {
-            if now >= objects.swept + self.quiet() {
-                objects.swept = now;
-                objects.writes.retain(|_, writes| {
+        self.with(|children| {
+            if now >= children.swept + self.quiet() {
+                children.swept = now;
+                children.writes.retain(|_, writes| {
                     writes.retain(|write| now < write.at + self.quiet());
                     !writes.is_empty()
                 });
             }
-            let writes = objects.writes.entry(object.to_owned()).or_default();
+            let writes = children.writes.entry(name(desired)).or_default();
             writes.retain(|write| write.reason != reason);
             if writes.len() == REASONS {
                 writes.remove(0);
             }
-            writes.push(Write { reason, digest: digest.to_owned(), at: now, count });
+            writes.push(Write { reason, digest: desired.digest().to_owned(), at: now, count });
         });
     }
 
     /// Forgets a child that the controller itself deletes: its next write undoes nothing.
-    pub(super) fn forget(&self, object: &str) {
-        self.with(|objects| _ = objects.writes.remove(object));
-    }
-
-    /// Returns how long the write after number `count` has to wait.
-    pub(crate) fn next(&self, count: u32) -> Duration {
-        self.backoff.delay(count)
+    pub(super) fn forget(&self, kind: &str, namespace: &str, name: &str) {
+        self.with(|children| _ = children.writes.remove(&full_name(kind, namespace, name)));
     }
 
     /// Describes the fight that write `count` of `desired` belongs to, if it is one. `metadata` is the child's before this write.
@@ -116,7 +110,8 @@ impl Repairs {
             (Reason::Taken(path), None) => format!("{path} does not stay as it is applied"),
             (Reason::Changed | Reason::Foreign(_), None) => "it does not stay as it is applied".to_owned(),
         };
-        let (child, next) = (described(desired), self.next(count));
+        let next = self.backoff.delay(count);
+        let child = full_name(&desired.resource().kind, desired.namespace(), desired.name());
         let problem = format!("{child}: {problem}; applied {count} times, next in {next:?} at the earliest");
         Undone { problem, is_known: count > FIGHT }
     }
@@ -126,19 +121,22 @@ impl Repairs {
         self.backoff.last * 2
     }
 
-    fn with<R>(&self, body: impl FnOnce(&mut Objects) -> R) -> R {
-        body(&mut self.objects.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<R>(&self, body: impl FnOnce(&mut Children) -> R) -> R {
+        body(&mut self.children.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Whether write number `count` of the same is one of a fight.
-pub(crate) fn is_fight(count: u32) -> bool {
+pub(super) fn is_fight(count: u32) -> bool {
     count >= FIGHT
 }
 
-/// Kind, namespace and name of a child.
-pub(super) fn described(desired: &Desired) -> String {
-    format!("{} {}", desired.resource().kind, full_name(desired.namespace(), desired.name()))
+fn name(desired: &Desired) -> String {
+    full_name(&desired.resource().kind, desired.namespace(), desired.name())
+}
+
+fn full_name(kind: &str, namespace: &str, name: &str) -> String {
+    format!("{kind} {}", crate::kind_scope::full_name(namespace, name))
 }
 
 /// The first field of `desired` that `manager` holds no more, and the field managers that hold it; or those that hold what
@@ -193,9 +191,9 @@ mod tests {
     async fn write(repairs: &Repairs, desired: &Desired, reason: &Reason) -> u128 {
         let begun = Instant::now();
         loop {
-            match repairs.turn("ConfigMap n/c", desired.digest(), reason) {
+            match repairs.turn(desired, reason) {
                 Ok(count) => {
-                    repairs.wrote("ConfigMap n/c", desired.digest(), reason.clone(), count);
+                    repairs.wrote(desired, reason.clone(), count);
                     return begun.elapsed().as_millis();
                 }
                 Err(rest) => advance(rest).await,
@@ -228,7 +226,7 @@ mod tests {
         assert_eq!(write(&repairs, &desired("v"), &Reason::Absent).await, 0);
         assert_eq!(write(&repairs, &desired("w"), &taken("data.k")).await, 0);
         // Nobody undid a deletion of the controller itself.
-        repairs.forget("ConfigMap n/c");
+        repairs.forget("ConfigMap", "n", "c");
         assert_eq!(write(&repairs, &desired("w"), &Reason::Absent).await, 0);
     }
 
@@ -238,10 +236,12 @@ mod tests {
         for path in 0..100 {
             write(&repairs, &desired("v"), &taken(&path.to_string())).await;
         }
-        assert_eq!(repairs.with(|objects| objects.writes["ConfigMap n/c"].len()), REASONS);
+        assert_eq!(repairs.with(|children| children.writes["ConfigMap n/c"].len()), REASONS);
         advance(Duration::from_mins(10)).await;
-        repairs.wrote("ConfigMap n/d", "digest", Reason::Absent, 1);
-        assert_eq!(repairs.with(|objects| objects.writes.len()), 1);
+        let document = json!({"metadata": {"name": "d", "namespace": "n"}});
+        let other = Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::of("ours")).unwrap();
+        write(&repairs, &other, &Reason::Absent).await;
+        assert_eq!(repairs.with(|children| children.writes.len()), 1);
     }
 
     #[test]

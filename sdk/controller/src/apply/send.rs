@@ -15,8 +15,9 @@ use kube::{
 use serde::Serialize;
 
 use super::decide::{Decision, Reason, decide};
-use super::repairs::{Repairs, Undone, described, is_fight};
+use super::repairs::{Repairs, Undone, is_fight};
 use super::{Desired, FieldManager, Live, Refusal};
+use crate::Backoff;
 use crate::kind_scope::full_name;
 use portcullis_client::own_sentence;
 
@@ -105,10 +106,10 @@ impl Debug for Applier {
 }
 
 impl Applier {
-    /// An applier for the children of one controller. `repairs` delays the writes that others undo.
-    pub(crate) fn new(client: Client, field_manager: FieldManager, repairs: Arc<Repairs>) -> Self {
+    /// An applier for the children of one controller. `backoff` has the delays between writes that others undo.
+    pub(crate) fn new(client: Client, field_manager: FieldManager, backoff: Backoff) -> Self {
         let merge = format!("{}-merge", field_manager.name);
-        Self { client, field_manager, merge, repairs }
+        Self { client, field_manager, merge, repairs: Arc::new(Repairs::new(backoff)) }
     }
 
     /// The field manager that it applies with.
@@ -134,15 +135,14 @@ impl Applier {
             Decision::Refuse(refusal) => Ok(Ensured::Refused(refusal)),
             Decision::Apply(reason) => {
                 let (namespace, name, kind) = (desired.namespace(), desired.name(), &desired.resource().kind);
-                let child = described(desired);
-                let count = match self.repairs.turn(&child, desired.digest(), &reason) {
+                let count = match self.repairs.turn(desired, &reason) {
                     Ok(count) => count,
                     Err(rest) => return Ok(Ensured::Delayed(rest)),
                 };
                 tracing::debug!(namespace, name, kind, ?reason, count, "apply");
                 let undone = if is_fight(count) { Some(self.undone(desired, &reason, count).await) } else { None };
                 let live = self.apply(desired, live.is_some()).await?;
-                self.repairs.wrote(&child, desired.digest(), reason, count);
+                self.repairs.wrote(desired, reason, count);
                 Ok(Ensured::Written(live, undone))
             }
         }
@@ -249,7 +249,7 @@ impl Applier {
         };
         match within("delete", resource, namespace, name, api.delete(name, &params)).await {
             Ok(_) => {
-                self.repairs.forget(&format!("{} {}", resource.kind, full_name(namespace, name)));
+                self.repairs.forget(&resource.kind, namespace, name);
                 Ok(DeleteOutcome::Accepted)
             }
             Err(ApplyError::Refused { source, .. }) if is_gone(&source) => Ok(DeleteOutcome::AlreadyGone),

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
-use portcullis::controller::{Action, Cleanup, ConditionStatus, Conditions, Reconcile};
+use portcullis::controller::{Action, Cleanup, Reconcile};
 use portcullis::operator::Switch;
 use serde_json::json;
 
-use crate::boat::{Boat, BoatStatus};
+use crate::boat::Boat;
 use crate::fixture::{Place, Running, afloat};
 
 const FINALIZER: &str = "kit.example/boats";
@@ -54,38 +53,6 @@ async fn a_write_causes_at_most_one_more_reconcile_and_no_write() {
     assert!((61..=64).contains(&writes), "{writes} writes");
     let count = count.load(Ordering::SeqCst);
     assert!((20..=21 + writes).contains(&count), "{count} reconciles for {writes} writes");
-    running.end().await;
-}
-
-/// Changes that the other client tries to make.
-const UNDOINGS: usize = 60;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_status_that_another_client_overwrites_is_written_ever_more_slowly() {
-    let place = Place::new("status-fight").await;
-    let transition = |cx: Reconcile<Boat>| async move {
-        let old = cx.object.status.as_ref().and_then(|status| status.conditions.as_ref());
-        let mut conditions = Conditions::after(old, cx.object.metadata.generation, jiff::Timestamp::now());
-        conditions.set("Afloat", ConditionStatus::True, "Seen", "it swims");
-        cx.status(&BoatStatus { phase: Some("afloat".to_owned()), conditions: conditions.into_list() }).await?;
-        anyhow::Ok(Action::await_change())
-    };
-    let running = Running::start(place.controller(), place.runtime(Switch::On), transition);
-    place.create("b", 2).await;
-    place.until("b", "its status", |boat| phase(boat) == Some("afloat")).await;
-    let quiet = running.idle(&place).await;
-    let api = place.api::<Boat>();
-    let params = PatchParams { field_manager: Some("pirates".to_owned()), ..PatchParams::default() };
-    let theirs = json!({"status": {"phase": "sunk", "conditions": [{
-        "type": "Afloat", "status": "False", "reason": "Sunk", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }]}});
-    for _ in 0..UNDOINGS {
-        api.patch_status("b", &params, &Patch::Merge(&theirs)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    place.until("b", "its status in the end", |boat| phase(boat) == Some("afloat")).await;
-    let writes = place.writes(quiet).await;
-    assert!(writes.len() <= UNDOINGS / 3, "{} writes after {UNDOINGS} changes: {writes:?}", writes.len());
     running.end().await;
 }
 
