@@ -1,11 +1,9 @@
 //! Any version of a kind to any other.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::edge::{Edge, Identity};
@@ -15,7 +13,6 @@ use crate::in_conversion::ObjectInConversion;
 use crate::json::write_members;
 use crate::object::{Incomplete, Object, OwnMetadata, begin, into_string};
 use crate::problem::Problem;
-use crate::schema;
 use crate::stash::Stash;
 use crate::version::{Codec, Version};
 use crate::{PROBLEM, STASH};
@@ -26,8 +23,6 @@ pub struct Engine {
     graph: Arc<Graph>,
     /// The same for all clones.
     storage: Arc<RwLock<Option<Storage>>>,
-    /// The schema of each version; the same for all clones.
-    schemas: Arc<RwLock<Arc<HashMap<String, Value>>>>,
 }
 
 /// The versions in which the API server stores objects.
@@ -122,7 +117,7 @@ pub enum ConvertError {
 impl<H: Version> Hub<H> {
     /// Builds the engine. Fails when the types are not of one kind, or two have the same version.
     pub fn build(self) -> Result<Engine, GraphError> {
-        Ok(Engine { graph: Arc::new(self.graph()?), storage: Arc::default(), schemas: Arc::default() })
+        Ok(Engine { graph: Arc::new(self.graph()?), storage: Arc::default() })
     }
 }
 
@@ -178,11 +173,9 @@ impl Engine {
             whole(json.to_owned())
         } else {
             let route = self.graph.route(&from.version, &to.version);
-            if let Some(converted) = fast::convert(&object, &route) {
-                whole(converted)
-            } else {
-                let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner).clone();
-                convert_with_care(&object, &route, [from, to], &schemas)
+            match fast::convert(&object, &route) {
+                Some(converted) => whole(converted),
+                None => convert_with_care(&object, &route, from, to),
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
@@ -208,14 +201,6 @@ impl Engine {
     pub fn set_storage(&self, version: impl Into<String>, stored: impl IntoIterator<Item = String>) {
         let storage = Storage { version: version.into(), stored: stored.into_iter().collect() };
         *self.storage.write().unwrap_or_else(PoisonError::into_inner) = Some(storage);
-    }
-
-    /// Tells this engine and its clones the schema of each version, as a CustomResourceDefinition has it in `openAPIV3Schema`.
-    ///
-    /// An object then has only members that its new version has, as server-side apply needs it of the part that one field
-    /// manager owns: of such a part what both versions have goes over, and the rest into [`STASH`](crate::STASH).
-    pub fn set_schemas(&self, schemas: impl IntoIterator<Item = (String, Value)>) {
-        *self.schemas.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(schemas.into_iter().collect());
     }
 
     fn is_write(&self, from: &str, to: &str) -> bool {
@@ -277,12 +262,7 @@ struct Outcome {
 }
 
 /// The way of an object that may lose something, has lost something, or does not convert.
-fn convert_with_care(
-    object: &Object<'_>,
-    route: &[Edge<'_>],
-    [from, to]: [&Codec; 2],
-    schemas: &HashMap<String, Value>,
-) -> Outcome {
+fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: &Codec) -> Outcome {
     let metadata = &object.metadata;
     let (annotation, label, room) = (metadata.annotation(STASH), metadata.incomplete(), metadata.room());
     let (document, stash, mut problem, mut incomplete) = match object.document() {
@@ -295,10 +275,7 @@ fn convert_with_care(
             for edge in route {
                 converting.go(*edge, identity);
             }
-            let ObjectInConversion { mut document, stash, problem, incomplete } = converting;
-            if let Some(target) = schemas.get(&to.version) {
-                schema::prune(&mut document, target, schemas.get(&from.version).unwrap_or(&Value::Null));
-            }
+            let ObjectInConversion { document, stash, problem, incomplete } = converting;
             (Some(document), stash.write(), problem, incomplete)
         }
         // Not even a document: its text goes over, and the API server prunes what the version's schema lacks.

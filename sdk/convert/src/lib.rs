@@ -77,9 +77,6 @@
 //!   and with it deletion and garbage collection. So an object that does not decode as its version, or whose converter
 //!   fails or panics, is returned unchanged under the other version, and is restored when it is converted back. The
 //!   annotation [`PROBLEM`] and [`Converted::problem`] tell the reason, without values of the object.
-//! * **Parts of objects.** Server-side apply converts the part of an object that one field manager owns, in which required
-//!   members or all metadata may be missing. An engine that knows the schemas ([`Engine::set_schemas`]) returns of every
-//!   object only members that the other version has.
 //!
 //! # Limitations
 //!
@@ -111,7 +108,6 @@ mod members;
 mod object;
 mod problem;
 mod review;
-mod schema;
 mod source;
 mod stash;
 mod trace;

@@ -82,12 +82,10 @@ impl<'a> Object<'a> {
         let members = last_of_each(members.ok_or(Incomplete("members that end"))?);
         let find = |key| members.iter().find(|member| member.key == key);
         let string = |key| find(key).and_then(|member| unquoted(member.value)).ok_or(Incomplete(key));
-        // The part of an object that a field manager owns may have none, or null.
-        let given = find("metadata").map(|metadata| metadata.value).filter(|value| *value != "null");
-        let metadata = if given.is_none() { Some(Vec::new()) } else { metadata };
+        let raw = find("metadata").ok_or(Incomplete("metadata"))?.value;
         let metadata = Metadata {
-            raw: given.unwrap_or("{}"),
-            members: metadata.ok_or(Incomplete("metadata"))?,
+            raw,
+            members: metadata.filter(|_| raw.starts_with('{')).ok_or(Incomplete("metadata"))?,
             annotations: annotations.unwrap_or_default(),
             labels: labels.unwrap_or_default(),
         };

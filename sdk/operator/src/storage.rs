@@ -1,4 +1,4 @@
-//! The versions and schemas that the API server has of kinds that are converted.
+//! The versions in which the API server stores objects of kinds that are converted.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use portcullis_client::{in_one_line, relist_after_outage};
 use portcullis_webhook::conversion::{Conversion, Engine};
 
 /// Follows the CRDs until `stop`, and tells the engines of their conversions what tells a write from a read
-/// ([`Engine::set_storage`]), and which members a version has ([`Engine::set_schemas`]). Ready when every engine has been told: until then a write may lose data.
+/// ([`Engine::set_storage`]). Ready when every engine has been told: until then a write may lose data.
 pub(super) async fn follow_storage(
     client: Client,
     conversions: Vec<Conversion>,
@@ -54,11 +54,6 @@ fn tell(engine: &Engine, crd: &CustomResourceDefinition) -> bool {
     let storage = crd.spec.versions.iter().find(|version| version.storage);
     let stored = crd.status.as_ref().and_then(|status| status.stored_versions.clone());
     let (Some(storage), Some(stored)) = (storage, stored) else { return false };
-    let schemas = crd.spec.versions.iter().filter_map(|version| {
-        let schema = version.schema.as_ref()?.open_api_v3_schema.as_ref()?;
-        Some((version.name.clone(), serde_json::to_value(schema).ok()?))
-    });
-    engine.set_schemas(schemas);
     engine.set_storage(&*storage.name, stored);
     true
 }

@@ -8,9 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion,
-};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
@@ -137,19 +135,13 @@ impl Home {
         self.know_storage().await;
     }
 
-    /// Tells the engine what an operator tells it: in which versions the API server stores objects, and what members they have.
+    /// Tells the engine what an operator tells it: in which versions the API server stores objects.
     async fn know_storage(&self) {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let crd = crds.get(&format!("people.{}", self.group())).await.unwrap();
         let storage = crd.spec.versions.iter().find(|version| version.storage).unwrap();
         let stored = crd.status.unwrap().stored_versions.unwrap();
-        let schema = |version: &CustomResourceDefinitionVersion| {
-            let schema = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
-            (version.name.clone(), serde_json::to_value(schema).unwrap())
-        };
-        let engine = &self.webhooks.conversions().unwrap()[0].engine;
-        engine.set_schemas(crd.spec.versions.iter().map(schema));
-        engine.set_storage(&*storage.name, stored);
+        self.webhooks.conversions().unwrap()[0].engine.set_storage(&*storage.name, stored);
     }
 
     /// From now on it is this CRD: the next time that it is installed.

@@ -1,7 +1,6 @@
 //! One group for each test that needs a CRD of its own.
 
 people!(applied, "applied.example");
-people!(random, "random.example");
 people!(patched, "patched.example");
 people!(listed, "listed.example");
 people!(spoken, "spoken.example");

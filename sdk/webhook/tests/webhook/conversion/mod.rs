@@ -3,7 +3,6 @@
 #[macro_use]
 mod people;
 
-mod applies;
 mod apply;
 mod bad;
 mod cleanup;
