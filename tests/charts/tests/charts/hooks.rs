@@ -1,13 +1,8 @@
 //! The hooks of Dynamo's chart: what they are, in which order, and with which rights.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
-use portcullis_charts::{DYNAMO, Helm, chart, inventory};
-use portcullis_testing::ControlPlane;
+use portcullis_charts::{DYNAMO, Helm, chart};
 use serde_json::{Value, json};
 
 use super::process::arguments;
@@ -22,67 +17,19 @@ fn rendered(values: &Value) -> Vec<Value> {
     Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap()
 }
 
-/// They are there before the Job that needs them, which alone stays when it has succeeded. `hooks.yaml` lists them.
+/// They are there before the Job that needs them, and stay until the next run. `hooks.yaml` lists them.
 #[test]
 fn a_hook_may_do_what_its_command_does_and_nothing_else() {
     let objects = rendered(&json!({ "namespaceRestriction": { "enabled": true, "targetNamespace": "team" } }));
     let hooks = objects.iter().filter_map(|object| {
         let (events, weight) = (annotation(object, "hook")?, annotation(object, "hook-weight")?);
-        let goes = if object["kind"] == "Job" { "before-hook-creation" } else { "before-hook-creation,hook-succeeded" };
-        assert_eq!(annotation(object, "hook-delete-policy"), Some(goes));
+        assert_eq!(annotation(object, "hook-delete-policy"), Some("before-hook-creation"));
         let words = format!("{} {}", object["kind"], object["metadata"]["name"]).replace('"', "");
         Some((words, (events.to_owned(), weight.to_owned(), object["rules"].clone())))
     });
     let expected: BTreeMap<String, (String, String, Value)> =
         serde_saphyr::from_str(include_str!("hooks.yaml")).unwrap();
     assert_eq!(hooks.collect::<BTreeMap<_, _>>(), expected);
-}
-
-/// Lets the Jobs in this namespace succeed, as a node would.
-async fn succeed(cluster: &ControlPlane, namespace: &str) {
-    let jobs: Api<Job> = Api::namespaced(cluster.admin(), namespace);
-    let now = jiff::Timestamp::now();
-    let condition = |type_: &str| json!({ "type": type_, "status": "True", "lastTransitionTime": now });
-    let status = json!({
-        "startTime": now, "completionTime": now, "succeeded": 1,
-        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
-    });
-    for job in jobs.list(&ListParams::default()).await.unwrap() {
-        if job.status.as_ref().is_none_or(|status| status.succeeded.is_none()) {
-            let patch = Patch::Merge(json!({ "status": status }));
-            jobs.patch_status(&job.name_any(), &PatchParams::default(), &patch).await.unwrap();
-        }
-    }
-}
-
-/// Accounts that outlive an upgrade to another way of making certificates have rights that nobody needs.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_hooks_that_have_succeeded_the_jobs_alone_are_left() {
-    let (cluster, place) = (ControlPlane::shared().await, "hooked");
-    let helm = Helm::new().with_kubeconfig(cluster.kubeconfig_path());
-    let values = helm.values(&json!({ "namespaceRestriction": { "enabled": true } }));
-    let run = tokio::task::spawn_blocking(move || {
-        let chart = chart(DYNAMO).display().to_string();
-        helm.run(&["install", place, &chart, "--namespace", place, "--create-namespace", "--values", &values])
-    });
-    let helped = async {
-        loop {
-            succeed(cluster, place).await;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::select! {
-        said = run => drop(said.unwrap().unwrap()),
-        () = helped => {}
-    }
-    let mut left: Vec<_> = inventory(cluster.admin()).await.into_iter().collect();
-    left.retain(|object| {
-        object.contains(place) && (object.contains("webhook-cert-gen") || object.contains("ca-inject"))
-    });
-    assert_eq!(
-        left,
-        ["webhook-ca-inject-1", "webhook-cert-gen-1"].map(|it| format!("Job {place}/{place}-dynamo-operator-{it}"))
-    );
 }
 
 /// A Job that goes on when Helm has given up would publish its CA over that of the next upgrade. Its name ends in the
