@@ -98,7 +98,7 @@ async fn all_greet(clients: &mut [Client], name: &str) -> u32 {
     process
 }
 
-/// What an SDK's server promises to the clients of all, over HTTP and over its standard input and output.
+/// The server of an SDK answers clients of all, over HTTP and over its standard input and output.
 async fn every_client_calls_before_and_after_a_restart_of(sdk: &str) {
     let mut server = Server::start_at(|address| program(sdk, &["serve", address])).await;
     let runner = Runner::http(&server.url(), &json!({})).await;

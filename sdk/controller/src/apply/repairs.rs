@@ -110,8 +110,7 @@ impl Repairs {
             (Reason::Taken(path), None) => format!("{path} does not stay as it is applied"),
             (Reason::Changed | Reason::Foreign(_), None) => "it does not stay as it is applied".to_owned(),
         };
-        let next = self.backoff.delay(count);
-        let child = full_name(&desired.resource().kind, desired.namespace(), desired.name());
+        let (child, next) = (name(desired), self.backoff.delay(count));
         let problem = format!("{child}: {problem}; applied {count} times, next in {next:?} at the earliest");
         Undone { problem, is_known: count > FIGHT }
     }
