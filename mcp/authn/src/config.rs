@@ -22,7 +22,7 @@ use crate::token_file::TokenFile;
 ///
 /// # Errors
 /// The member at fault.
-pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext<'_>) -> Result<Login, BuildError> {
+pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext) -> Result<Login, BuildError> {
     let error = |member: &str, problem: &str, fix: &str| {
         context.error(&format!("parameters.oidc_config.{member}"), problem, fix)
     };

@@ -36,13 +36,13 @@ mod refusal;
 mod token_file;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::{BuildContext, BuildError, Middleware, Next, Registry, RequestContext};
+use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, Registry, RequestContext};
 use mcp_runconfig::{AuthParameters, chain};
 use mcp_store::Bound;
 use mcp_wire::headers::opens_stream;
@@ -51,31 +51,34 @@ use tokio::time::timeout;
 use self::expiry::{CALL, Opened, end_after};
 use self::local::Local;
 use self::login::Login;
-pub use self::metadata::{ProtectedResource, WELL_KNOWN};
+use self::metadata::ProtectedResource;
 use self::refusal::Refusal;
 
 /// Adds `auth`.
 pub fn register(registry: &mut Registry) {
-    registry.register(chain::AUTH, |parameters: AuthParameters, context: &BuildContext<'_>| {
-        Auth::new(&parameters, context)
-    });
+    registry
+        .register(chain::AUTH, |parameters: AuthParameters, context| async move { Auth::new(&parameters, &context) });
 }
 
 /// Says who calls, and refuses who does not say it.
 #[derive(Debug)]
 enum Auth {
     Local(Local),
-    Login(Box<Login>),
+    Login { login: Box<Login>, resource: ProtectedResource, guard: Guard },
 }
 
 impl Auth {
-    fn new(parameters: &AuthParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    fn new(parameters: &AuthParameters, context: &BuildContext) -> Result<Self, BuildError> {
         // The inner one would put its identity in place of the outer one's.
         if context.is_inside_of(chain::AUTH) {
             return Err(context.error("type", "stands in the chain twice", "keep one of them"));
         }
         Ok(match &parameters.oidc_config {
-            Some(oidc) => Self::Login(Box::new(config::login(oidc, context)?)),
+            Some(oidc) => Self::Login {
+                login: Box::new(config::login(oidc, context)?),
+                resource: ProtectedResource::of(oidc),
+                guard: context.guard(),
+            },
             None => Self::Local(Local::new(&context.settings.local_user)),
         })
     }
@@ -83,8 +86,8 @@ impl Auth {
 
 impl Middleware for Auth {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let login = match self {
-            Self::Login(login) => login,
+        let (login, guard) = match self {
+            Self::Login { login, guard, .. } => (login, guard),
             Self::Local(local) => {
                 next.context().identify(local.identity());
                 return next.call(request);
@@ -92,10 +95,15 @@ impl Middleware for Auth {
         };
         Box::pin(async move {
             let context = next.context();
+            let started = Instant::now();
             let caller = match login.identify(request.headers(), &context.client()).await {
                 Ok(caller) => caller,
-                Err(refusal) => return refuse(login, context, &refusal),
+                Err(refusal) => {
+                    guard.decided(context, refusal.outcome(), started);
+                    return refuse(login, context, &refusal);
+                }
             };
+            guard.decided(context, Outcome::Allowed, started);
             context.identify(Arc::clone(&caller.identity));
             let Some(expires) = caller.expires else { return next.call(request).await };
             let by_call = !opens_stream(request.method(), request.headers());
@@ -114,14 +122,21 @@ impl Middleware for Auth {
     }
 
     fn announce(&self) {
-        if let Self::Login(login) = self {
+        if let Self::Login { login, .. } = self {
             login.warm_up();
+        }
+    }
+
+    fn document(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+        match self {
+            Self::Login { resource, .. } => resource.answer(method, path, headers),
+            Self::Local(_) => None,
         }
     }
 
     fn bounds(&self) -> Vec<Bound> {
         match self {
-            Self::Login(login) => login.bounds(),
+            Self::Login { login, .. } => login.bounds(),
             Self::Local(_) => Vec::new(),
         }
     }

@@ -11,18 +11,18 @@ use mcp_runconfig::OidcConfig;
 use serde_json::json;
 
 /// Where the metadata of a resource without a path is.
-pub const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The metadata of a server whose callers have to log in.
 #[derive(Clone, Debug)]
-pub struct ProtectedResource {
+pub(crate) struct ProtectedResource {
     /// `None` where nobody said by which URL clients know the server.
     document: Option<Bytes>,
 }
 
 impl ProtectedResource {
     /// What there is to tell of the login `oidc`.
-    pub fn of(oidc: &OidcConfig) -> Self {
+    pub(crate) fn of(oidc: &OidcConfig) -> Self {
         let document = || {
             let servers = Some(&oidc.issuer).filter(|issuer| !issuer.is_empty());
             let scopes = if oidc.scopes.is_empty() { &["openid".to_owned()][..] } else { &oidc.scopes };
@@ -39,8 +39,9 @@ impl ProtectedResource {
         Self { document: (!oidc.resource_url.is_empty()).then(document) }
     }
 
-    /// Answers a request for it. Pages of any origin may read it: it is meant for all who have no token yet.
-    pub fn answer(&self, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    /// Answers a request for it, and none for another path. Pages of any origin may read it: it is meant for all who have no token yet.
+    pub(crate) fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+        path.strip_prefix(WELL_KNOWN).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
         let mut response = match (&self.document, method) {
             (_, &Method::OPTIONS) => status(StatusCode::NO_CONTENT),
             (None, _) => status(StatusCode::NOT_FOUND),
@@ -62,7 +63,7 @@ impl ProtectedResource {
             ),
             (ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400")),
         ]);
-        response
+        Some(response)
     }
 }
 
@@ -105,7 +106,7 @@ mod tests {
             (&some, Method::OPTIONS, &origin, 204, "https://page"),
             (&some, Method::POST, &origin, 405, "https://page"),
         ] {
-            let answer = resource.answer(&method, headers);
+            let answer = resource.answer(&method, WELL_KNOWN, headers).unwrap();
             assert_eq!(
                 (answer.status().as_u16(), &answer.headers()[ACCESS_CONTROL_ALLOW_ORIGIN]),
                 (status, &HeaderValue::from_static(allowed))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode, Uri};
 use mcp_http::{Body, json, text};
+use mcp_middleware::Outcome;
 use mcp_runconfig::OidcConfig;
 use serde_json::json;
 
@@ -44,6 +45,11 @@ impl Refusal {
             Self::Nobody => "missing or invalid 'sub' claim (OIDC Core 1.0 §5.1)",
             told => told.told().1,
         }
+    }
+
+    /// The decision that it is.
+    pub(crate) fn outcome(&self) -> Outcome {
+        if matches!(self, Self::Unavailable { .. }) { Outcome::Failed } else { Outcome::Denied }
     }
 
     /// The error code and the description that the client reads.

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+
 use mcp_middleware::{BuildError, Chain, ProxySettings, Registry};
 use mcp_runconfig::MiddlewareConfig;
 use serde_json::{Value, json};
@@ -17,7 +19,7 @@ fn build(files: &TempDir, entries: &Value) -> Result<Chain, BuildError> {
     settings.files_root = Some(files.path().to_owned());
     let entries = entries.as_array().unwrap();
     let configs: Vec<_> = entries.iter().map(|parameters| MiddlewareConfig::new("auth", parameters.clone())).collect();
-    registry.build(&configs, &settings)
+    registry.build(&configs, settings).now_or_never().unwrap()
 }
 
 fn files() -> TempDir {

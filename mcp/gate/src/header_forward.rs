@@ -12,7 +12,7 @@ use mcp_wire::headers::remove_where;
 pub(crate) struct HeaderForward(Vec<(HeaderName, HeaderValue)>);
 
 impl HeaderForward {
-    pub(crate) fn new(parameters: HeaderForwardParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn new(parameters: HeaderForwardParameters, context: &BuildContext) -> Result<Self, BuildError> {
         if context.is_outside_of(chain::AUTH) {
             let problem = "stands outside of auth, which would take the document's headers for the caller's";
             return Err(context.error("type", problem, "put it behind auth"));
@@ -44,7 +44,7 @@ fn header(
     name: &str,
     value: &str,
     list: &str,
-    context: &BuildContext<'_>,
+    context: &BuildContext,
 ) -> Result<(HeaderName, HeaderValue), BuildError> {
     let error = |problem: &str, fix: &str| context.error(&format!("parameters.{list}.{name}"), problem, fix);
     let header: HeaderName =

@@ -8,6 +8,7 @@
 //! assert!(mcp_gate::registry().kinds().any(|kind| kind == mcp_runconfig::chain::PARSER));
 //! ```
 
+mod audit;
 mod bodylimit;
 mod header_forward;
 mod origin;
@@ -18,21 +19,30 @@ mod usage_metrics;
 mod webhook;
 
 use mcp_middleware::Registry;
-use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
+use mcp_runconfig::{AUDIT, TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
 
 /// The registry of all of them; a foreign middleware is added with [`Registry::register`].
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     registry
-        .register(chain::ORIGIN, |parameters, context| Ok(origin::Origin::new(parameters, context)))
-        .register(chain::BODY_LIMIT, |parameters, _| Ok(bodylimit::BodyLimit::new(parameters)))
-        .register(TOOL_FILTER, tools::ToolFilter::new)
-        .register(TOOL_CALL_FILTER, tools::ToolCallFilter::new)
-        .register(chain::PARSER, |parameters, _| Ok(parser::Parser::new(parameters)))
-        .register(webhooks::MUTATING, webhook::Mutating::new)
-        .register(webhooks::VALIDATING, webhook::Validating::new)
-        .register(chain::USAGE_METRICS, |parameters, _| Ok(usage_metrics::UsageMetrics::new(parameters)))
-        .register(chain::HEADER_FORWARD, header_forward::HeaderForward::new)
-        .register(chain::RECOVERY, |parameters, _| Ok(recovery::Recovery::new(parameters)));
+        .register(chain::ORIGIN, |parameters, context| async move { Ok(origin::Origin::new(parameters, &context)) })
+        .register(AUDIT, audit::Audit::new)
+        .register(chain::BODY_LIMIT, |parameters, _| async move { Ok(bodylimit::BodyLimit::new(parameters)) })
+        .register(TOOL_FILTER, |parameters, context| async move { tools::ToolFilter::new(parameters, &context) })
+        .register(
+            TOOL_CALL_FILTER,
+            |parameters, context| async move { tools::ToolCallFilter::new(parameters, &context) },
+        )
+        .register(chain::PARSER, |parameters, _| async move { Ok(parser::Parser::new(parameters)) })
+        .register(webhooks::MUTATING, |parameters, context| async move { webhook::Mutating::new(parameters, &context) })
+        .register(
+            webhooks::VALIDATING,
+            |parameters, context| async move { webhook::Validating::new(parameters, &context) },
+        )
+        .register(chain::USAGE_METRICS, |parameters, _| async move { Ok(usage_metrics::UsageMetrics::new(parameters)) })
+        .register(chain::HEADER_FORWARD, |parameters, context| async move {
+            header_forward::HeaderForward::new(parameters, &context)
+        })
+        .register(chain::RECOVERY, |parameters, _| async move { Ok(recovery::Recovery::new(parameters)) });
     registry
 }

@@ -5,6 +5,7 @@
 //! Browsers ask by OPTIONS before they send a page's message: the proxy answers that itself, before any login, since no browser logs in there.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use http::header::{
 use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, empty, json_error};
-use mcp_middleware::{BuildContext, Middleware, Next};
+use mcp_middleware::{BuildContext, Guard, Middleware, Next, Outcome};
 use mcp_runconfig::{OriginParameters, chain};
 use mcp_wire::headers::remove_where;
 use mcp_wire::{ErrorBody, code};
@@ -30,6 +31,12 @@ const CORS: &str = "access-control-";
 
 /// Refuses foreign origins and, on a loopback address, foreign hosts. Tells browsers what pages of the others may do.
 pub(crate) struct Origin {
+    pages: Pages,
+    guard: Guard,
+}
+
+/// The pages that may call, and how.
+struct Pages {
     allowed: Allowed,
     /// Whether the proxy listens on a loopback address.
     loopback: bool,
@@ -48,7 +55,7 @@ const FOREIGN: &str = "Origin not allowed: list it in the workload's annotation 
                        --allowed-origins of the operator";
 
 impl Origin {
-    pub(crate) fn new(OriginParameters { allowed_origins }: OriginParameters, context: &BuildContext<'_>) -> Self {
+    pub(crate) fn new(OriginParameters { allowed_origins }: OriginParameters, context: &BuildContext) -> Self {
         let address = context.settings.address;
         let loopback = address.ip().to_canonical().is_loopback();
         let allowed = match (allowed_origins.is_empty(), loopback) {
@@ -57,9 +64,11 @@ impl Origin {
             (true, false) if context.settings.login => Allowed::All,
             (true, false) => Allowed::Listed(Vec::new()),
         };
-        Self { allowed, loopback }
+        Self { pages: Pages { allowed, loopback }, guard: context.guard() }
     }
+}
 
+impl Pages {
     /// Why a request with these headers is refused.
     fn refusal(&self, authority: Option<&Authority>, headers: &HeaderMap) -> Option<&'static str> {
         if self.loopback {
@@ -145,21 +154,25 @@ fn is_loopback(authority: &Authority) -> bool {
 
 impl Middleware for Origin {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        if let Some(message) = self.refusal(request.uri().authority(), request.headers()) {
+        let started = Instant::now();
+        let refusal = self.pages.refusal(request.uri().authority(), request.headers());
+        let outcome = if refusal.is_some() { Outcome::Denied } else { Outcome::Allowed };
+        self.guard.decided(next.context(), outcome, started);
+        if let Some(message) = refusal {
             next.context().deny(chain::ORIGIN, message);
             let error = ErrorBody::new(code::INVALID_REQUEST, message);
             return std::future::ready(json_error(StatusCode::FORBIDDEN, &error)).boxed();
         }
         let origin = request.headers().get(ORIGIN).cloned();
         if request.method() == Method::OPTIONS {
-            return std::future::ready(self.options(origin, request.headers())).boxed();
+            return std::future::ready(self.pages.options(origin, request.headers())).boxed();
         }
         if origin.is_none() {
             return next.call(request);
         }
         async move {
             let mut response = next.call(request).await;
-            self.tell(origin, response.headers_mut());
+            self.pages.tell(origin, response.headers_mut());
             response
         }
         .boxed()
@@ -170,7 +183,7 @@ impl Middleware for Origin {
 mod tests {
     use super::*;
 
-    fn refusal(origin: &Origin, list: &[(&'static str, &'static str)]) -> Option<&'static str> {
+    fn refusal(origin: &Pages, list: &[(&'static str, &'static str)]) -> Option<&'static str> {
         let mut headers = HeaderMap::new();
         for (name, value) in list {
             headers.append(*name, value.parse().unwrap());
@@ -180,10 +193,10 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_listed_does_not_call_the_server() {
-        let listed = Origin { allowed: Allowed::Listed(vec!["https://app.example".to_owned()]), loopback: false };
-        let none = Origin { allowed: Allowed::Listed(vec![]), loopback: false };
-        let login = Origin { allowed: Allowed::All, loopback: false };
-        let [own, own_80] = [8080, 80].map(|port| Origin {
+        let listed = Pages { allowed: Allowed::Listed(vec!["https://app.example".to_owned()]), loopback: false };
+        let none = Pages { allowed: Allowed::Listed(vec![]), loopback: false };
+        let login = Pages { allowed: Allowed::All, loopback: false };
+        let [own, own_80] = [8080, 80].map(|port| Pages {
             allowed: Allowed::Listed(own(SocketAddr::from(([127, 0, 0, 1], port)))),
             loopback: true,
         });
@@ -225,7 +238,7 @@ mod tests {
     #[test]
     fn a_name_that_was_made_to_resolve_to_this_machine_is_not_served_on_a_loopback_address() {
         let allowed = Allowed::Listed(own(SocketAddr::from(([127, 0, 0, 1], 80))));
-        let local = Origin { allowed, loopback: true };
+        let local = Pages { allowed, loopback: true };
         for (host, refused) in [
             ("localhost", false),
             ("LOCALHOST:8080", false),
@@ -250,7 +263,7 @@ mod tests {
         let authority = Authority::from_static("evil.example");
         assert!(local.refusal(Some(&authority), &HeaderMap::new()).is_some());
         // Elsewhere the name is the cluster's or the user's.
-        let open = Origin { allowed: Allowed::All, loopback: false };
+        let open = Pages { allowed: Allowed::All, loopback: false };
         assert_eq!(refusal(&open, &[("host", "evil.example.com")]), None);
     }
 }

@@ -10,13 +10,16 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, json, json_error};
-use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, ReplaceError, RequestContext, beside};
+use mcp_middleware::{
+    BuildContext, BuildError, Identity, Middleware, Next, Outcome, ReplaceError, RequestContext, beside,
+};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
 use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
@@ -54,7 +57,7 @@ struct Review<'a> {
 }
 
 impl Webhooks {
-    fn new(kind: &'static str, parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    fn new(kind: &'static str, parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
         if !context.is_inside_of(chain::PARSER) {
             let fix = "put {\"type\":\"mcp-parser\"} before it; without it the webhooks would be skipped";
             return Err(context.error("type", "webhooks need the parser before them", fix));
@@ -182,6 +185,18 @@ impl Review<'_> {
         blamed
     }
 
+    /// The decision that a call of the webhook comes to. Failures are logged.
+    fn outcome(&self, hook: &Webhook, answer: &Result<webhook::Response, CallError>) -> Outcome {
+        match answer {
+            Ok(answer) if answer.allowed => Outcome::Allowed,
+            Ok(_) => Outcome::Denied,
+            Err(error) if error.is_unprocessable() => Outcome::Denied,
+            Err(error) if self.is_blamed(hook, error) => Outcome::Blamed,
+            Err(error) if hook.enforce(error) => Outcome::Failed,
+            Err(_) => Outcome::Ignored,
+        }
+    }
+
     fn deny(&self, status: StatusCode, message: &str, reason: String) -> Response<Body> {
         self.refuse(status, code::DENIED, message, reason)
     }
@@ -194,7 +209,7 @@ impl Review<'_> {
 // === impl Validating ===
 
 impl Validating {
-    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
         if context.is_outside_of(webhook::MUTATING) {
             let fix = "put them behind the mutating webhooks";
             return Err(context.error(
@@ -213,14 +228,14 @@ impl Validating {
         let payload = self.0.payload(review, review.message.body().clone()).await;
         let payload = payload.map_err(|error| denied(error.to_string()))?;
         for hook in &self.0.hooks {
-            match hook.call(payload.clone()).await {
-                Ok(answer) if answer.allowed => {}
-                Ok(answer) => return Err(denied(hook.denied(&answer))),
-                Err(error) => {
-                    if error.is_unprocessable() || review.is_blamed(hook, &error) || hook.enforce(&error) {
-                        return Err(denied(hook.failed(&error)));
-                    }
-                }
+            let started = Instant::now();
+            let answer = hook.call(payload.clone()).await;
+            let outcome = review.outcome(hook, &answer);
+            hook.guard.decided(review.context, outcome, started);
+            match (outcome, answer) {
+                (Outcome::Allowed | Outcome::Changed | Outcome::Ignored, _) => {}
+                (_, Ok(answer)) => return Err(denied(hook.denied(&answer))),
+                (_, Err(error)) => return Err(denied(hook.failed(&error))),
             }
         }
         Ok(())
@@ -277,44 +292,72 @@ impl Middleware for Mutating {
 }
 
 impl Mutating {
-    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
         Webhooks::new(webhook::MUTATING, parameters, context).map(Self)
     }
 
     /// The body that the webhooks make of the request's; `Err` holds the refusal.
     async fn mutate(&self, review: &Review<'_>) -> Result<Bytes, Response<Body>> {
-        let denied = "Request denied by webhook policy";
         let mut body = review.message.body().clone();
         for hook in &self.0.hooks {
-            let payload = self.0.payload(review, body.clone()).await;
-            let payload = payload.map_err(|error| review.fail("Webhook error", hook.failed(&error)))?;
-            let answer = match hook.call(payload).await {
-                Ok(answer) if answer.allowed => answer,
-                Ok(answer) => return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer))),
-                Err(error) if error.is_unprocessable() => {
-                    return Err(review.deny(StatusCode::UNPROCESSABLE_ENTITY, denied, hook.failed(&error)));
-                }
-                Err(error) if review.is_blamed(hook, &error) => {
-                    return Err(review.deny(StatusCode::FORBIDDEN, denied, hook.failed(&error)));
-                }
-                Err(error) if hook.enforce(&error) => return Err(review.fail("Webhook error", hook.failed(&error))),
-                Err(_) => continue,
-            };
-            let Some(patch) = answer.patch.filter(|_| !answer.patch_type.is_empty()) else { continue };
-            let (length, before, kind) = (body.len() + patch.get().len(), body.clone(), answer.patch_type);
-            match beside(length, move || patch::apply(&before, &kind, &patch)).await {
-                Ok(None) => {}
-                Ok(Some(patched)) => body = patched.into(),
-                Err(error) if hook.policy == FailurePolicy::Fail => {
-                    tracing::error!(webhook = hook.name, %error, "webhook's patch was refused, and so the request");
-                    return Err(review.fail(error.client_message(), hook.failed(&error)));
-                }
-                Err(error) => {
-                    tracing::warn!(webhook = hook.name, %error, "webhook's patch was refused and is ignored");
-                }
-            }
+            let started = Instant::now();
+            let (outcome, after) = self.ask(review, hook, &body).await;
+            hook.guard.decided(review.context, outcome, started);
+            body = after?.unwrap_or(body);
         }
         Ok(body)
+    }
+
+    /// The decision of one webhook, and the body that it makes of `body`, if it makes another; `Err` holds the refusal.
+    async fn ask(
+        &self,
+        review: &Review<'_>,
+        hook: &Webhook,
+        body: &Bytes,
+    ) -> (Outcome, Result<Option<Bytes>, Response<Body>>) {
+        let denied = "Request denied by webhook policy";
+        let answer = match self.0.payload(review, body.clone()).await {
+            Ok(payload) => hook.call(payload).await,
+            Err(error) => Err(error),
+        };
+        match (review.outcome(hook, &answer), answer) {
+            (Outcome::Allowed, Ok(answer)) => patched(review, hook, body, answer).await,
+            (outcome @ Outcome::Ignored, _) => (outcome, Ok(None)),
+            (outcome, Ok(answer)) => (outcome, Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer)))),
+            (outcome @ Outcome::Failed, Err(error)) => {
+                (outcome, Err(review.fail("Webhook error", hook.failed(&error))))
+            }
+            (outcome, Err(error)) => {
+                let is_unprocessable = error.is_unprocessable();
+                let status = if is_unprocessable { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::FORBIDDEN };
+                (outcome, Err(review.deny(status, denied, hook.failed(&error))))
+            }
+        }
+    }
+}
+
+/// What becomes of `body` after an answer that allows the request, and may change it.
+async fn patched(
+    review: &Review<'_>,
+    hook: &Webhook,
+    body: &Bytes,
+    answer: webhook::Response,
+) -> (Outcome, Result<Option<Bytes>, Response<Body>>) {
+    let Some(patch) = answer.patch.filter(|_| !answer.patch_type.is_empty()) else {
+        return (Outcome::Allowed, Ok(None));
+    };
+    let (length, before, kind) = (body.len() + patch.get().len(), body.clone(), answer.patch_type);
+    match beside(length, move || patch::apply(&before, &kind, &patch)).await {
+        Ok(None) => (Outcome::Allowed, Ok(None)),
+        Ok(Some(patched)) => (Outcome::Changed, Ok(Some(patched.into()))),
+        Err(error) if hook.policy == FailurePolicy::Fail => {
+            tracing::error!(webhook = hook.name, %error, "webhook's patch was refused, and so the request");
+            (Outcome::Failed, Err(review.fail(error.client_message(), hook.failed(&error))))
+        }
+        Err(error) => {
+            tracing::warn!(webhook = hook.name, %error, "webhook's patch was refused and is ignored");
+            (Outcome::Ignored, Ok(None))
+        }
     }
 }
 

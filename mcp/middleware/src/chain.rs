@@ -1,12 +1,13 @@
 //! The chain: middleware in their order around a transport.
 
 use std::fmt;
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use mcp_http::{Body, BoxService};
 use mcp_runconfig::chain::MAX_BODY_LIMIT;
 use mcp_store::Bound;
@@ -14,6 +15,7 @@ use mcp_store::Bound;
 use crate::bodies::Bodies;
 use crate::context::RequestContext;
 use crate::door;
+use crate::exchange::{Exchange, Observation};
 
 /// One middleware of a chain.
 pub trait Middleware: Send + Sync {
@@ -22,6 +24,27 @@ pub trait Middleware: Send + Sync {
 
     /// Logs what an operator should know of it. Called once, when nothing can keep the proxy from starting any more.
     fn announce(&self) {}
+
+    /// Ends what it has begun, such as writing what it holds. Called once, when the last request has been answered.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
+    /// Answers a request for a document of its own, below `/.well-known/`, outside of the chain; `None` where it has none there.
+    fn document(&self, _method: &Method, _path: &str, _headers: &HeaderMap) -> Option<Response<Body>> {
+        None
+    }
+
+    /// The bytes at the beginning of each answer that an observation is to see; `None` where it observes nothing.
+    fn observes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Looks at a request, wherever it was refused or answered, when the head of the answer is known. It must not wait. What it returns is
+    /// told of the end of the answer.
+    fn observe(&self, _exchange: &Exchange<'_>) -> Option<Box<dyn Observation>> {
+        None
+    }
 
     /// Whether it reads messages ([`RequestContext::read`]). The chain then refuses beforehand what could carry a message past it.
     fn reads_messages(&self) -> bool {
@@ -54,6 +77,8 @@ pub struct Chain {
     /// The limit of request bodies that was asked for, in bytes.
     asked_limit: usize,
     reads_messages: bool,
+    /// The bytes of each answer that is observed; `None` where nobody observes.
+    observed: Option<usize>,
 }
 
 /// The rest of the chain.
@@ -75,12 +100,14 @@ impl Chain {
     ) -> Self {
         let limit = middleware.iter().filter_map(|middleware| middleware.body_limit()).min().unwrap_or(default_limit);
         let reads_messages = middleware.iter().any(|middleware| middleware.reads_messages());
+        let observed = middleware.iter().filter_map(|middleware| middleware.observes()).max();
         Self {
             middleware: middleware.into(),
             kinds: kinds.into(),
             bodies: Arc::new(Bodies::new(limit, time)),
             asked_limit: limit,
             reads_messages,
+            observed,
         }
     }
 
@@ -103,6 +130,28 @@ impl Chain {
         self.middleware.iter().any(|middleware| middleware.judges_messages())
     }
 
+    /// Ends what the middleware have begun, the innermost first. Call it when the last request has been answered.
+    pub async fn close(&self) {
+        for middleware in self.middleware.iter().rev() {
+            middleware.close().await;
+        }
+    }
+
+    /// The answer of a middleware to a request for a document of its own, outside of the chain.
+    pub fn document(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+        self.middleware.iter().find_map(|middleware| middleware.document(method, path, headers))
+    }
+
+    /// The bytes at the beginning of each answer that observations are to see; `None` where nobody observes.
+    pub fn observes(&self) -> Option<usize> {
+        self.observed
+    }
+
+    /// Shows a request to the middleware that observe.
+    pub fn observe(&self, exchange: &Exchange<'_>) -> Vec<Box<dyn Observation>> {
+        self.middleware.iter().filter_map(|middleware| middleware.observe(exchange)).collect()
+    }
+
     /// The bounds that callers share here, those of the middleware among them.
     pub fn bounds(&self) -> impl Iterator<Item = Bound> {
         self.bodies.bounds().into_iter().chain(self.middleware.iter().flat_map(|middleware| middleware.bounds()))
@@ -110,12 +159,16 @@ impl Chain {
 
     /// The context of a request that came from `peer`.
     pub fn context(&self, peer: SocketAddr) -> Arc<RequestContext> {
-        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies), false))
+        self.context_on(peer, false)
     }
 
     /// The context of a request to an open path: middleware that read or judge messages are left out for it, and JSON-RPC is refused.
     pub fn open_context(&self, peer: SocketAddr) -> Arc<RequestContext> {
-        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies), true))
+        self.context_on(peer, true)
+    }
+
+    fn context_on(&self, peer: SocketAddr, open: bool) -> Arc<RequestContext> {
+        Arc::new(RequestContext::new(peer, Arc::clone(&self.bodies), open, self.observed.is_some()))
     }
 
     /// Answers a request: the middleware in their order, and `transport` innermost, which finds the context by

@@ -18,6 +18,7 @@ use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, beside, read_message};
+use crate::decisions::Decision;
 use crate::door;
 use crate::network::client_network;
 
@@ -29,6 +30,8 @@ pub struct RequestContext {
     bodies: Arc<Bodies>,
     /// Whether its path is open.
     open: bool,
+    /// Whether somebody will look at it when it has ended.
+    observed: bool,
     /// Whether the body has been read.
     read: AtomicBool,
     found: Mutex<Found>,
@@ -41,6 +44,9 @@ struct Found {
     /// What the body takes of the memory for requests.
     share: Option<Share>,
     denial: Option<Arc<Denial>>,
+    decisions: Vec<Decision>,
+    /// The message that the client sent, where another one is in its place by now.
+    sent: Option<OwnedMessage>,
     checks: Vec<Check>,
 }
 
@@ -93,8 +99,8 @@ pub struct Denial {
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>, open: bool) -> Self {
-        Self { peer, bodies, open, read: AtomicBool::new(false), found: Mutex::default() }
+    pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>, open: bool, observed: bool) -> Self {
+        Self { peer, bodies, open, observed, read: AtomicBool::new(false), found: Mutex::default() }
     }
 
     /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
@@ -133,6 +139,22 @@ impl RequestContext {
     /// The message as the request carries it now, once it was [read](Self::read): after a mutation, the mutated one.
     pub fn message(&self) -> Option<OwnedMessage> {
         self.found().message.clone()
+    }
+
+    /// The message that the client sent, where the [`message`](Self::message) is another one by now. `None` where nobody observes the chain.
+    pub fn sent(&self) -> Option<OwnedMessage> {
+        self.found().sent.clone()
+    }
+
+    /// The decisions of guards so far, in their order. None where nobody observes the chain.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.found().decisions.clone()
+    }
+
+    pub(crate) fn decided(&self, decision: impl FnOnce() -> Decision) {
+        if self.observed {
+            self.found().decisions.push(decision());
+        }
     }
 
     /// The refusal that a middleware recorded.
@@ -260,7 +282,12 @@ impl RequestContext {
         head.headers.remove(TRANSFER_ENCODING);
         set_length(&mut head.headers, after.body().len());
         let body = full(after.body().clone());
-        self.found().message = Some(after);
+        let mut found = self.found();
+        if self.observed {
+            found.sent.get_or_insert_with(|| before.clone());
+        }
+        found.message = Some(after);
+        drop(found);
         Ok(Request::from_parts(head, body))
     }
 
@@ -338,7 +365,7 @@ mod tests {
             (identity(true, "i", ""), None, network.clone()),
         ] {
             let bodies = Arc::new(Bodies::new(1, Duration::from_secs(1)));
-            let context = RequestContext::new(SocketAddr::from(([10, 0, 0, 9], 4711)), bodies, false);
+            let context = RequestContext::new(SocketAddr::from(([10, 0, 0, 9], 4711)), bodies, false, false);
             assert_eq!(context.client(), network, "before the login");
             let identity = Arc::new(identity);
             context.identify(Arc::clone(&identity));

@@ -32,23 +32,27 @@
 //! }
 //!
 //! let mut registry = Registry::default();
-//! registry.register("trace", |parameters: Parameters, _| Ok(Trace(parameters)));
+//! registry.register("trace", |parameters: Parameters, _| async move { Ok(Trace(parameters)) });
 //! ```
 
 mod bodies;
 mod chain;
 mod context;
+mod decisions;
 mod door;
+mod exchange;
+mod metrics;
 mod network;
 mod registry;
 pub mod response_filter;
 mod secrets;
-mod webhook_calls;
 
 pub use bodies::{beside, read_message};
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, ReplaceError, RequestContext};
+pub use decisions::{Decision, Decisions, Guard, Outcome};
+pub use exchange::{Asked, End, Exchange, Observation};
+pub use metrics::Metrics;
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
 pub use secrets::{Secret, Secrets};
-pub use webhook_calls::{WebhookCalls, WebhookOutcome};

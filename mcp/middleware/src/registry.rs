@@ -1,11 +1,13 @@
 //! Middleware by their type names, and how each is built from its parameters.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
 use mcp_runconfig::endpoint::{Egress, IpNet};
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
@@ -13,10 +15,12 @@ use rustls::crypto::CryptoProvider;
 use serde_json::Value;
 
 use crate::chain::{Chain, Middleware};
+use crate::decisions::{Decisions, Guard};
+use crate::metrics::Metrics;
 use crate::secrets::{Secret, Secrets};
-use crate::webhook_calls::WebhookCalls;
 
-type Build = Box<dyn Fn(Value, &BuildContext<'_>) -> Result<Box<dyn Middleware>, BuildError> + Send + Sync>;
+type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
+type Build = Box<dyn Fn(Value, BuildContext) -> Result<Built, BuildError> + Send + Sync>;
 
 /// The types of middleware that there are. A foreign crate adds its own with [`Registry::register`].
 #[derive(Default)]
@@ -55,8 +59,10 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
-    /// Where calls of webhooks are counted.
-    pub webhook_calls: WebhookCalls,
+    /// Where the proxy counts, and what middleware register metrics of their own in.
+    pub metrics: Metrics,
+    /// Where decisions of guards are counted.
+    pub decisions: Decisions,
 }
 
 /// A middleware that a document asks for, and where it does.
@@ -78,13 +84,13 @@ pub enum Place {
 }
 
 /// One entry of the chain that is being built.
-#[derive(Clone, Copy, Debug)]
-pub struct BuildContext<'a> {
+#[derive(Clone, Debug)]
+pub struct BuildContext {
     /// What is known of the proxy.
-    pub settings: &'a ProxySettings,
-    entry: &'a Entry,
-    before: &'a [String],
-    after: &'a [Entry],
+    pub settings: Arc<ProxySettings>,
+    entries: Arc<[Entry]>,
+    /// The index of the entry.
+    at: usize,
 }
 
 /// A middleware that cannot be built. The proxy must not start; the author of the RunConfig has to mend it.
@@ -108,6 +114,7 @@ impl ProxySettings {
     /// The settings of a proxy that listens at `address`: with answers in responses, without names, a login and a root for
     /// files, with the user `local`, half a minute for a body, no exempt networks, no egress proxy and no secrets.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
+        let metrics = Metrics::default();
         Self {
             server_name: String::new(),
             transport: String::new(),
@@ -122,7 +129,8 @@ impl ProxySettings {
             egress: None,
             secrets: None,
             oidc_client_secret: None,
-            webhook_calls: WebhookCalls::default(),
+            decisions: Decisions::new(&metrics),
+            metrics,
         }
     }
 }
@@ -131,19 +139,21 @@ impl ProxySettings {
 
 impl Registry {
     /// Adds the middleware `kind`, which `build` makes of its parameters. One that was there under that name goes.
-    pub fn register<P, M>(
+    pub fn register<P, M, F>(
         &mut self,
         kind: impl Into<String>,
-        build: impl Fn(P, &BuildContext<'_>) -> Result<M, BuildError> + Send + Sync + 'static,
+        build: impl Fn(P, BuildContext) -> F + Send + Sync + 'static,
     ) -> &mut Self
     where
         P: Parameters,
         M: Middleware + 'static,
+        F: Future<Output = Result<M, BuildError>> + Send + 'static,
     {
         let build: Build = Box::new(move |parameters, context| {
-            let path = context.entry.place.path("parameters");
+            let path = context.entry().place.path("parameters");
             let parameters = P::read(parameters, &path).map_err(|error| context.located(error))?;
-            Ok(Box::new(build(parameters, context)?))
+            let middleware = build(parameters, context);
+            Ok(Box::pin(async move { Ok(Box::new(middleware.await?) as Box<dyn Middleware>) }))
         });
         self.builds.insert(kind.into(), build);
         self
@@ -158,8 +168,8 @@ impl Registry {
     ///
     /// # Errors
     /// As [`build_entries`](Self::build_entries).
-    pub fn build(&self, configs: &[MiddlewareConfig], settings: &ProxySettings) -> Result<Chain, BuildError> {
-        self.build_entries(&Entry::list("middleware_configs", configs), settings)
+    pub async fn build(&self, configs: &[MiddlewareConfig], settings: ProxySettings) -> Result<Chain, BuildError> {
+        self.build_entries(Entry::list("middleware_configs", configs), settings).await
     }
 
     /// Builds the chain of `entries`, the first outermost.
@@ -167,13 +177,13 @@ impl Registry {
     /// # Errors
     /// Names the first middleware that cannot be built as it is written: an unknown type, a bad parameter, and whatever else its type
     /// refuses.
-    pub fn build_entries(&self, entries: &[Entry], settings: &ProxySettings) -> Result<Chain, BuildError> {
+    pub async fn build_entries(&self, entries: Vec<Entry>, settings: ProxySettings) -> Result<Chain, BuildError> {
+        let (entries, settings) = (Arc::<[Entry]>::from(entries), Arc::new(settings));
         let mut middleware = Vec::with_capacity(entries.len());
-        let mut kinds = Vec::with_capacity(entries.len());
-        for (at, entry) in entries.iter().enumerate() {
-            let MiddlewareConfig { kind, parameters } = &entry.config;
-            let context = BuildContext { settings, entry, before: &kinds, after: &entries[at + 1..] };
-            let Some(build) = self.builds.get(kind) else {
+        for at in 0..entries.len() {
+            let context = BuildContext { settings: Arc::clone(&settings), entries: Arc::clone(&entries), at };
+            let MiddlewareConfig { kind, parameters } = context.entry().config.clone();
+            let Some(build) = self.builds.get(&kind) else {
                 let supported = self.kinds().collect::<Vec<_>>().join(", ");
                 return Err(context.error(
                     "type",
@@ -181,9 +191,9 @@ impl Registry {
                     format!("use one of {supported}, or a proxy that has it"),
                 ));
             };
-            middleware.push(build(parameters.clone(), &context)?);
-            kinds.push(kind.clone());
+            middleware.push(build(parameters, context)?.await?);
         }
+        let kinds = entries.iter().map(|entry| entry.config.kind.clone()).collect();
         let default_limit = usize::try_from(DEFAULT_BODY_LIMIT).unwrap_or(usize::MAX);
         Ok(Chain::new(middleware, kinds, default_limit, settings.read_timeout))
     }
@@ -220,24 +230,38 @@ impl Place {
 
 // === impl BuildContext ===
 
-impl BuildContext<'_> {
+impl BuildContext {
     /// Whether a middleware of this type stands further out.
     pub fn is_inside_of(&self, kind: &str) -> bool {
-        self.before.iter().any(|before| before == kind)
+        self.entries[..self.at].iter().any(|before| before.config.kind == kind)
     }
 
     /// Whether a middleware of this type stands further in.
     pub fn is_outside_of(&self, kind: &str) -> bool {
-        self.after.iter().any(|after| after.config.kind == kind)
+        self.entries[self.at + 1..].iter().any(|after| after.config.kind == kind)
+    }
+
+    /// The guard that this middleware is, for its decisions.
+    pub fn guard(&self) -> Guard {
+        self.settings.decisions.guard(&self.entry().config.kind)
+    }
+
+    /// The guard that one webhook of this middleware is.
+    pub fn webhook(&self, name: &str) -> Guard {
+        self.settings.decisions.webhook(&self.entry().config.kind, name)
     }
 
     /// An error about `member` of the entry, such as `parameters.max_bytes`.
     pub fn error(&self, member: &str, problem: impl Into<String>, fix: impl Into<String>) -> BuildError {
-        self.located(ParseError::new(self.entry.place.path(member), problem, fix))
+        self.located(ParseError::new(self.entry().place.path(member), problem, fix))
     }
 
     /// An error about a member that is named by its path in the document.
     fn located(&self, ParseError { field, problem, fix, .. }: ParseError) -> BuildError {
-        BuildError { kind: self.entry.config.kind.clone(), field, problem, fix }
+        BuildError { kind: self.entry().config.kind.clone(), field, problem, fix }
+    }
+
+    fn entry(&self) -> &Entry {
+        &self.entries[self.at]
     }
 }

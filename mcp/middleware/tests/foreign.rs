@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -65,7 +67,7 @@ fn registry() -> (Arc<Mutex<Vec<String>>>, Registry) {
     let written = Arc::clone(&lines);
     registry.register("example.com/audit", move |parameters: AuditParameters, _| {
         let limits: u8 = parameters.rules.iter().map(|rule| rule.limit).sum();
-        Ok(Audit { label: format!("{}{limits}", parameters.label), lines: Arc::clone(&written) })
+        ready(Ok(Audit { label: format!("{}{limits}", parameters.label), lines: Arc::clone(&written) }))
     });
     (lines, registry)
 }
@@ -76,7 +78,7 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
     let settings = ProxySettings { local_user: "alice".to_owned(), ..settings };
-    registry.build(&configs, &settings)
+    registry.build(&configs, settings).now_or_never().expect("no middleware here waits")
 }
 
 /// Answers with the name of the tool that is called.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 pub use crate::auth::AUTH;
 use crate::{
-    AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
+    AUDIT, AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
     ToolFilterParameters, webhook,
 };
 
@@ -46,7 +46,7 @@ const fn later(kind: &'static str) -> Row {
 const TABLE: [Row; 19] = [
     built(ORIGIN),
     built(BODY_LIMIT),
-    later("audit"),
+    built(AUDIT),
     built(AUTH),
     later("upstreamswap"),
     later("strip-auth"),

@@ -3,18 +3,18 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use mcp_authn::{ProtectedResource, WELL_KNOWN};
 use mcp_http::{Body, BoxError, BoxService, is_type, json, text};
 use mcp_listener::{Given, Handler, Place, RequestBody, Streaming};
-use mcp_middleware::{Chain, RequestContext, client_network};
+use mcp_middleware::{Asked, Chain, Guard, Outcome, RequestContext, client_network};
 use mcp_store::Client;
 use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::{opens_stream, remove_ambiguous};
@@ -25,8 +25,11 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use crate::clients::TrustedProxies;
 use crate::health::Health;
 use crate::metrics::Metrics;
+use crate::record::Record;
 use crate::upload::Upload;
 
+/// The name of the guard that serves MCP endpoints alone.
+pub(crate) const ENDPOINTS: &str = "endpoints";
 /// Documents about the proxy; those of a server behind it are not shown (toolhive-auth §1.1).
 const DOCUMENTS: &str = "/.well-known/";
 
@@ -39,8 +42,8 @@ pub(crate) struct App {
     pub(crate) backend: Box<dyn Transport>,
     /// Whether requests go on to the server with the headers of the client.
     pub(crate) forwards: bool,
-    /// The paths that are served, where that is not every path.
-    pub(crate) endpoints: Option<Endpoints>,
+    /// The paths that are served, where that is not every path, and the guard that they are.
+    pub(crate) endpoints: Option<(Endpoints, Guard)>,
     pub(crate) stateless: bool,
     /// The proxies whose headers tell the address of the client.
     pub(crate) trusted_proxies: TrustedProxies,
@@ -50,8 +53,8 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// The port of the diagnostics listener, where it alone serves `/metrics`.
     pub(crate) metrics_elsewhere: Option<u16>,
-    /// Who issues tokens for the server, where callers have to log in.
-    pub(crate) resource: Option<ProtectedResource>,
+    /// Whether callers have to log in.
+    pub(crate) login: bool,
     /// Set when the proxy is to end: it is not ready, and still serves.
     pub(crate) ending: AtomicBool,
     /// When the last request came while the proxy is to end.
@@ -79,8 +82,13 @@ impl Handler for App {
 
     async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
         self.metrics.in_flight.inc();
-        let mut serving =
-            Serving { in_flight: self.metrics.in_flight.clone(), drain: None, due: None, streaming: None };
+        let mut serving = Serving {
+            in_flight: self.metrics.in_flight.clone(),
+            drain: None,
+            due: None,
+            streaming: None,
+            record: None,
+        };
         let mut response = if let Some(response) = self.reserved(&request) {
             response
         } else {
@@ -88,8 +96,9 @@ impl Handler for App {
             if lasts {
                 serving.drain = Some(Box::pin(self.drain.clone().cancelled_owned()));
             }
+            serving.record = self.record(&request, lasts);
             let response = tokio::select! {
-                response = self.pass(request, lasts, &mut serving.streaming) => response,
+                response = self.pass(request, lasts, &mut serving) => response,
                 // Some servers send the head of a stream with its first event.
                 () = self.drain.cancelled(), if lasts => text(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending"),
             };
@@ -98,6 +107,8 @@ impl Handler for App {
                 self.late.note();
             }
             serving.due = response.extensions().get().cloned();
+            serving.record =
+                serving.record.take().and_then(|record| record.answered(response.status(), response.body()));
             response
         };
         if self.ending.load(Relaxed) {
@@ -119,18 +130,28 @@ impl Handler for App {
         if let Some(response) = self.reserved(&request) {
             return response;
         }
+        let record = self.record(&request, false);
         request.into_body().discard().await;
         self.metrics.count(StatusCode::SERVICE_UNAVAILABLE);
-        busy("all connections of this proxy are at work; ask again in a second")
+        let refusal = busy("all connections of this proxy are at work; ask again in a second");
+        drop(record.and_then(|record| record.answered(refusal.status(), refusal.body())));
+        refusal
     }
 }
 
 impl App {
+    /// The record of a request, where middleware observe.
+    fn record(&self, request: &Request<RequestBody>, is_stream: bool) -> Option<Record> {
+        self.chain.observes()?;
+        let client = self.trusted_proxies.client(request.body().peer(), request.headers());
+        Record::new(&self.chain, Asked::of(request), client.ip(), is_stream)
+    }
+
     async fn pass(
         &self,
         mut request: Request<RequestBody>,
         lasts: bool,
-        streaming: &mut Option<Streaming>,
+        Serving { streaming, record, .. }: &mut Serving,
     ) -> Response<Body> {
         // The bytes behind it on a connection are a request to some servers, and its body to others (RFC 9110 §9.3.6).
         if request.method() == Method::CONNECT {
@@ -147,10 +168,14 @@ impl App {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }
         let (mut head, body) = request.into_parts();
-        let route = match self.endpoints.as_ref().map(|endpoints| endpoints.route(&head)).transpose() {
-            Ok(route) => route.unwrap_or(Route::Mcp),
-            Err(misrouted) => {
+        let started = time::Instant::now();
+        let route = match self.endpoints.as_ref().map(|(endpoints, guard)| (endpoints.route(&head), guard)) {
+            None => Route::Mcp,
+            Some((Ok(route), _)) => route,
+            Some((Err(misrouted), guard)) => {
                 self.metrics.misrouted(misrouted.reason());
+                guard.count(Outcome::Denied, started);
+                record.iter_mut().for_each(|record| record.refused_by = Some(ENDPOINTS));
                 return misrouted.answer();
             }
         };
@@ -159,6 +184,10 @@ impl App {
             Route::Mcp => self.chain.context(client),
             Route::Open => self.chain.open_context(client),
         };
+        if let Some((_, guard)) = &self.endpoints {
+            guard.decided(&context, Outcome::Allowed, started);
+        }
+        record.iter_mut().for_each(|record| record.context = Some(Arc::clone(&context)));
         if route == Route::Mcp
             && let Some(refusal) = refuse_method(self.stateless, &head.method, &head.headers)
         {
@@ -190,7 +219,7 @@ impl App {
     /// Counts the connection for the sender of its request; returns whether that is known.
     fn count(&self, context: &RequestContext, place: &Place) -> bool {
         place.counts_for(&context.client());
-        self.resource.is_none() || context.identity().is_some()
+        !self.login || context.identity().is_some()
     }
 
     /// What is served outside of the chain.
@@ -217,16 +246,11 @@ impl App {
                 ),
                 None => self.metrics(),
             }),
-            _ if path.starts_with(DOCUMENTS) => Some(self.document(method, path, request.headers())),
+            _ if path.starts_with(DOCUMENTS) => {
+                let document = self.chain.document(method, path, request.headers());
+                Some(document.unwrap_or_else(|| json(StatusCode::NOT_FOUND, &br#"{"error":"not_found"}"#[..])))
+            }
             _ => None,
-        }
-    }
-
-    fn document(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response<Body> {
-        let rest = path.strip_prefix(WELL_KNOWN).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        match (&self.resource, rest) {
-            (Some(resource), Some(_)) => resource.answer(method, headers),
-            _ => json(StatusCode::NOT_FOUND, &br#"{"error":"not_found"}"#[..]),
         }
     }
 
@@ -251,6 +275,7 @@ struct Serving {
     due: Option<DueAnswers>,
     /// Ends the body when another client needs the connection.
     streaming: Option<Streaming>,
+    record: Option<Record>,
 }
 
 impl Serving {
@@ -281,7 +306,12 @@ impl HttpBody for Tracked {
         let this = &mut *self;
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         // The body is asked again after each answer, so that the last one is noticed.
-        if frame.is_pending() && this.serving.ends(cx) { Poll::Ready(None) } else { frame }
+        let frame = if frame.is_pending() && this.serving.ends(cx) { Poll::Ready(None) } else { frame };
+        if let (Some(record), Poll::Ready(frame)) = (&mut this.serving.record, &frame) {
+            let ended = frame.is_none() || this.body.is_end_stream();
+            record.sends(frame.as_ref().and_then(|frame| frame.as_ref().ok()), ended);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

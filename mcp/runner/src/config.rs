@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
-    AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
+    AUDIT, AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
     TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
 };
 use mcp_wire::check_structure;
@@ -21,8 +21,7 @@ const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runco
 const MAX_DOCUMENT: u64 = 4 << 20;
 /// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
 /// guard that is not built must not be left out in silence.
-const GUARDS: [&str; 9] = [
-    "audit_config",
+const GUARDS: [&str; 8] = [
     "audit_config_path",
     "authz_config",
     "authz_config_path",
@@ -148,6 +147,8 @@ pub(crate) fn login(entry: &MiddlewareConfig) -> Option<OidcConfig> {
 
 fn default_chain(config: &RunConfig) -> Vec<Entry> {
     let mut entries = chain::default_chain(None);
+    let audit = config.audit_config.as_ref().filter(|audit| audit.is_on());
+    entries.extend(audit.map(|audit| audit.middleware(config.transport.as_str())));
     let login = AuthParameters { oidc_config: config.oidc_config.clone(), extra: Map::new() };
     entries.iter_mut().filter(|entry| entry.kind == chain::AUTH).for_each(|entry| *entry = login.middleware());
     let tools = ToolFilterParameters {
@@ -184,6 +185,7 @@ fn sources(kind: &str) -> &'static [(&'static str, &'static str)] {
         TOOL_FILTER | TOOL_CALL_FILTER => {
             &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")]
         }
+        AUDIT => &[("parameters.config_data", "audit_config")],
         chain::AUTH => &[("parameters.oidc_config", "oidc_config")],
         MUTATING => &[("parameters.webhooks", "mutating_webhooks")],
         VALIDATING => &[("parameters.webhooks", "validating_webhooks")],
@@ -217,6 +219,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
 
+    use futures::FutureExt as _;
     use mcp_middleware::ProxySettings;
 
     use super::*;
@@ -243,6 +246,11 @@ mod tests {
                 format!(r#","validating_webhooks":{webhook},"mutating_webhooks":{webhook}"#),
                 vec!["bodylimit", "auth", "mcp-parser", "mutating-webhook", "validating-webhook", "recovery"],
             ),
+            (
+                r#","audit_config":{}"#.to_owned(),
+                vec!["bodylimit", "audit", "auth", "mcp-parser", "recovery"],
+            ),
+            (r#","audit_config":{"enabled":false}"#.to_owned(), vec!["bodylimit", "auth", "mcp-parser", "recovery"]),
             (
                 r#","tools_filter":["a"]"#.to_owned(),
                 vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
@@ -300,7 +308,7 @@ mod tests {
     fn a_guard_that_is_not_built_is_refused_by_name_not_left_out() {
         for (members, field) in [
             (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
-            (r#","audit_config":{}"#, "audit_config"),
+            (r#","audit_config_path":"/x""#, "audit_config_path"),
             (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
             (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
             (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
@@ -396,7 +404,7 @@ mod tests {
             let entries = middleware(&parse(&members)).unwrap();
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
-            let error = crate::registry::registry().build_entries(&entries, &settings).unwrap_err();
+            let error = crate::registry::registry().build_entries(entries, settings).now_or_never().unwrap().unwrap_err();
             assert_eq!(error.field, field, "{members}: {error}");
         }
     }

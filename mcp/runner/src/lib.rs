@@ -13,6 +13,7 @@ mod health;
 mod metrics;
 mod options;
 mod pod;
+mod record;
 mod registry;
 mod run;
 mod upload;

@@ -7,15 +7,13 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use mcp_http::{Body, full};
 use mcp_listener::{Given, Places, Use};
-use mcp_middleware::{Chain, WebhookCalls, WebhookOutcome};
+use mcp_middleware::{Chain, Metrics as Registry};
 use mcp_store::Bound;
 use mcp_transport::Transport;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 struct Code {
@@ -35,11 +33,6 @@ struct Kind {
 #[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
 struct Name {
     bound: &'static str,
-}
-
-#[derive(Clone, Debug, Eq, Hash, PartialEq, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
 }
 
 /// What one process counts.
@@ -64,20 +57,16 @@ pub(crate) struct Metrics {
     places: Places,
     /// The counts of what was given up, as the last report had them.
     given: [Counter; Given::ALL.len()],
-    webhook_calls: WebhookCalls,
-    /// Their outcomes, as the last report had them.
-    outcomes: [Counter; WebhookOutcome::ALL.len()],
 }
 
 impl Metrics {
-    /// Counts from nothing; `places` are those of the listener, and `webhook_calls` is counted elsewhere.
-    pub(crate) fn new(places: Places, webhook_calls: WebhookCalls) -> Self {
-        let mut registry = Registry::with_prefix("mcp_runner");
+    /// Counts in `registry`, from nothing; `places` are those of the listener.
+    pub(crate) fn new(places: Places, registry: Registry) -> Self {
         let requests = Family::<Code, Counter>::default();
         let help = "Requests but for those of the proxy's own paths, by class of the answer's status";
         registry.register("requests", help, requests.clone());
         let classes = [1, 2, 3, 4, 5].map(|class| requests.get_or_create_owned(&Code { code: format!("{class}xx") }));
-        let mut gauge = |name, help| {
+        let gauge = |name, help| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
             gauge
@@ -108,10 +97,6 @@ impl Metrics {
         let bounds = Family::<Name, Gauge<f64, AtomicU64>>::default();
         let help = "The part of a bound that clients share which is in use, from 0 to 1";
         registry.register("bound_used_ratio", help, bounds.clone());
-        let calls = Family::<Outcome, Counter>::default();
-        registry.register("webhook_calls", "Calls of webhooks, by outcome", calls.clone());
-        let outcomes =
-            WebhookOutcome::ALL.map(|outcome| calls.get_or_create_owned(&Outcome { outcome: outcome.as_str() }));
         Self {
             registry,
             classes,
@@ -127,8 +112,6 @@ impl Metrics {
             bounds,
             places,
             given,
-            webhook_calls,
-            outcomes,
         }
     }
 
@@ -160,13 +143,7 @@ impl Metrics {
         }
         self.sessions.set(number(backend.sessions()));
         self.backend_up.set(up.into());
-        for (outcome, counter) in WebhookOutcome::ALL.into_iter().zip(&self.outcomes) {
-            counter.inner().store(self.webhook_calls.get(outcome), Relaxed);
-        }
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
-        let mut response = http::Response::new(full(text));
+        let mut response = http::Response::new(full(self.registry.encode()));
         let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
         response.headers_mut().insert(CONTENT_TYPE, kind);
         response

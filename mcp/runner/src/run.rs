@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use mcp_authn::ProtectedResource;
 use mcp_listener::{Given, Limits, Server, Workers};
-use mcp_middleware::{ProxySettings, WebhookCalls};
+use mcp_middleware::ProxySettings;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use crate::RunError;
-use crate::app::{App, Late};
+use crate::app::{App, ENDPOINTS, Late};
 use crate::backend::plan;
 use crate::clients::TrustedProxies;
 use crate::config::{load, login, middleware, without_effect};
@@ -74,27 +73,28 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         if let Some((member, problem)) = without_effect(&config) {
             return Err(RunError::Unserved { path, field: member.to_owned(), problem });
         }
-        let login = entries.iter().find_map(|entry| login(&entry.config));
+        let login = entries.iter().any(|entry| login(&entry.config).is_some());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let settings = ProxySettings {
-            address: local,
-            login: login.is_some(),
+            login,
             read_timeout,
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
             answers_on_stream: answers_on_stream(&config),
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
             exempt_endpoints: options.exempt_endpoints.clone(),
             egress: options.egress(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
-            webhook_calls: WebhookCalls::default(),
+            ..ProxySettings::new(local, Arc::clone(&provider))
         };
+        let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
         let chain = registry()
-            .build_entries(&entries, &settings)
+            .build_entries(entries, settings)
+            .await
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let plan = plan(&path, &config, &options, &environment, &settings.provider, login.is_some())?;
+        let plan = plan(&path, &config, &options, &environment, &provider, login)?;
         let forwards = plan.forwards();
         // A server behind a pipe has no other paths.
         let endpoints = plan.endpoints(&path, &config)?.filter(|_| chain.judges_messages());
@@ -111,14 +111,14 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             transport: backend.service(),
             backend,
             forwards,
-            endpoints,
+            endpoints: endpoints.map(|endpoints| (endpoints, endpoints_guard)),
             stateless: config.stateless,
             trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
-            streams: if settings.answers_on_stream { Given::Session } else { Given::Stream },
+            streams: if answers_on_stream(&config) { Given::Session } else { Given::Stream },
             health,
-            metrics: Metrics::new(server.places(), settings.webhook_calls.clone()),
+            metrics: Metrics::new(server.places(), metrics),
             metrics_elsewhere,
-            resource: login.as_ref().map(ProtectedResource::of),
+            login,
             ending: AtomicBool::new(false),
             late: Late::default(),
             drain: CancellationToken::new(),
@@ -153,7 +153,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
         }
         let mut closed = Closed::Gone;
-        if let Some(App { backend, .. }) = Arc::into_inner(app) {
+        if let Some(App { backend, chain, .. }) = Arc::into_inner(app) {
+            chain.close().await;
             closed = backend.shut_down().await;
         }
         tracing::info!("ended");

@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderMap, Request, Response, StatusCode};
 use mcp_http::{Body, empty, json_error};
-use mcp_middleware::{BuildContext, BuildError, Middleware, Next, ReplaceError, RequestContext, beside};
+use mcp_middleware::{
+    BuildContext, BuildError, Guard, Middleware, Next, Outcome, ReplaceError, RequestContext, beside,
+};
 use mcp_runconfig::{TOOL_CALL_FILTER, ToolFilterParameters};
 use mcp_wire::{ErrorBody, OwnedMessage, code, splice};
 use serde_json::value::RawValue;
@@ -20,6 +23,7 @@ pub(crate) struct ToolCallFilter {
     names: Arc<ToolNames>,
     /// The status of the answer to a call of a tool that clients may not see.
     hidden: StatusCode,
+    guard: Guard,
 }
 
 /// What becomes of a message.
@@ -36,10 +40,10 @@ enum Call {
 }
 
 impl ToolCallFilter {
-    pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext) -> Result<Self, BuildError> {
         // Whoever waits for the answer on a stream reads no more of the response than its status.
         let hidden = if context.settings.answers_on_stream { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-        Ok(Self { names: Arc::new(ToolNames::build(parameters, context)?), hidden })
+        Ok(Self { names: Arc::new(ToolNames::build(parameters, context)?), hidden, guard: context.guard() })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
@@ -50,8 +54,12 @@ impl ToolCallFilter {
         };
         let Some(message) = context.message() else { return next.call(request).await };
         let refusal = Refusal { hidden: self.hidden, accepts_json: accepts_json(request.headers()) };
-        let (names, asked) = (Arc::clone(&self.names), message.clone());
-        let request = match beside(message.body().len(), move || names.call(&asked)).await {
+        let (names, asked, started) = (Arc::clone(&self.names), message.clone(), Instant::now());
+        let call = beside(message.body().len(), move || names.call(&asked)).await;
+        if message.method() == Some(CALL) {
+            self.guard.decided(context, call.outcome(), started);
+        }
+        let request = match call {
             Call::Pass => request,
             Call::Replace(body) => match context.replace(request, body.into()).await {
                 Ok(request) => request,
@@ -65,17 +73,34 @@ impl ToolCallFilter {
             Call::Malformed => return malformed(context, &message, UNNAMED),
         };
         // From here on the message has the MCP server's names.
-        let names = Arc::clone(&self.names);
-        context.judge_again(move |context, message| match names.real_call(message) {
-            Call::Pass | Call::Replace(_) => None,
-            Call::Hidden(name) => Some(refusal.hidden(context, message, &name)),
-            Call::Malformed => Some(malformed(context, message, UNNAMED)),
+        let (names, guard) = (Arc::clone(&self.names), self.guard.clone());
+        context.judge_again(move |context, message| {
+            let (started, call) = (Instant::now(), names.real_call(message));
+            let refusal = match &call {
+                Call::Pass | Call::Replace(_) => return None,
+                Call::Hidden(name) => refusal.hidden(context, message, name),
+                Call::Malformed => malformed(context, message, UNNAMED),
+            };
+            guard.decided(context, call.outcome(), started);
+            Some(refusal)
         });
         next.call(request).await
     }
 }
 
+/// The method of messages that call a tool.
+const CALL: &str = "tools/call";
 const UNNAMED: &str = "a call names no tool";
+
+impl Call {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Pass => Outcome::Allowed,
+            Self::Replace(_) => Outcome::Changed,
+            Self::Hidden(_) | Self::Malformed => Outcome::Denied,
+        }
+    }
+}
 
 /// The form of refusals of one request's calls.
 #[derive(Clone, Copy)]
@@ -147,7 +172,7 @@ impl ToolNames {
 
 /// The name of the tool that a message calls, as it was written and as text. An error is the outcome of a message that calls none.
 fn called(message: &OwnedMessage) -> Result<(&RawValue, String), Call> {
-    if message.method() != Some("tools/call") {
+    if message.method() != Some(CALL) {
         return Err(Call::Pass);
     }
     let raw = message.message().param("name").ok().flatten().ok_or(Call::Malformed)?;

@@ -35,7 +35,7 @@ struct Presented<'a> {
 }
 
 impl ToolFilter {
-    pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext) -> Result<Self, BuildError> {
         Ok(Self(Arc::new(ToolNames::build(parameters, context)?)))
     }
 }

@@ -31,7 +31,7 @@ impl ToolNames {
     }
 
     /// The names that an entry of the chain asks for.
-    pub(crate) fn build(parameters: ToolFilterParameters, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn build(parameters: ToolFilterParameters, context: &BuildContext) -> Result<Self, BuildError> {
         Self::new(parameters).map_err(|error| context.error(&error.field, error.problem, error.fix))
     }
 

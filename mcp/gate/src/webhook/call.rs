@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
-use mcp_middleware::{BuildContext, BuildError, WebhookCalls, WebhookOutcome, beside};
+use mcp_middleware::{BuildContext, BuildError, Guard, beside};
 use mcp_runconfig::endpoint::{EndpointPolicy, Reach};
 use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
@@ -28,7 +28,8 @@ pub(crate) struct Webhook {
     timeout: Duration,
     secret: Option<HmacFile>,
     client: Client,
-    calls: WebhookCalls,
+    /// Where its decisions are counted.
+    pub(crate) guard: Guard,
 }
 
 /// A call that brought no usable answer.
@@ -79,19 +80,11 @@ impl CallError {
             Self::Invalid { .. } => "invalid response",
         }
     }
-
-    fn outcome(&self) -> WebhookOutcome {
-        match self {
-            _ if self.is_unprocessable() => WebhookOutcome::Denied,
-            _ if self.blames_request() => WebhookOutcome::Blamed,
-            _ => WebhookOutcome::Failed,
-        }
-    }
 }
 
 impl Webhook {
     /// Checks `config`, the webhook at position `at` of its middleware, and reads every file it names.
-    pub(crate) fn new(config: WebhookConfig, at: usize, context: &BuildContext<'_>) -> Result<Self, BuildError> {
+    pub(crate) fn new(config: WebhookConfig, at: usize, context: &BuildContext) -> Result<Self, BuildError> {
         let member = |field: &str| format!("parameters.webhooks[{at}].{field}");
         if let Some(problem) = config.problems().first() {
             let (problem_text, fix) = problem.message.split_once("; ").unwrap_or((&problem.message, "mend it"));
@@ -130,8 +123,8 @@ impl Webhook {
         let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;
-        let calls = context.settings.webhook_calls.clone();
-        Ok(Self { name, policy, timeout: timeout.duration(), secret, client, calls })
+        let guard = context.webhook(&name);
+        Ok(Self { name, policy, timeout: timeout.duration(), secret, client, guard })
     }
 
     /// Logs whom it asks, and loudly that it would believe anybody.
@@ -157,11 +150,6 @@ impl Webhook {
         let result =
             outcome.as_ref().map_or_else(CallError::class, |answer| if answer.allowed { "allowed" } else { "denied" });
         tracing::debug!(webhook = self.name, result, micros, "webhook called");
-        self.calls.count(match &outcome {
-            Ok(answer) if answer.allowed => WebhookOutcome::Allowed,
-            Ok(_) => WebhookOutcome::Denied,
-            Err(error) => error.outcome(),
-        });
         outcome
     }
 

@@ -1,6 +1,7 @@
 //! What a middleware further out learns of a refusal.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -61,8 +62,8 @@ async fn no_refusal_is_hidden_from_the_middleware_outside_of_it() {
     let (files, denials) = (Files::new(), Arc::new(Mutex::new(Vec::new())));
     let mut registry = mcp_gate::registry();
     let seen = Arc::clone(&denials);
-    registry.register("audit", move |_: NoParameters, _| Ok(Audit(Arc::clone(&seen))));
-    registry.register("rewrite", |_: NoParameters, _| Ok(Rewrite));
+    registry.register("audit", move |_: NoParameters, _| ready(Ok(Audit(Arc::clone(&seen)))));
+    registry.register("rewrite", |_: NoParameters, _| ready(Ok(Rewrite)));
     let [limit, parser] =
         [json!({"type": "bodylimit", "parameters": {"max_bytes": 200}}), json!({"type": "mcp-parser"})];
     let tools = |kind: &str| json!({"type": kind, "parameters": {"filter_tools": ["other"]}});
@@ -119,7 +120,7 @@ async fn no_refusal_is_hidden_from_the_middleware_outside_of_it() {
             std::iter::once(json!({"type": "audit"})).chain(entries.as_array().unwrap().clone()).collect();
         let mut settings = files.settings();
         settings.read_timeout = Duration::from_millis(50);
-        let chain = registry.build(&configs(entries.into()), &settings).unwrap_or_else(|error| panic!("{error}"));
+        let chain = registry.build(&configs(entries.into()), settings).await.unwrap_or_else(|error| panic!("{error}"));
         let context = chain.context(([10, 0, 0, 9], 4711).into());
         let response = chain.serve(&context, request, &BoxService::new(tower::service_fn(serve))).await;
         assert_eq!(response.status(), status, "{what}");

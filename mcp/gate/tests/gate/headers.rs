@@ -1,5 +1,6 @@
 //! Headers for a remote server: which may be added, and where their values come from.
 
+use futures::FutureExt as _;
 use http::HeaderValue;
 use mcp_gate::registry;
 use mcp_middleware::{BuildError, ProxySettings, Secrets};
@@ -14,7 +15,8 @@ fn build(parameters: &Value, provider: bool) -> Result<(), BuildError> {
     let secrets: Secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
     assert!(!format!("{secrets:?}").contains(VALUE), "{secrets:?}");
     let settings = ProxySettings { secrets: provider.then_some(secrets), ..Files::new().settings() };
-    registry().build(&configs(json!([{"type": "header-forward", "parameters": parameters}])), &settings).map(|_| ())
+    let entries = configs(json!([{"type": "header-forward", "parameters": parameters}]));
+    registry().build(&entries, settings).now_or_never().unwrap().map(|_| ())
 }
 
 #[test]

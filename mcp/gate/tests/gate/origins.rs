@@ -9,7 +9,7 @@ use crate::support::{CALL, Files, Proxy, post};
 
 fn proxy(login: bool, listed: &[&str]) -> Proxy {
     let settings = ProxySettings { login, ..Files::new().settings() };
-    Proxy::with(&settings, json!([{"type": "origin", "parameters": {"allowed_origins": listed}}]))
+    Proxy::with(settings, json!([{"type": "origin", "parameters": {"allowed_origins": listed}}]))
 }
 
 fn allowed(headers: &HeaderMap) -> Option<&str> {

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 
 use futures::StreamExt;
 use http::StatusCode;
-use mcp_middleware::{ProxySettings, WebhookCalls, WebhookOutcome};
 use portcullis_pki::{Ca, Usage};
 use serde_json::{Value, json};
 
@@ -326,17 +325,27 @@ async fn a_caller_does_not_make_a_webhook_fail_for_a_call() {
     ] {
         for (kind, failed) in [("mutating-webhook", 500), ("validating-webhook", 403)] {
             for (policy, otherwise) in [("ignore", 200), ("fail", failed)] {
-                let calls = WebhookCalls::default();
-                let settings = ProxySettings { webhook_calls: calls.clone(), ..world.files.settings() };
+                let settings = world.files.settings();
+                let metrics = settings.metrics.clone();
                 let entries = chain(vec![entry(kind, vec![webhook(url, policy, json!({}))])]);
-                let proxy = Proxy::with(&settings, entries);
+                let proxy = Proxy::with(settings, entries);
                 let answer =
                     proxy.post(format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{}}}}"#)).await;
                 let expected = if denied { 403 } else { otherwise };
                 assert_eq!(answer.status, expected, "{method} {kind} {policy}: {answer:?}");
                 assert_eq!(proxy.forwarded().is_empty(), expected != 200, "{method} {kind} {policy}");
-                let counted = WebhookOutcome::ALL.map(|outcome| calls.get(outcome));
-                assert_eq!(counted, [0, 0, 1, 0], "{method} {kind} {policy}");
+                let outcome = match (denied, policy) {
+                    (true, _) => "blamed",
+                    (false, "ignore") => "ignored",
+                    (false, _) => "failed",
+                };
+                let labels = format!(r#"{{webhook="policy",type="{kind}",outcome="{outcome}"}}"#);
+                let metrics = metrics.encode();
+                let counted = metrics
+                    .lines()
+                    .filter(|line| line.starts_with("mcp_runner_webhook_calls_total") && !line.ends_with(" 0"));
+                let counted: Vec<_> = counted.collect();
+                assert_eq!(counted, [format!("mcp_runner_webhook_calls_total{labels} 1")], "{method} {kind} {policy}");
             }
         }
     }

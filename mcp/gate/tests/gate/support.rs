@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, Once};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
@@ -148,13 +149,13 @@ pub(crate) struct Forwarded {
 
 /// The chain of these entries.
 pub(crate) fn build(files: &Files, entries: Value) -> Result<Chain, BuildError> {
-    build_with(&files.settings(), entries)
+    build_with(files.settings(), entries)
 }
 
-fn build_with(settings: &ProxySettings, entries: Value) -> Result<Chain, BuildError> {
+fn build_with(settings: ProxySettings, entries: Value) -> Result<Chain, BuildError> {
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
-    registry.build(&configs(entries), settings)
+    registry.build(&configs(entries), settings).now_or_never().expect("no middleware here waits")
 }
 
 /// A chain in front of a backend that answers 200 `done`.
@@ -174,10 +175,10 @@ pub(crate) struct Answer {
 
 impl Proxy {
     pub(crate) fn new(files: &Files, entries: Value) -> Self {
-        Self::with(&files.settings(), entries)
+        Self::with(files.settings(), entries)
     }
 
-    pub(crate) fn with(settings: &ProxySettings, entries: Value) -> Self {
+    pub(crate) fn with(settings: ProxySettings, entries: Value) -> Self {
         let chain = build_with(settings, entries).unwrap_or_else(|error| panic!("{error}"));
         let forwarded = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&forwarded);

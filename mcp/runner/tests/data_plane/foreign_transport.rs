@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use http::{Request, Response, StatusCode};
 use mcp_http::{Body, BoxService, collect, full, json};
 use mcp_middleware::{Chain, ProxySettings, RequestContext};
@@ -81,7 +82,7 @@ fn chain() -> Chain {
     let settings = ProxySettings::new("192.0.2.2:80".parse().unwrap(), provider);
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
-    registry.build(&configs, &settings).unwrap()
+    registry.build(&configs, settings).now_or_never().unwrap().unwrap()
 }
 
 async fn post(chain: &Chain, transport: &dyn Transport, session: Option<&str>, body: &str) -> (Response<()>, Value) {

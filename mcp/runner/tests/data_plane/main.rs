@@ -7,6 +7,7 @@
     reason = "clippy's own exception ends at functions marked as tests"
 )]
 
+mod audit;
 mod bad_input;
 mod bytes;
 mod carriers;

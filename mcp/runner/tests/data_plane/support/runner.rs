@@ -44,6 +44,7 @@ pub(crate) struct Runner {
     child: Child,
     pub(crate) address: SocketAddr,
     log: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
     client: Client<HttpConnector, Full<Bytes>>,
     _directory: TempDir,
 }
@@ -162,12 +163,19 @@ impl Runner {
             .env("RUST_LOG", "debug,hyper_util=info")
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         let log = Arc::new(Mutex::new(String::new()));
+        let output = Arc::new(Mutex::new(String::new()));
+        let (mut written, kept) = (BufReader::new(child.stdout.take().unwrap()).lines(), Arc::clone(&output));
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = written.next_line().await {
+                kept.lock().unwrap().extend([&*line, "\n"]);
+            }
+        });
         let (listening, mut address) = watch::channel(None);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let kept = Arc::clone(&log);
@@ -185,7 +193,7 @@ impl Runner {
             within("the runner to listen", address.wait_for(Option::is_some)).await.ok().and_then(|found| *found);
         let Some(address) = found else { panic!("the runner ended: {}", log.lock().unwrap()) };
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { child, address, log, client, _directory: directory }
+        Self { child, address, log, output, client, _directory: directory }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -194,6 +202,11 @@ impl Runner {
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// What it wrote to its standard output.
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
     }
 
     pub(crate) fn pid(&self) -> u32 {

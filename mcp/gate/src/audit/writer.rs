@@ -1,0 +1,218 @@
+//! The thread that writes events, and the queue before it.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcp_middleware::Metrics;
+use mcp_store::Client;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Bytes of events that wait for the output.
+const QUEUED: usize = 8 << 20;
+/// Bytes of those that one client's events may take.
+const OF_CLIENT: usize = QUEUED / 4;
+/// How long a file may take to open: a pipe opens when somebody reads it.
+const OPENED: Duration = Duration::from_secs(5);
+/// The pause between two lines of the log that tell of lost events.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// The pause after an output that takes nothing now.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Where events go.
+#[derive(Debug)]
+pub(super) struct Output(File);
+
+/// Queues events for the thread that writes them.
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+    /// Tells of the end of the thread.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+struct Queue {
+    state: Mutex<State>,
+    filled: Condvar,
+    written: Counter,
+    lost: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    /// The lines that wait, one after the other.
+    lines: Vec<u8>,
+    /// Of those, the bytes of each client's.
+    clients: HashMap<Client, usize>,
+    /// Bytes that the thread is writing.
+    writing: usize,
+    closed: bool,
+    /// When the log last told of lost events.
+    told: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    result: &'static str,
+}
+
+// === impl Output ===
+
+impl Output {
+    /// Standard output.
+    pub(super) fn stdout() -> Result<Self, String> {
+        let output = std::io::stdout().as_fd().try_clone_to_owned();
+        output.map(|output| Self(File::from(output))).map_err(|error| format!("standard output is closed: {error}"))
+    }
+
+    /// The end of the file at `path`, which is made where it does not exist. Nobody else may read it then.
+    pub(super) async fn file(path: PathBuf) -> Result<Self, String> {
+        let name = path.display().to_string();
+        let opening = spawn_blocking(move || OpenOptions::new().append(true).create(true).mode(0o600).open(path));
+        match timeout(OPENED, opening).await {
+            Ok(Ok(Ok(file))) => Ok(Self(file)),
+            Ok(Ok(Err(error))) => Err(format!("{name:?} cannot be written: {error}")),
+            Ok(Err(error)) => Err(format!("{name:?} cannot be opened: {error}")),
+            Err(_) => Err(format!("{name:?} does not open within {OPENED:?}: nobody reads this pipe")),
+        }
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Starts the thread. It counts in `metrics`.
+    pub(super) fn start(output: Output, metrics: &Metrics) -> Self {
+        let events = Family::<Labels, Counter>::default();
+        metrics.register("audit_events", "Audit events, by what became of them", events.clone());
+        let [written, lost] = ["written", "lost"].map(|result| events.get_or_create_owned(&Labels { result }));
+        let queue = Arc::new(Queue { state: Mutex::default(), filled: Condvar::new(), written, lost });
+        let (end, ended) = oneshot::channel();
+        let thread_queue = Arc::clone(&queue);
+        let started = thread::Builder::new().name("audit".to_owned()).spawn(move || {
+            thread_queue.drain(output.0);
+            drop(end);
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for audit events could be started; all are lost");
+            queue.state().closed = true;
+        }
+        Self { queue, ended: Mutex::new(Some(ended)) }
+    }
+
+    /// Queues a line for `client`, or counts it as lost where there is no room.
+    pub(super) fn write(&self, client: Client, line: &[u8]) {
+        let mut state = self.queue.state();
+        let all = state.lines.len() + state.writing + line.len();
+        let held = state.clients.get(&client).map_or(0, |held| held + line.len());
+        if state.closed || all > QUEUED || held > OF_CLIENT {
+            self.queue.lose(&mut state, 1, "the output does not take them");
+            return;
+        }
+        *state.clients.entry(client).or_default() += line.len();
+        state.lines.extend_from_slice(line);
+        drop(state);
+        self.queue.filled.notify_one();
+    }
+
+    /// Waits until all is written, for `longest`.
+    pub(super) async fn close(&self, longest: Duration) {
+        self.queue.state().closed = true;
+        self.queue.filled.notify_one();
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended
+            && timeout(longest, ended).await.is_err()
+        {
+            let mut state = self.queue.state();
+            let left = lines(&state.lines);
+            state.told = None;
+            self.queue.lose(&mut state, left.max(1), "the output took none of them until the end");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.state().closed = true;
+        self.queue.filled.notify_one();
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what comes until the queue is closed.
+    fn drain(&self, mut output: File) {
+        // Whether what was written last ends within a line.
+        let mut torn = false;
+        loop {
+            let mut state = self.state();
+            state.writing = 0;
+            while state.lines.is_empty() && !state.closed {
+                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.lines.is_empty() {
+                return;
+            }
+            let batch = std::mem::take(&mut state.lines);
+            state.clients.clear();
+            state.writing = batch.len();
+            drop(state);
+            if torn {
+                // Readers skip half a line, and must find the next one.
+                torn = write_all(&mut output, b"\n").is_err();
+            }
+            let (done, error) = match write_all(&mut output, &batch) {
+                Ok(()) => (batch.len(), None),
+                Err((done, error)) => (done, Some(error)),
+            };
+            let whole = batch[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            self.written.inc_by(lines(&batch[..whole]));
+            torn |= whole < done;
+            if let Some(error) = error {
+                self.lose(&mut self.state(), lines(&batch[whole..]), &error.to_string());
+            }
+        }
+    }
+
+    fn lose(&self, state: &mut State, events: u64, why: &str) {
+        self.lost.inc_by(events);
+        if state.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
+            state.told = Some(Instant::now());
+            tracing::error!(lost = self.lost.get(), why, "audit events are lost");
+        }
+    }
+}
+
+fn lines(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Writes all of `text`; an error comes with the bytes that were written before.
+fn write_all(output: &mut File, text: &[u8]) -> Result<(), (usize, std::io::Error)> {
+    let mut done = 0;
+    while done < text.len() {
+        match output.write(&text[done..]) {
+            Ok(0) => return Err((done, ErrorKind::WriteZero.into())),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(WAIT),
+            Err(error) => return Err((done, error)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! A request as those see it who observe it: audit, for one.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use http::header::USER_AGENT;
+use http::{HeaderValue, Method, Request, StatusCode};
+
+use crate::context::RequestContext;
+
+/// The most characters of a client's text that are kept.
+const LONGEST: usize = 256;
+
+/// What the head of a request says to those who observe it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its method.
+    pub method: Method,
+    /// Its path. What follows may be a secret.
+    pub path: String,
+    /// The client's `User-Agent`, or its beginning.
+    pub user_agent: String,
+    /// The client's `X-Request-ID`, or its beginning.
+    pub request_id: String,
+    /// When it came.
+    pub started: Instant,
+}
+
+/// A request whose answer begins, or whose client has left before.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// What was asked.
+    pub asked: &'a Asked,
+    /// The address of the client.
+    pub client: IpAddr,
+    /// What is known of the request; `None` where it was refused before the chain.
+    pub context: Option<&'a RequestContext>,
+    /// The guard in front of the chain that refused it, if one did.
+    pub refused_by: Option<&'static str>,
+    /// The answer's status; `None` where the client has left.
+    pub status: Option<StatusCode>,
+    /// Whether the answer is a stream that belongs to no call, and ends when somebody leaves.
+    pub is_stream: bool,
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    /// Whether the client has got the answer to its end.
+    pub complete: bool,
+    /// The beginning of the answer's body, as many bytes as [were asked for](crate::Middleware::observes).
+    pub answer: &'a [u8],
+    /// The bytes of the answer's body.
+    pub sent: u64,
+    /// The time since the head of the request came.
+    pub took: Duration,
+}
+
+/// What a middleware keeps of a request until its end.
+pub trait Observation: Send {
+    /// Looks at the end: the answer is complete, or nobody wants it any more. Of a stream it is called when the stream begins. It must not
+    /// wait.
+    fn ended(self: Box<Self>, end: &End<'_>);
+}
+
+impl Asked {
+    /// What the head says, now that it has come.
+    pub fn of<B>(request: &Request<B>) -> Self {
+        let text = |value: Option<&HeaderValue>| -> String {
+            let bytes = value.map(HeaderValue::as_bytes).unwrap_or_default();
+            String::from_utf8_lossy(bytes).chars().take(LONGEST).collect()
+        };
+        Self {
+            method: request.method().clone(),
+            path: request.uri().path().chars().take(LONGEST).collect(),
+            user_agent: text(request.headers().get(USER_AGENT)),
+            request_id: text(request.headers().get("x-request-id")),
+            started: Instant::now(),
+        }
+    }
+}
