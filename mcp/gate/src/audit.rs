@@ -24,6 +24,8 @@ use self::writer::{Output, Writer};
 /// The bytes of an answer in which an error of JSON-RPC is looked for.
 const LOOKED_AT: usize = 2 << 10;
 
+/// The most bytes of a message or an answer that an event has, whatever the document says: answers under way hold so many.
+const MAX_DATA: usize = 64 << 10;
 /// How long the output may take for the last events.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -52,11 +54,7 @@ struct Pending {
 impl Audit {
     /// Opens the log file, and starts the thread that writes.
     pub(crate) async fn new(parameters: AuditParameters, context: BuildContext) -> Result<Self, BuildError> {
-        let AuditParameters { config_path, config_data, component, transport_type } = parameters;
-        if !config_path.is_empty() {
-            let problem = format!("names the file {config_path:?}, which this proxy does not read");
-            return Err(context.error("parameters.config_path", problem, "write what is in it in config_data"));
-        }
+        let AuditParameters { config_data, component, transport_type, .. } = parameters;
         let config = config_data.unwrap_or_default();
         if !config.is_on() {
             return Ok(Self(None));
@@ -87,8 +85,8 @@ impl Audit {
             with_request: config.include_request_data,
             with_response: config.include_response_data,
             detects_errors: config.detect_application_errors,
-            longest: config.max_data_size as usize,
-            depth: config.max_delegation_depth as usize,
+            longest: usize::try_from(config.max_data_size).unwrap_or(usize::MAX).min(MAX_DATA),
+            depth: usize::try_from(config.max_delegation_depth).unwrap_or(usize::MAX),
         };
         Ok(Self(Some(Events {
             settings: Arc::new(settings),

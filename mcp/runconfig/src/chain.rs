@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
+pub use crate::audit::AUDIT;
 pub use crate::auth::AUTH;
 use crate::{
-    AUDIT, AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
+    AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
     ToolFilterParameters, webhook,
 };
 
@@ -64,6 +65,11 @@ const TABLE: [Row; 19] = [
     built(HEADER_FORWARD),
     built(RECOVERY),
 ];
+
+/// Whether the proxies of this version have middleware of this type.
+pub fn is_built(kind: &str) -> bool {
+    BUILT.contains(&kind)
+}
 
 /// The types that the proxies of this version have.
 pub const BUILT: &[&str] = &BUILT_KINDS;

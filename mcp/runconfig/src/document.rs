@@ -6,7 +6,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    Additions, AuditConfig, AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError, PermissionProfile,
+    Additions, AuditConfig, AuditParameters, AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError,
+    PermissionProfile,
+    audit::AUDIT,
     auth::AUTH,
     duration,
     members::{Members, wrong_type},
@@ -80,7 +82,7 @@ pub struct RunConfig {
     /// [`require_login`](Self::require_login).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
-    /// How requests are audited; read only where `middleware_configs` is empty.
+    /// Which requests are written down; `None` where none are. Read only where `middleware_configs` is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit_config: Option<AuditConfig>,
     /// Whether `X-Forwarded-*` from the client is believed.
@@ -278,7 +280,7 @@ impl RunConfig {
             volumes: members.strings("volumes")?,
             container_labels: members.string_map("container_labels")?,
             oidc_config: oidc.map(|value| OidcConfig::from_value(value, &oidc_path)).transpose()?,
-            audit_config: audit.map(|value| AuditConfig::from_value(value, "audit_config")).transpose()?,
+            audit_config: audit.map(|value| Parameters::read(value, "audit_config")).transpose()?,
             trust_proxy_headers: members.boolean("trust_proxy_headers")?,
             stateless: members.boolean("stateless")?,
             session_ttl: positive_duration(&mut members, "session_ttl", "2h")?,
@@ -410,6 +412,11 @@ impl Serialize for MiddlewareConfig {
         }
         if let TOOL_FILTER | TOOL_CALL_FILTER = r#type
             && let Some(parameters) = faithful(ToolFilterParameters::read(parameters.clone(), ""), parameters)
+        {
+            return Entry { r#type, parameters }.serialize(serializer);
+        }
+        if r#type == AUDIT
+            && let Some(parameters) = faithful(AuditParameters::read(parameters.clone(), ""), parameters)
         {
             return Entry { r#type, parameters }.serialize(serializer);
         }

@@ -8,8 +8,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
-    AUDIT, AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
-    TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
+    AuditParameters, AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig,
+    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -119,7 +119,8 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<Entry>, String> {
 pub(crate) fn without_effect(config: &RunConfig) -> Option<(&'static str, String)> {
     let has = |kinds: &[&str]| config.middleware_configs.iter().any(|entry| kinds.contains(&&*entry.kind));
     let guards = [
-        ("validating_webhooks", !config.validating_webhooks.is_empty(), &[VALIDATING][..]),
+        ("audit_config", AuditParameters::of(config).is_some(), &[chain::AUDIT][..]),
+        ("validating_webhooks", !config.validating_webhooks.is_empty(), &[VALIDATING]),
         ("mutating_webhooks", !config.mutating_webhooks.is_empty(), &[MUTATING]),
         ("tools_filter", !config.tools_filter.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
         ("tools_override", !config.tools_override.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
@@ -147,8 +148,6 @@ pub(crate) fn login(entry: &MiddlewareConfig) -> Option<OidcConfig> {
 
 fn default_chain(config: &RunConfig) -> Vec<Entry> {
     let mut entries = chain::default_chain(None);
-    let audit = config.audit_config.as_ref().filter(|audit| audit.is_on());
-    entries.extend(audit.map(|audit| audit.middleware(config.transport.as_str())));
     let login = AuthParameters { oidc_config: config.oidc_config.clone(), extra: Map::new() };
     entries.iter_mut().filter(|entry| entry.kind == chain::AUTH).for_each(|entry| *entry = login.middleware());
     let tools = ToolFilterParameters {
@@ -157,6 +156,7 @@ fn default_chain(config: &RunConfig) -> Vec<Entry> {
         extra: Map::new(),
     };
     entries.extend(tools.middleware());
+    entries.extend(AuditParameters::of(config).map(|audit| audit.middleware()));
     for (kind, webhooks) in [(MUTATING, &config.mutating_webhooks), (VALIDATING, &config.validating_webhooks)] {
         if !webhooks.is_empty() {
             entries.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
@@ -185,7 +185,7 @@ fn sources(kind: &str) -> &'static [(&'static str, &'static str)] {
         TOOL_FILTER | TOOL_CALL_FILTER => {
             &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")]
         }
-        AUDIT => &[("parameters.config_data", "audit_config")],
+        chain::AUDIT => &[("parameters.config_data", "audit_config")],
         chain::AUTH => &[("parameters.oidc_config", "oidc_config")],
         MUTATING => &[("parameters.webhooks", "mutating_webhooks")],
         VALIDATING => &[("parameters.webhooks", "validating_webhooks")],

@@ -60,15 +60,15 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ),
         (
             "guard left out",
-            http(json!({"middleware_configs": [], "audit_config": {"enabled": true}})),
+            http(json!({"middleware_configs": [], "rate_limit_config": {}})),
             &[],
-            &["audit_config", "remove it"],
+            &["rate_limit_config", "remove it"],
         ),
         (
             "guard in another case",
-            http(json!({"middleware_configs": [], "Audit_Config": {"enabled": true}})),
+            http(json!({"middleware_configs": [], "Rate_Limit_Config": {}})),
             &[],
-            &["Audit_Config", "remove it"],
+            &["rate_limit_config", "remove it"],
         ),
         (
             "guard with its defaults",

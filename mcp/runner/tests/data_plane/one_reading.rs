@@ -141,7 +141,8 @@ async fn a_webhook_that_blames_requests_is_counted_apart() {
     assert!(backend.is_quiet());
     let metrics = runner.get("/metrics").await.body;
     for (outcome, count) in [("allowed", 0), ("denied", 0), ("blamed", 1), ("failed", 0)] {
-        let line = format!("mcp_runner_webhook_calls_total{{outcome=\"{outcome}\"}} {count}\n");
+        let labels = format!(r#"webhook="w",type="validating-webhook",outcome="{outcome}""#);
+        let line = format!("mcp_runner_webhook_calls_total{{{labels}}} {count}\n");
         assert!(metrics.contains(&line), "{metrics}");
     }
 }
