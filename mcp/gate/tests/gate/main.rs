@@ -12,4 +12,5 @@ mod outcomes;
 mod reviews;
 mod rotation;
 mod self_signed;
+mod series;
 mod support;

@@ -393,3 +393,39 @@ async fn the_last_events_are_written_before_the_proxy_ends_and_off_is_off() {
     assert!(!runner.get("/metrics").await.body.contains("audit_events"));
     assert_eq!(runner.output(), "");
 }
+
+/// The names of a proxy's metrics in a text, without the suffixes of counters and histograms.
+fn metrics_in(text: &str) -> std::collections::BTreeSet<&str> {
+    let starts = text.match_indices("mcp_runner_").map(|(at, _)| &text[at..]);
+    let names = starts.map(|rest| rest.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap());
+    let suffixes = ["_total", "_bucket", "_sum", "_count"];
+    names.map(|name| suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)).collect()
+}
+
+// M6
+#[tokio::test]
+async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
+    let backend = Recorder::start().await;
+    let webhook = json!({"name": "w", "url": "https://127.0.0.1:1", "timeout": 0, "failure_policy": "ignore"});
+    let entries =
+        [json!({"type": "mcp-parser"}), json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook]}})];
+    let runner = Runner::http(&backend.url(), &audited(&json!({}), &entries)).await;
+    assert_eq!(runner.get("/no/endpoint").await.status, 404);
+    let report = runner.get("/metrics").await.body;
+    let known = metrics_in(&report);
+    for (page, text) in [
+        ("dashboard", include_str!("../../../../docs/src/reference/gate-dashboard.json")),
+        ("reference", include_str!("../../../../docs/src/reference/requests.md")),
+        ("how-to", include_str!("../../../../docs/src/how-to/audit.md")),
+    ] {
+        let named = metrics_in(text);
+        assert!(named.len() > 1, "{page}");
+        assert_eq!(named.difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new(), "{page}");
+    }
+    let dashboard: Value =
+        serde_json::from_str(include_str!("../../../../docs/src/reference/gate-dashboard.json")).unwrap();
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    for target in targets {
+        assert_eq!(metrics_in(target["expr"].as_str().unwrap()).len(), 1, "{target}");
+    }
+}
