@@ -17,12 +17,14 @@ use portcullis_benches::proxy::{backend, relay, webhooks};
 use portcullis_benches::webhook::figures::{mebibytes, median, shown};
 use portcullis_benches::{peers, proc};
 use portcullis_e2e::process::binary;
+use serde_json::json;
 
 const DIRECT: &str = "direct";
 const RUNNER: &str = "runner";
 const BASELINE: &str = "baseline";
 const RELAY: &str = "a relay of bytes";
 const WITH_LOGIN: &str = "runner, login";
+const WITH_AUDIT: &str = "runner, audit";
 const OVER_SSE: &str = "runner, over SSE";
 const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
@@ -43,7 +45,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "legacy"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "legacy"])]
     only: Vec<What>,
     /// How to write the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -61,6 +63,7 @@ enum What {
     Stdio,
     Webhooks,
     Login,
+    Audit,
     /// HTTP with server-sent events beside streamable HTTP
     Legacy,
     /// A server in a pod of the cluster of KUBECONFIG; tests/node/run.sh bench
@@ -199,6 +202,7 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Stdio => run.stdio().await?,
             What::Webhooks => run.webhooks().await?,
             What::Login => run.login().await?,
+            What::Audit => run.audit().await?,
             What::Legacy => run.legacy().await?,
             What::Attach => run.attach().await?,
         };
@@ -314,9 +318,26 @@ impl Run {
         for target in targets {
             rows.push(target.end(name).await?);
         }
-        let order = [DIRECT, RELAY, RUNNER, WITH_LOGIN, OVER_SSE, ATTACHED, BASELINE, PEER];
+        let order = [DIRECT, RELAY, RUNNER, WITH_LOGIN, WITH_AUDIT, OVER_SSE, ATTACHED, BASELINE, PEER];
         rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
         Ok(rows)
+    }
+
+    /// What it takes to write a line about every call.
+    async fn audit(&self) -> Result<Taken> {
+        eprintln!("audit");
+        let folder = self.folder.path();
+        let server = Listening::backend(folder, 0).await?;
+        let behind = Behind::Http(server.address);
+        let mut targets = self.runners(&behind).await?;
+        let config = json!({ "logFile": folder.join("audit.log") });
+        let audit = json!({ "type": "audit", "parameters": { "config_data": config } });
+        let process = Listening::runner(folder, &binary("mcp-runner")?, &behind, &[audit]).await?;
+        targets.push(Target::of(WITH_AUDIT, process));
+        let load = [Load { sessions: 1, calls: 2000 }, Load { sessions: 8, calls: 2000 }];
+        let rows = self.take("audit", targets, &[server.pid()?], Workload::Json, load).await?;
+        server.stop().await?;
+        Taken::new("a line of audit for each call", rows)
     }
 
     /// What it takes to check the token of every call.
