@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -18,7 +19,7 @@ use serde_json::value::RawValue;
 
 use super::delegation::Delegation;
 
-/// The most characters of a text of somebody else's.
+/// The most bytes of a text of somebody else's.
 const LONGEST: usize = 256;
 
 /// The types of events.
@@ -63,39 +64,32 @@ pub(super) struct Settings {
 }
 
 /// The event of a request whose answer begins.
-#[derive(Debug)]
 pub(super) struct Event {
+    settings: Arc<Settings>,
     kind: &'static str,
     status: Option<StatusCode>,
     is_stream: bool,
-    is_sse: bool,
-    /// The transport, as the document names it.
-    transport: String,
-    component: Option<String>,
     client: IpAddr,
-    user_agent: String,
-    request_id: String,
-    subjects: Subjects,
-    delegation: Option<Delegation>,
+    /// The client's `User-Agent` and `X-Request-ID`.
+    told: [String; 2],
+    identity: Option<Arc<Identity>>,
     target: Target,
     /// The name that the client asked for, where the target's is another.
     requested_name: Option<String>,
-    denied_by: Option<String>,
-    guards: Vec<Judged>,
+    /// The guard in front of the chain, or the middleware without a decision, that refused the request.
+    denied_by: Option<Cow<'static, str>>,
+    decisions: Vec<Decision>,
     request: Option<Box<RawValue>>,
-    /// Bytes of the answer up to which the event has it.
-    longest_response: Option<usize>,
-    detects_errors: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Subjects {
-    user: String,
+#[derive(Serialize)]
+struct Subjects<'a> {
+    user: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user_id: Option<String>,
+    user_id: Option<&'a str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct Target {
     endpoint: String,
     method: String,
@@ -105,11 +99,11 @@ struct Target {
 }
 
 /// The decision of one guard.
-#[derive(Debug, Serialize)]
-struct Judged {
-    guard: String,
+#[derive(Serialize)]
+struct Judged<'a> {
+    guard: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    webhook: Option<String>,
+    webhook: Option<&'a str>,
     outcome: &'static str,
     duration_ms: f64,
 }
@@ -126,9 +120,9 @@ struct Line<'a> {
     outcome: &'static str,
     component: &'a str,
     source: Source<'a>,
-    subjects: &'a Subjects,
+    subjects: Subjects<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    delegation: &'a Option<Delegation>,
+    delegation: Option<Delegation>,
     target: &'a Target,
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,17 +155,17 @@ struct Extra<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cancelled: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    denied_by: &'a Option<String>,
+    denied_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "milliseconds")]
     duration_ms: Option<Duration>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    guards: &'a [Judged],
+    guards: &'a [Judged<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
     jsonrpc_error_code: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    jsonrpc_error_message: Option<String>,
+    jsonrpc_error_message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    requested_name: &'a Option<String>,
+    requested_name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_size_bytes: Option<u64>,
     transport: &'a str,
@@ -206,40 +200,29 @@ pub(super) fn is_type(name: &str) -> bool {
 
 impl Event {
     /// The event of a request as far as it is known when its answer begins.
-    pub(super) fn of(exchange: &Exchange<'_>, settings: &Settings) -> Self {
-        let context = exchange.context;
+    pub(super) fn of(exchange: &Exchange<'_>, settings: &Arc<Settings>) -> Self {
+        let (asked, context) = (exchange.asked, exchange.context);
         let message = context.and_then(RequestContext::message);
         let sent = context.and_then(RequestContext::sent);
+        let method = message.as_ref().and_then(OwnedMessage::method);
+        let kind = settings.kind(exchange, message.as_ref());
         let name = message.as_ref().and_then(target_name);
-        let identity = context.and_then(RequestContext::identity);
-        let is_sse = settings.transport == "sse";
-        let asked = exchange.asked;
-        let kind = match message.as_ref().map(OwnedMessage::method) {
-            Some(method) => method.map_or(MCP, kind_of),
-            None if exchange.is_stream || is_sse && asked.method == Method::GET => SSE,
-            None if is_sse && asked.method == Method::POST => MCP,
-            None => HTTP,
-        };
-        let decisions = context.map(RequestContext::decisions).unwrap_or_default();
+        let requested_name = sent.as_ref().and_then(target_name).filter(|sent| Some(sent) != name.as_ref());
         let request = sent.as_ref().or(message.as_ref()).map(OwnedMessage::body).filter(|_| settings.with_request);
+        let decisions = context.map(RequestContext::decisions).unwrap_or_default();
         Self {
+            settings: Arc::clone(settings),
             kind,
             status: exchange.status,
             is_stream: exchange.is_stream,
-            is_sse,
-            transport: settings.transport.clone(),
-            component: settings.component.clone(),
             client: exchange.client.to_canonical(),
-            user_agent: asked.user_agent.clone(),
-            request_id: asked.request_id.clone(),
-            subjects: subjects(identity.as_deref()),
-            delegation: identity.and_then(|identity| Delegation::of(&identity.claims, settings.depth)),
-            requested_name: sent.as_ref().and_then(target_name).filter(|sent| Some(sent) != name.as_ref()),
+            told: [asked.user_agent.clone(), asked.request_id.clone()],
+            identity: context.and_then(RequestContext::identity),
             target: Target {
                 endpoint: asked.path.clone(),
-                method: cut(message.as_ref().and_then(OwnedMessage::method).unwrap_or(asked.method.as_str())),
+                method: cut(method.unwrap_or(asked.method.as_str())).to_owned(),
                 name,
-                r#type: match message.as_ref().and_then(OwnedMessage::method) {
+                r#type: match method {
                     Some("tools/call") => "tool",
                     Some("resources/read") => "resource",
                     Some("prompts/get") => "prompt",
@@ -247,11 +230,10 @@ impl Event {
                     _ => "endpoint",
                 },
             },
-            denied_by: denied_by(exchange, &decisions),
-            guards: decisions.iter().map(Judged::of).collect(),
+            requested_name,
+            denied_by: refused_by(exchange),
+            decisions,
             request: request.filter(|body| body.len() <= settings.longest).and_then(|body| json(body)),
-            longest_response: settings.with_response.then_some(settings.longest),
-            detects_errors: settings.detects_errors,
         }
     }
 
@@ -262,41 +244,50 @@ impl Event {
 
     /// The line that is written of it, now that the request has ended.
     pub(super) fn line(&self, end: &End<'_>) -> Vec<u8> {
-        let now = Timestamp::now();
-        let error = if self.detects_errors { rpc_error(end.answer) } else { None };
-        let outcome = self.outcome(error.is_some(), end.complete);
-        let response = self.longest_response.filter(|longest| end.sent > 0 && end.sent <= *longest as u64);
-        let response = response.and_then(|_| json(end.answer).or_else(|| text(end.answer)));
+        let settings = &*self.settings;
+        let time = Timestamp::now();
+        let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
+        let denied_by = self.denied_by();
+        let outcome = match self.status {
+            _ if denied_by.is_some() => "denied",
+            Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => "denied",
+            Some(status) if status.is_client_error() => "failure",
+            Some(status) if status.is_server_error() => "error",
+            // The client has left.
+            _ if !end.complete => "failure",
+            _ if error.is_some() => "application_error",
+            _ => "success",
+        };
+        let has_response = settings.with_response && end.sent > 0 && end.sent <= settings.longest as u64;
+        let response = has_response.then(|| json(end.answer).or_else(|| text(end.answer))).flatten();
         let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
+        let [user_agent, request_id] = &self.told;
+        let guards: Vec<_> = self.decisions.iter().map(Judged::of).collect();
         let line = Line {
-            time: now,
+            time,
             level: "AUDIT",
             msg: "audit_event",
             audit_id: uuid::Uuid::new_v4(),
             r#type: self.kind,
-            logged_at: now,
+            logged_at: time,
             outcome,
-            component: self.component.as_deref().unwrap_or("toolhive-api"),
-            source: Source {
-                r#type: "network",
-                value: self.client,
-                extra: Client { request_id: &self.request_id, user_agent: &self.user_agent },
-            },
-            subjects: &self.subjects,
-            delegation: &self.delegation,
+            component: settings.component.as_deref().unwrap_or("toolhive-api"),
+            source: Source { r#type: "network", value: self.client, extra: Client { request_id, user_agent } },
+            subjects: subjects(self.identity.as_deref()),
+            delegation: self.identity.as_ref().and_then(|caller| Delegation::of(&caller.claims, settings.depth)),
             target: &self.target,
             metadata: Metadata {
                 extra: Extra {
                     cancelled: !end.complete,
-                    denied_by: &self.denied_by,
+                    denied_by,
                     duration_ms: (!self.is_stream).then_some(end.took),
-                    guards: &self.guards,
+                    guards: &guards,
                     jsonrpc_error_code: error.as_ref().map(|error| error.code),
-                    jsonrpc_error_message: error.map(|error| cut(&error.message)),
-                    requested_name: &self.requested_name,
-                    response_size_bytes: self.longest_response.filter(|_| !self.is_stream).map(|_| end.sent),
-                    transport: match (self.is_stream, self.is_sse) {
-                        (true, _) => &self.transport,
+                    jsonrpc_error_message: error.as_ref().map(|error| cut(&error.message)),
+                    requested_name: self.requested_name.as_deref(),
+                    response_size_bytes: (settings.with_response && !self.is_stream).then_some(end.sent),
+                    transport: match (self.is_stream, settings.is_sse()) {
+                        (true, _) => &settings.transport,
                         (false, true) => "sse",
                         (false, false) => "http",
                     },
@@ -304,34 +295,45 @@ impl Event {
             },
             data,
         };
+        let mut text = Vec::with_capacity(1024);
         // Strings, numbers and JSON that was checked always serialize.
-        let mut line = serde_json::to_vec(&line).unwrap_or_default();
-        line.push(b'\n');
-        line
+        if serde_json::to_writer(&mut text, &line).is_err() {
+            text.clear();
+        }
+        text.push(b'\n');
+        text
     }
 
-    fn outcome(&self, has_error: bool, complete: bool) -> &'static str {
-        match self.status {
-            _ if self.denied_by.is_some() => "denied",
-            Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => "denied",
-            Some(status) if status.is_client_error() => "failure",
-            Some(status) if status.is_server_error() => "error",
-            // The client has left.
-            _ if !complete => "failure",
-            _ if has_error => "application_error",
-            _ => "success",
+    /// The guard that refused the request: the webhook's name, or the guard's type.
+    fn denied_by(&self) -> Option<&str> {
+        let refused = |decision: &&Decision| matches!(decision.outcome, Outcome::Denied | Outcome::Blamed);
+        let refusing = self.decisions.iter().find(refused);
+        let guard = refusing.map(|decision| decision.webhook.as_deref().unwrap_or(&decision.guard));
+        guard.or(self.denied_by.as_deref())
+    }
+}
+
+impl Settings {
+    /// Whether the MCP server speaks HTTP with server-sent events.
+    fn is_sse(&self) -> bool {
+        self.transport == "sse"
+    }
+
+    /// The type of the event of a request with this message.
+    fn kind(&self, exchange: &Exchange<'_>, message: Option<&OwnedMessage>) -> &'static str {
+        match message.map(OwnedMessage::method) {
+            Some(method) => method.map_or(MCP, kind_of),
+            None if exchange.is_stream || self.is_sse() && exchange.asked.method == Method::GET => SSE,
+            None if self.is_sse() && exchange.asked.method == Method::POST => MCP,
+            None => HTTP,
         }
     }
 }
 
-impl Judged {
-    fn of(Decision { guard, webhook, outcome, took }: &Decision) -> Self {
-        Self {
-            guard: guard.to_string(),
-            webhook: webhook.as_deref().map(str::to_owned),
-            outcome: outcome.as_str(),
-            duration_ms: (took.as_secs_f64() * 1e6).round() / 1e3,
-        }
+impl<'a> Judged<'a> {
+    fn of(Decision { guard, webhook, outcome, took }: &'a Decision) -> Self {
+        let duration_ms = (took.as_secs_f64() * 1e6).round() / 1e3;
+        Self { guard, webhook: webhook.as_deref(), outcome: outcome.as_str(), duration_ms }
     }
 }
 
@@ -370,24 +372,21 @@ fn target_name(message: &OwnedMessage) -> Option<String> {
         "ping" => "ping".into(),
         _ => message.message().target().ok()??,
     };
-    Some(cut(&text))
+    Some(cut(&text).to_owned())
 }
 
-fn subjects(identity: Option<&Identity>) -> Subjects {
-    let Some(identity) = identity else { return Subjects { user: "anonymous".to_owned(), user_id: None } };
+fn subjects(identity: Option<&Identity>) -> Subjects<'_> {
+    let Some(identity) = identity else { return Subjects { user: "anonymous", user_id: None } };
     let preferred = identity.claims.get("preferred_username").and_then(Value::as_str).unwrap_or_default();
     let names = [&*identity.name, preferred, &*identity.email, &*identity.subject];
     let user = names.into_iter().find(|name| !name.is_empty()).unwrap_or("anonymous");
     Subjects { user: cut(user), user_id: Some(cut(&identity.subject)).filter(|id| !id.is_empty()) }
 }
 
-/// The guard that refused the request: the webhook's name, or the guard's type.
-fn denied_by(exchange: &Exchange<'_>, decisions: &[Decision]) -> Option<String> {
-    let refusing = decisions.iter().find(|decision| matches!(decision.outcome, Outcome::Denied | Outcome::Blamed));
-    let guard = refusing.map(|decision| decision.webhook.as_ref().unwrap_or(&decision.guard).to_string());
-    let denial = || exchange.context?.denial();
-    let other = || Some(denial()?.middleware.clone().into_owned()).filter(|kind| chain::judges_messages(kind));
-    guard.or_else(|| exchange.refused_by.map(str::to_owned)).or_else(other)
+/// The guard that refused the request without a decision that is counted.
+fn refused_by(exchange: &Exchange<'_>) -> Option<Cow<'static, str>> {
+    let denial = exchange.context.and_then(RequestContext::denial).map(|denial| denial.middleware.clone());
+    exchange.refused_by.map(Cow::Borrowed).or_else(|| denial.filter(|kind| chain::judges_messages(kind)))
 }
 
 /// The error in the beginning of an answer, which is JSON or a stream of events.
@@ -413,8 +412,9 @@ fn text(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&String::from_utf8_lossy(body)).ok()
 }
 
-fn cut(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+/// The beginning of a text of somebody else's.
+fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
 
 fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -27,6 +27,8 @@ const OF_CLIENT: usize = QUEUED / 4;
 const OPENED: Duration = Duration::from_secs(5);
 /// The pause between two lines of the log that tell of lost events.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// The time for which lines are gathered before they are written.
+const GATHER: Duration = Duration::from_millis(5);
 /// The pause after an output that takes nothing now.
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -120,9 +122,12 @@ impl Writer {
             return;
         }
         *state.clients.entry(client).or_default() += line.len();
+        let was_empty = state.lines.is_empty();
         state.lines.extend_from_slice(line);
         drop(state);
-        self.queue.filled.notify_one();
+        if was_empty {
+            self.queue.filled.notify_one();
+        }
     }
 
     /// Waits until all is written, for `longest`.
@@ -167,6 +172,10 @@ impl Queue {
             }
             if state.lines.is_empty() {
                 return;
+            }
+            if !state.closed {
+                // A thread that woke for each line would cost more than the lines.
+                (state, _) = self.filled.wait_timeout(state, GATHER).unwrap_or_else(PoisonError::into_inner);
             }
             let batch = std::mem::take(&mut state.lines);
             state.clients.clear();

@@ -7,6 +7,7 @@
     reason = "in a test this is the failure"
 )]
 
+mod audit;
 mod bad_servers;
 mod features;
 mod idle;
