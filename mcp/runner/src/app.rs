@@ -168,11 +168,11 @@ impl App {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }
         let (mut head, body) = request.into_parts();
-        let started = time::Instant::now();
-        let route = match self.endpoints.as_ref().map(|(endpoints, guard)| (endpoints.route(&head), guard)) {
+        let endpoints = self.endpoints.as_ref().map(|(endpoints, guard)| (endpoints, guard, time::Instant::now()));
+        let route = match endpoints.map(|(endpoints, guard, started)| (endpoints.route(&head), guard, started)) {
             None => Route::Mcp,
-            Some((Ok(route), _)) => route,
-            Some((Err(misrouted), guard)) => {
+            Some((Ok(route), ..)) => route,
+            Some((Err(misrouted), guard, started)) => {
                 self.metrics.misrouted(misrouted.reason());
                 guard.count(Outcome::Denied, started);
                 record.iter_mut().for_each(|record| record.refused_by = Some(ENDPOINTS));
@@ -184,7 +184,7 @@ impl App {
             Route::Mcp => self.chain.context(client),
             Route::Open => self.chain.open_context(client),
         };
-        if let Some((_, guard)) = &self.endpoints {
+        if let Some((_, guard, started)) = endpoints {
             guard.decided(&context, Outcome::Allowed, started);
         }
         record.iter_mut().for_each(|record| record.context = Some(Arc::clone(&context)));

@@ -27,6 +27,8 @@ const OF_CLIENT: usize = QUEUED / 4;
 const OPENED: Duration = Duration::from_secs(5);
 /// The pause between two lines of the log that tell of lost events.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// Bytes of memory that are kept for the next lines.
+const KEPT: usize = 256 << 10;
 /// The time for which lines are gathered before they are written.
 const GATHER: Duration = Duration::from_millis(5);
 /// The pause after an output that takes nothing now.
@@ -164,6 +166,7 @@ impl Queue {
     fn drain(&self, mut output: File) {
         // Whether what was written last ends within a line.
         let mut torn = false;
+        let mut batch = Vec::new();
         loop {
             let mut state = self.state();
             state.writing = 0;
@@ -177,7 +180,9 @@ impl Queue {
                 // A thread that woke for each line would cost more than the lines.
                 (state, _) = self.filled.wait_timeout(state, GATHER).unwrap_or_else(PoisonError::into_inner);
             }
-            let batch = std::mem::take(&mut state.lines);
+            batch.clear();
+            batch.shrink_to(KEPT);
+            std::mem::swap(&mut batch, &mut state.lines);
             state.clients.clear();
             state.writing = batch.len();
             drop(state);

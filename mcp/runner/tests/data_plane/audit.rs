@@ -77,8 +77,18 @@ async fn each_outcome_is_told_with_its_caller_its_target_and_the_decisions_of_gu
     );
     let flags = ["--backend", &backend.url(), "--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
     let runner = Runner::start("streamable-http", &document, &flags, &[]).await;
-    let alice =
-        [&JSON[..], &[("authorization", &*token), ("user-agent", "recorder/1.0"), ("x-request-id", "r-1")]].concat();
+    let alice = [
+        &JSON[..],
+        &[
+            ("authorization", &*token),
+            ("user-agent", "recorder/1.0"),
+            ("x-request-id", "r-1"),
+            ("cookie", "sid=c00k1e"),
+            ("x-api-key", "ap1-k3y"),
+            ("referer", "http://u:p4ss@h/"),
+        ],
+    ]
+    .concat();
     let long = format!("{}{}", call("say"), " ".repeat(5000));
     let result = Some(("200 OK", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#));
     let (allow, deny) =
@@ -240,7 +250,15 @@ async fn each_outcome_is_told_with_its_caller_its_target_and_the_decisions_of_gu
     }
     // No secret of a request is in any of them, nor what follows a path.
     let text = runner.output();
-    for secret in [token.trim_start_matches("Bearer "), "s3cret", "hi\""] {
+    for secret in [
+        token.trim_start_matches("Bearer "),
+        "s3cret",
+        "hi\"",
+        "c00k1e",
+        "ap1-k3y",
+        "p4ss",
+        &format!("{}.", &token[7..20]),
+    ] {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
     assert_eq!(lines(&text).len(), count);
