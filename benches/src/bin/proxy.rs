@@ -323,7 +323,7 @@ impl Run {
         Ok(rows)
     }
 
-    /// What it takes to write a line about every call.
+    /// Calls with a line of audit for each, and without.
     async fn audit(&self) -> Result<Taken> {
         eprintln!("audit");
         let folder = self.folder.path();

@@ -99,11 +99,11 @@ impl Middleware for Auth {
             let caller = match login.identify(request.headers(), &context.client()).await {
                 Ok(caller) => caller,
                 Err(refusal) => {
-                    guard.decided(context, refusal.outcome(), started);
+                    context.decided(guard, refusal.outcome(), started);
                     return refuse(login, context, &refusal);
                 }
             };
-            guard.decided(context, Outcome::Allowed, started);
+            context.decided(guard, Outcome::Allowed, started);
             context.identify(Arc::clone(&caller.identity));
             let Some(expires) = caller.expires else { return next.call(request).await };
             let by_call = !opens_stream(request.method(), request.headers());

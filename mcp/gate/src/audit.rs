@@ -26,7 +26,7 @@ const LOOKED_AT: usize = 2 << 10;
 
 /// The most bytes of a message or an answer that an event has, whatever the document says: answers under way hold so many.
 const MAX_DATA: usize = 64 << 10;
-/// How long the output may take for the last events.
+/// The time that the output may take for the last events.
 const LAST: Duration = Duration::from_secs(2);
 
 /// Writes an event for each request, whoever answered it.

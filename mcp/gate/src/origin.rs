@@ -157,7 +157,7 @@ impl Middleware for Origin {
         let started = Instant::now();
         let refusal = self.pages.refusal(request.uri().authority(), request.headers());
         let outcome = if refusal.is_some() { Outcome::Denied } else { Outcome::Allowed };
-        self.guard.decided(next.context(), outcome, started);
+        next.context().decided(&self.guard, outcome, started);
         if let Some(message) = refusal {
             next.context().deny(chain::ORIGIN, message);
             let error = ErrorBody::new(code::INVALID_REQUEST, message);

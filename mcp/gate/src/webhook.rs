@@ -231,7 +231,7 @@ impl Validating {
             let started = Instant::now();
             let answer = hook.call(payload.clone()).await;
             let outcome = review.outcome(hook, &answer);
-            hook.guard.decided(review.context, outcome, started);
+            review.context.decided(&hook.guard, outcome, started);
             match (outcome, answer) {
                 (Outcome::Allowed | Outcome::Changed | Outcome::Ignored, _) => {}
                 (_, Ok(answer)) => return Err(denied(hook.denied(&answer))),
@@ -302,7 +302,7 @@ impl Mutating {
         for hook in &self.0.hooks {
             let started = Instant::now();
             let (outcome, after) = self.ask(review, hook, &body).await;
-            hook.guard.decided(review.context, outcome, started);
+            review.context.decided(&hook.guard, outcome, started);
             body = after?.unwrap_or(body);
         }
         Ok(body)
@@ -336,7 +336,7 @@ impl Mutating {
     }
 }
 
-/// What becomes of `body` after an answer that allows the request, and may change it.
+/// The request's body after an answer that allows the request, and may change it.
 async fn patched(
     review: &Review<'_>,
     hook: &Webhook,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
@@ -18,7 +19,7 @@ use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, beside, read_message};
-use crate::decisions::Decision;
+use crate::decisions::{Decision, Guard, Outcome};
 use crate::door;
 use crate::network::client_network;
 
@@ -151,9 +152,11 @@ impl RequestContext {
         self.found().decisions.clone()
     }
 
-    pub(crate) fn decided(&self, decision: impl FnOnce() -> Decision) {
+    /// Counts the decision of a guard, which began at `started`, and keeps it for those who observe the request.
+    pub fn decided(&self, guard: &Guard, outcome: Outcome, started: Instant) {
+        let took = guard.count(outcome, started);
         if self.observed {
-            self.found().decisions.push(decision());
+            self.found().decisions.push(guard.decision(outcome, took));
         }
     }
 

@@ -9,7 +9,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::context::RequestContext;
 use crate::metrics::Metrics;
 
 /// The upper bounds of the buckets, in seconds: a check in memory takes microseconds, a webhook up to half a minute.
@@ -32,16 +31,16 @@ pub enum Outcome {
     Ignored,
 }
 
-/// What one guard decided about one request.
+/// The decision of one guard about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The guard's type, such as `auth` or `validating-webhook`.
     pub guard: Arc<str>,
     /// The webhook's name, where it is one.
     pub webhook: Option<Arc<str>>,
-    /// What it decided.
+    /// The decision itself.
     pub outcome: Outcome,
-    /// How long it took.
+    /// The time that it took.
     pub took: Duration,
 }
 
@@ -150,13 +149,13 @@ impl<L: fmt::Debug> fmt::Debug for Counted<L> {
 // === impl Guard ===
 
 impl Guard {
-    /// Counts what it decided about the request, for which it began at `started`.
-    pub fn decided(&self, context: &RequestContext, outcome: Outcome, started: Instant) {
-        let took = self.count(outcome, started);
-        context.decided(|| Decision { guard: self.kind.clone(), webhook: self.webhook.clone(), outcome, took });
+    /// The decision that took so long.
+    pub(crate) fn decision(&self, outcome: Outcome, took: Duration) -> Decision {
+        Decision { guard: Arc::clone(&self.kind), webhook: self.webhook.clone(), outcome, took }
     }
 
-    /// Counts a decision about a request that has no context: it is for nothing that the chain serves.
+    /// Counts a decision that began at `started`, and returns the time that it took. Where the request has a context, call
+    /// [`RequestContext::decided`](crate::RequestContext::decided) in its place.
     pub fn count(&self, outcome: Outcome, started: Instant) -> Duration {
         let took = started.elapsed();
         let (count, seconds) = &self.counts[outcome as usize];

@@ -11,7 +11,7 @@ use crate::context::RequestContext;
 /// The most characters of a client's text that are kept.
 const LONGEST: usize = 256;
 
-/// What the head of a request says to those who observe it.
+/// The head of a request, as those see it who observe it.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Its method.
@@ -29,11 +29,11 @@ pub struct Asked {
 /// A request whose answer begins, or whose client has left before.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
-    /// What was asked.
+    /// The request's head.
     pub asked: &'a Asked,
     /// The address of the client.
     pub client: IpAddr,
-    /// What is known of the request; `None` where it was refused before the chain.
+    /// The request's context; `None` where it was refused before the chain.
     pub context: Option<&'a RequestContext>,
     /// The guard in front of the chain that refused it, if one did.
     pub refused_by: Option<&'static str>,
@@ -56,7 +56,7 @@ pub struct End<'a> {
     pub took: Duration,
 }
 
-/// What a middleware keeps of a request until its end.
+/// The part of a request that a middleware keeps until its end.
 pub trait Observation: Send {
     /// Looks at the end: the answer is complete, or nobody wants it any more. Of a stream it is called when the stream begins. It must not
     /// wait.
@@ -64,7 +64,7 @@ pub trait Observation: Send {
 }
 
 impl Asked {
-    /// What the head says, now that it has come.
+    /// The head of a request that has just come.
     pub fn of<B>(request: &Request<B>) -> Self {
         let text = |value: Option<&HeaderValue>| -> String {
             let bytes = value.map(HeaderValue::as_bytes).unwrap_or_default();

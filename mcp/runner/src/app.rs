@@ -185,7 +185,7 @@ impl App {
             Route::Open => self.chain.open_context(client),
         };
         if let Some((_, guard, started)) = endpoints {
-            guard.decided(&context, Outcome::Allowed, started);
+            context.decided(guard, Outcome::Allowed, started);
         }
         record.iter_mut().for_each(|record| record.context = Some(Arc::clone(&context)));
         if route == Route::Mcp

@@ -15,11 +15,11 @@ pub(crate) struct Record {
     asked: Asked,
     client: IpAddr,
     is_stream: bool,
-    /// What is known of the request, once it has come to the chain.
+    /// The request's context, once it has come to the chain.
     pub(crate) context: Option<Arc<RequestContext>>,
     /// The guard in front of the chain that refused it.
     pub(crate) refused_by: Option<&'static str>,
-    /// What the middleware keep of it, once the head of the answer is known.
+    /// The parts that middleware keep of it, once the head of the answer is known.
     observations: Option<Vec<Box<dyn Observation>>>,
     /// The bytes of the answer that are kept at most.
     limit: usize,

@@ -1,4 +1,4 @@
-//! Who acts for whom: the claim `act` of a token (RFC 8693 §4.1).
+//! Actors and subjects: the claim `act` of a token (RFC 8693 §4.1).
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -44,7 +44,7 @@ const SSE: &str = "sse_connection";
 const MCP: &str = "mcp_request";
 const HTTP: &str = "http_request";
 
-/// What a document says of its events.
+/// The settings of a document for its events.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// The component that they come from, where one is named.

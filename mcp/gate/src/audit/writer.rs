@@ -23,7 +23,7 @@ use tokio::time::timeout;
 const QUEUED: usize = 8 << 20;
 /// Bytes of those that one client's events may take.
 const OF_CLIENT: usize = QUEUED / 4;
-/// How long a file may take to open: a pipe opens when somebody reads it.
+/// The time that a file may take to open: a pipe opens when somebody reads it.
 const OPENED: Duration = Duration::from_secs(5);
 /// The pause between two lines of the log that tell of lost events.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ struct Queue {
 struct State {
     /// The lines that wait, one after the other.
     lines: Vec<u8>,
-    /// Of those, the bytes of each client's.
+    /// The bytes of each client's among them.
     clients: HashMap<Client, usize>,
     /// Bytes that the thread is writing.
     writing: usize,

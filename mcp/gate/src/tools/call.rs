@@ -57,7 +57,7 @@ impl ToolCallFilter {
         let (names, asked, started) = (Arc::clone(&self.names), message.clone(), Instant::now());
         let call = beside(message.body().len(), move || names.call(&asked)).await;
         if message.method() == Some(CALL) {
-            self.guard.decided(context, call.outcome(), started);
+            context.decided(&self.guard, call.outcome(), started);
         }
         let request = match call {
             Call::Pass => request,
@@ -81,7 +81,7 @@ impl ToolCallFilter {
                 Call::Hidden(name) => refusal.hidden(context, message, name),
                 Call::Malformed => malformed(context, message, UNNAMED),
             };
-            guard.decided(context, call.outcome(), started);
+            context.decided(&guard, call.outcome(), started);
             Some(refusal)
         });
         next.call(request).await

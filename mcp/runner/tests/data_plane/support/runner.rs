@@ -204,7 +204,7 @@ impl Runner {
         self.log.lock().unwrap().clone()
     }
 
-    /// What it wrote to its standard output.
+    /// Its standard output so far.
     pub(crate) fn output(&self) -> String {
         self.output.lock().unwrap().clone()
     }
