@@ -82,10 +82,12 @@ impl<'a> Object<'a> {
         let members = last_of_each(members.ok_or(Incomplete("members that end"))?);
         let find = |key| members.iter().find(|member| member.key == key);
         let string = |key| find(key).and_then(|member| unquoted(member.value)).ok_or(Incomplete(key));
-        let raw = find("metadata").ok_or(Incomplete("metadata"))?.value;
+        // Server-side apply takes the metadata away where a manager owns all that is left of it.
+        let raw = find("metadata").map_or("{}", |member| member.value);
+        let (raw, none) = if raw == "null" { ("{}", true) } else { (raw, find("metadata").is_none()) };
         let metadata = Metadata {
             raw,
-            members: metadata.filter(|_| raw.starts_with('{')).ok_or(Incomplete("metadata"))?,
+            members: metadata.filter(|_| raw.starts_with('{')).or(none.then(Vec::new)).ok_or(Incomplete("metadata"))?,
             annotations: annotations.unwrap_or_default(),
             labels: labels.unwrap_or_default(),
         };
@@ -151,6 +153,11 @@ impl<'a> Metadata<'a> {
     /// The label that tells that data was left out, where it is a string.
     pub(crate) fn incomplete(&self) -> Option<Cow<'a, str>> {
         self.labels.iter().rfind(|member| member.key == INCOMPLETE).and_then(|member| unquoted(member.value))
+    }
+
+    /// Whether it says who owns which field, as that of every object does which the API server stores.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.members.iter().any(|member| member.key == "managedFields" && !matches!(member.value, "null" | "[]"))
     }
 
     /// Whether one of the engine's annotations or its label is there, whatever it holds.
