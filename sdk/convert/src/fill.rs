@@ -6,27 +6,24 @@ use serde::de::{Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
-/// Values for fields that are missing. Two fillings differ in every value, so what a converter makes of them differs.
+/// Values for fields that are missing. Any two fillings differ in most values, so what a converter makes of them differs.
 #[derive(Clone, Copy)]
 pub(crate) enum Filling {
+    /// The least: an empty text, zero, false.
+    Empty,
+    /// Values for types that do not take the least: a text that reads as a time, one.
     One,
+    /// More of them.
     Other,
 }
 
 impl Filling {
-    /// Reads as a time, where the type wants one.
     fn text(self) -> &'static str {
-        match self {
-            Self::One => "1970-01-01T00:00:01Z",
-            Self::Other => "1970-01-01T00:00:02Z",
-        }
+        ["", "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"][usize::from(self.number())]
     }
 
     fn number(self) -> u8 {
-        match self {
-            Self::One => 1,
-            Self::Other => 2,
-        }
+        self as u8
     }
 }
 
@@ -127,7 +124,7 @@ impl<'v> Deserializer<'v> for Filled<'v> {
         if let Some(value) = self.value {
             return value.deserialize_enum(name, variants, visitor);
         }
-        let variant = variants.get(usize::from(self.filling.number()) - 1).or(variants.first());
+        let variant = variants.get(usize::from(self.filling.number())).or(variants.last());
         visitor.visit_enum(StrDeserializer::new(variant.copied().unwrap_or_default()))
     }
 

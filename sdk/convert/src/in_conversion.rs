@@ -30,7 +30,9 @@ impl ObjectInConversion {
         let arrived = match edge.convert_document(identity, &self.document) {
             Ok(outcome) => self.arrive(edge, identity, outcome),
             Err(problem) => {
-                let part = edge.part(identity, &self.document);
+                // What went over as it was comes back as it was.
+                let is_whole = self.stash.get(&edge.to.version).is_some_and(|entry| entry.returned.is_none());
+                let part = (!is_whole).then(|| edge.part(identity, &self.document)).flatten();
                 self.partial = part.is_some() && (self.partial || self.problem.is_none());
                 match part {
                     Some(arrived) => self.arrive_in_part(edge, identity, problem, arrived),

@@ -32,10 +32,16 @@ impl Edge<'_> {
             let filled = unless_it_panics(|| identity.filled(self.from, document, filling)).flatten()?;
             self.arrival(identity, &filled).ok()
         };
-        let both = |document: &Document| Some([arrival(document, Filling::One)?, arrival(document, Filling::Other)?]);
-        let (arrived, without) = (both(document)?, both(&json!({}))?);
-        let part = dependent(arrived.each_ref(), without.each_ref().map(Some), Some(document));
-        Some(part.unwrap_or_else(|| json!({})))
+        let part = |fillings: [Filling; 2]| {
+            let both = |document: &Document| {
+                let [one, other] = fillings.map(|filling| arrival(document, filling));
+                Some([one?, other?])
+            };
+            let (arrived, without) = (both(document)?, both(&json!({}))?);
+            let part = dependent(arrived.each_ref(), without.each_ref().map(Some), Some(document));
+            Some(part.unwrap_or_else(|| json!({})))
+        };
+        part([Filling::Empty, Filling::One]).or_else(|| part([Filling::One, Filling::Other]))
     }
 }
 

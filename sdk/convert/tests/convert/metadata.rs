@@ -114,7 +114,7 @@ fn what_cannot_be_answered_says_which_object_and_why() {
     };
     for (text, version, message) in [
         ("5", "demo.example/v1", "object without members that end; send a Kubernetes object"),
-        ("{}", "demo.example/v1", "object without metadata; send a Kubernetes object"),
+        ("{}", "demo.example/v1", "object without apiVersion; send a Kubernetes object"),
         (r#"{"metadata":5}"#, "demo.example/v1", "object without metadata; send a Kubernetes object"),
         (r#"{"metadata":{}}"#, "demo.example/v1", "object without apiVersion; send a Kubernetes object"),
         (
