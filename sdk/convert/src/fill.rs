@@ -2,7 +2,7 @@
 //! something in its place.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
-use serde::de::{Deserializer, IntoDeserializer, Visitor};
+use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
@@ -100,7 +100,7 @@ impl<'v> Deserializer<'v> for Filled<'v> {
 
     fn deserialize_struct<V: Visitor<'v>>(
         self,
-        name: &'static str,
+        _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
@@ -108,7 +108,7 @@ impl<'v> Deserializer<'v> for Filled<'v> {
             Some(Value::Object(members)) => Some(members),
             // An apply leaves null where it has removed everything.
             None | Some(Value::Null) => None,
-            Some(value) => return value.deserialize_struct(name, fields, visitor),
+            Some(_) => return Err(Error::invalid_type(Unexpected::Other("no object"), &visitor)),
         };
         let there = members.into_iter().flatten().map(|(key, value)| (key.as_str(), self.with(value)));
         let absent = fields.iter().filter(|field| members.is_none_or(|members| !members.contains_key(**field)));

@@ -30,9 +30,8 @@ impl ObjectInConversion {
         let arrived = match edge.convert_document(identity, &self.document) {
             Ok(outcome) => self.arrive(edge, identity, outcome),
             Err(problem) => {
-                // What went over as it was comes back as it was.
-                let is_whole = self.stash.get(&edge.to.version).is_some_and(|entry| entry.returned.is_none());
-                let part = (!is_whole).then(|| edge.part(identity, &self.document)).flatten();
+                // An object that went over as it was goes on so, and comes back so.
+                let part = if self.stash.has_whole() { None } else { edge.part(identity, &self.document) };
                 self.partial = part.is_some() && (self.partial || self.problem.is_none());
                 match part {
                     Some(arrived) => self.arrive_in_part(edge, identity, problem, arrived),

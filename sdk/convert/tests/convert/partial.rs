@@ -13,13 +13,11 @@ fn an_object_that_lacks_fields_has_those_of_the_other_version_that_depend_on_it(
             "apiVersion": format!("demo.example/{version}"), "kind": "Nasty", "metadata": { "name": "n" }, "spec": spec,
         })
     };
-    let address = json!({ "address": "h:1" });
     for (engine, object, version, spec) in [
         (engine(), entity("v1", json!({})), "v3", json!({})),
         (engine(), entity("v3", json!({ "firstname": "Ada" })), "v1", json!({ "name": "Ada " })),
         (engine(), entity("v2", json!({ "lastname": "King" })), "v3", json!({ "lastname": "King" })),
         (engine(), entity("v2", json!({ "lastname": "King" })), "v1", json!({ "name": " King" })),
-        (nasty::engine(), nasty("v1", address), "v2", json!({ "host": "h", "port": 1 })),
         (nasty::engine(), nasty("v2", json!({ "replicas": 3 })), "v1", json!({ "replicas": 3 })),
         (nasty::engine(), nasty("v2", json!({ "placement": { "zone": "z" } })), "v1", json!({ "zone": "z" })),
         (nasty::engine(), nasty("v2", json!({ "source": "scratch" })), "v1", json!({})),
@@ -29,7 +27,10 @@ fn an_object_that_lacks_fields_has_those_of_the_other_version_that_depend_on_it(
         let there = read(&converted);
         assert_eq!(there["spec"], spec, "{object} to {version}");
         let from = object["apiVersion"].as_str().unwrap().rsplit('/').next().unwrap();
-        assert_eq!(read(&convert_text(&engine, &there.to_string(), from))["spec"], object["spec"], "back from {there}");
+        let back = read(&convert_text(&engine, &there.to_string(), from));
+        for (key, value) in object["spec"].as_object().unwrap() {
+            assert_eq!(back["spec"][key], *value, "back from {there}");
+        }
     }
 }
 
