@@ -203,7 +203,8 @@ fn trace_of(object: &dyn Object) -> serde_json::Result<Trace> {
     Ok(trace)
 }
 
-fn document(object: &dyn Object) -> Option<Document> {
+/// The members that a type writes, as a document.
+pub(crate) fn document(object: &dyn Object) -> Option<Document> {
     let mut json = vec![b'{'];
     object.write(&mut json).ok()?;
     json.push(b'}');

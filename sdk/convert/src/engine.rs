@@ -49,6 +49,9 @@ pub struct Converted {
     pub name: String,
     /// Why the object was converted only in part. Its annotation [`PROBLEM`](crate::PROBLEM) tells the same.
     pub problem: Option<Problem>,
+    /// Whether it may be the part of an object that one field manager owns, as server-side apply converts it: it has no
+    /// managed fields, and its problem is that it lacks fields.
+    pub partial: bool,
 }
 
 /// An object that cannot be returned in the requested version at all, not even its metadata. The API server sends no
@@ -56,7 +59,7 @@ pub struct Converted {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// The JSON is not an object, or its metadata is missing or not an object.
+    /// The JSON is not an object, or its metadata is not one.
     #[error("object without {member}; send a Kubernetes object")]
     Incomplete {
         /// The member that is missing or of another type.
@@ -168,7 +171,7 @@ impl Engine {
         }
         let from = self.codec(&object.api_version, &who)?;
         let to = self.codec(desired_api_version, &who)?;
-        let whole = |object: String| Outcome { object, problem: None, incomplete: false };
+        let whole = |object: String| Outcome { object, problem: None, incomplete: false, partial: false };
         let outcome = if from.version == to.version {
             whole(json.to_owned())
         } else {
@@ -179,7 +182,7 @@ impl Engine {
             }
         };
         let (from, to) = (from.version.clone(), to.version.clone());
-        let Outcome { object: converted, problem, incomplete } = outcome;
+        let Outcome { object: converted, problem, incomplete, partial } = outcome;
         if incomplete && self.is_write(&from, &to) {
             let came_so = object.metadata.incomplete().is_some();
             let who = who.to_string();
@@ -189,7 +192,7 @@ impl Engine {
                 ConvertError::NoRoom { who, from, to }
             });
         }
-        Ok(Converted { object: converted, from, to, namespace: who.namespace, name: who.name, problem })
+        Ok(Converted { object: converted, from, to, namespace: who.namespace, name: who.name, problem, partial })
     }
 
     /// Tells this engine and its clones the version in which objects are stored (`storage: true` in the CRD), and the
@@ -259,27 +262,30 @@ struct Outcome {
     problem: Option<Problem>,
     /// Whether it lacks data that its annotations have no room for.
     incomplete: bool,
+    /// Whether it may be what one field manager owns.
+    partial: bool,
 }
 
 /// The way of an object that may lose something, has lost something, or does not convert.
 fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: &Codec) -> Outcome {
     let metadata = &object.metadata;
     let (annotation, label, room) = (metadata.annotation(STASH), metadata.incomplete(), metadata.room());
-    let (document, stash, mut problem, mut incomplete) = match object.document() {
+    let (document, stash, mut problem, mut incomplete, partial) = match object.document() {
         Ok(document) => {
             let lengths = object.members.iter().map(|member| member.whole.len());
             let length = lengths.chain(annotation.as_deref().map(str::len)).sum();
             let identity = Identity { kind: &object.kind, metadata: &metadata.for_converters(), length };
             let stash = Stash::read(annotation.as_deref(), room);
-            let mut converting = ObjectInConversion { document, stash, problem: None, incomplete: label.is_some() };
+            let incomplete = label.is_some();
+            let mut converting = ObjectInConversion { document, stash, problem: None, incomplete, partial: false };
             for edge in route {
                 converting.go(*edge, identity);
             }
-            let ObjectInConversion { document, stash, problem, incomplete } = converting;
-            (Some(document), stash.write(), problem, incomplete)
+            let ObjectInConversion { document, stash, problem, incomplete, partial } = converting;
+            (Some(document), stash.write(), problem, incomplete, partial && !metadata.is_managed())
         }
         // Not even a document: its text goes over, and the API server prunes what the version's schema lacks.
-        Err(problem) => (None, annotation.map(Cow::into_owned), Some(problem), true),
+        Err(problem) => (None, annotation.map(Cow::into_owned), Some(problem), true, false),
     };
     if label.is_some() {
         problem.get_or_insert_with(|| {
@@ -310,5 +316,5 @@ fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: 
         }
     }
     out.push(b'}');
-    Outcome { object: into_string(out), problem, incomplete }
+    Outcome { object: into_string(out), problem, incomplete, partial }
 }

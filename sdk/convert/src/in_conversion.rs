@@ -20,6 +20,8 @@ pub(crate) struct ObjectInConversion {
     pub(crate) problem: Option<Problem>,
     /// Whether data was left out, now or before, that its annotations had no room for.
     pub(crate) incomplete: bool,
+    /// Whether fields that it lacks are all that was wrong with it.
+    pub(crate) partial: bool,
 }
 
 impl ObjectInConversion {
@@ -27,7 +29,15 @@ impl ObjectInConversion {
     pub(crate) fn go(&mut self, edge: Edge<'_>, identity: Identity<'_>) {
         let arrived = match edge.convert_document(identity, &self.document) {
             Ok(outcome) => self.arrive(edge, identity, outcome),
-            Err(problem) => self.arrive_as_it_is(edge, identity, problem),
+            Err(problem) => {
+                // An object that went over as it was goes on so, and comes back so.
+                let part = if self.stash.has_whole() { None } else { edge.part(identity, &self.document) };
+                self.partial = part.is_some() && (self.partial || self.problem.is_none());
+                match part {
+                    Some(arrived) => self.arrive_in_part(edge, identity, problem, arrived),
+                    None => self.arrive_as_it_is(edge, identity, problem),
+                }
+            }
         };
         self.document = arrived;
     }
@@ -68,6 +78,27 @@ impl ObjectInConversion {
             self.keep(edge, &entry);
         }
         document
+    }
+
+    /// An object that lacks fields goes over without what depends on them alone.
+    fn arrive_in_part(
+        &mut self,
+        edge: Edge<'_>,
+        identity: Identity<'_>,
+        problem: Problem,
+        mut arrived: Document,
+    ) -> Document {
+        let document = std::mem::take(&mut self.document);
+        if let Some(Entry { original, returned: Some(returned) }) = self.stash.get(&edge.to.version) {
+            self.stash.remove(&edge.to.version);
+            arrived = carry(&original, &returned, &arrived);
+        }
+        self.stash.remove(&edge.from.version);
+        self.problem.get_or_insert(problem);
+        if let Some(entry) = lost(&document, edge.reversed().arrival_in_part(identity, &arrived)) {
+            self.keep(edge, &entry);
+        }
+        arrived
     }
 
     /// An object that does not convert goes over as it is, so that it does not stand in the way of others, of its own

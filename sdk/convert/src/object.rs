@@ -60,10 +60,13 @@ impl<'a> Object<'a> {
         let (mut metadata, mut annotations, mut labels) = (None, None, None);
         let mut scan = Scan::of(json);
         let members = scan.members(|scan, key| {
-            if key != "metadata" || !scan.at_object() {
+            if key != "metadata" {
                 return false;
             }
-            (annotations, labels) = (None, None);
+            (metadata, annotations, labels) = (None, None, None);
+            if !scan.at_object() {
+                return false;
+            }
             metadata = scan.members(|scan, key| {
                 let found = match key {
                     "annotations" => &mut annotations,
@@ -82,10 +85,11 @@ impl<'a> Object<'a> {
         let members = last_of_each(members.ok_or(Incomplete("members that end"))?);
         let find = |key| members.iter().find(|member| member.key == key);
         let string = |key| find(key).and_then(|member| unquoted(member.value)).ok_or(Incomplete(key));
-        let raw = find("metadata").ok_or(Incomplete("metadata"))?.value;
+        // Server-side apply takes the metadata away where a manager owns all of it.
+        let raw = find("metadata").map(|member| member.value).filter(|raw| *raw != "null").unwrap_or("{}");
         let metadata = Metadata {
             raw,
-            members: metadata.filter(|_| raw.starts_with('{')).ok_or(Incomplete("metadata"))?,
+            members: metadata.or_else(|| (raw == "{}").then(Vec::new)).ok_or(Incomplete("metadata"))?,
             annotations: annotations.unwrap_or_default(),
             labels: labels.unwrap_or_default(),
         };
@@ -151,6 +155,11 @@ impl<'a> Metadata<'a> {
     /// The label that tells that data was left out, where it is a string.
     pub(crate) fn incomplete(&self) -> Option<Cow<'a, str>> {
         self.labels.iter().rfind(|member| member.key == INCOMPLETE).and_then(|member| unquoted(member.value))
+    }
+
+    /// Whether it says who owns which field. The API server stores that with every object.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.members.iter().any(|member| member.key == "managedFields" && !matches!(member.value, "null" | "[]"))
     }
 
     /// Whether one of the engine's annotations or its label is there, whatever it holds.

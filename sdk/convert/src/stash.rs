@@ -69,6 +69,11 @@ impl Stash {
         Some(Entry { original: document(entry.original)?, returned })
     }
 
+    /// Whether there is an entry of a document that is kept whole.
+    pub(crate) fn has_whole(&self) -> bool {
+        self.entries.keys().any(|version| self.get(version).is_some_and(|entry| entry.returned.is_none()))
+    }
+
     pub(crate) fn remove(&mut self, version: &str) {
         self.entries.remove(version);
     }

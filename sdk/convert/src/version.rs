@@ -7,6 +7,7 @@ use portcullis_review::{BoxError, DecodeError, IntoResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::fill::Filled;
 use crate::members;
 use crate::problem::Problem;
 use crate::source::Source;
@@ -59,6 +60,8 @@ pub(crate) struct Codec {
     pub(crate) api_version: String,
     read: fn(Source<'_>, &Notice) -> serde_json::Result<Box<dyn Object>>,
     explain: fn(&str) -> Option<DecodeError>,
+    /// Reads an object that lacks fields.
+    pub(crate) fill: fn(Filled<'_>) -> serde_json::Result<Box<dyn Object>>,
 }
 
 impl Codec {
@@ -68,6 +71,7 @@ impl Codec {
             api_version: V::api_version(&()).into_owned(),
             read: read::<V>,
             explain: explain::<V>,
+            fill: |source| Ok(Box::new(V::deserialize(source)?)),
         }
     }
 

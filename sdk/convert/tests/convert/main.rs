@@ -11,6 +11,7 @@ mod kinds;
 mod laws;
 mod metadata;
 mod panics;
+mod partial;
 mod pruning;
 mod reviews;
 mod room;

@@ -198,7 +198,7 @@ impl Work {
         };
         let converted = self.engine.convert(object, desired).map_err(unanswered)?;
         match &converted.problem {
-            Some(problem) if self.strict => {
+            Some(problem) if self.strict && !converted.partial => {
                 let Converted { from, namespace, name, .. } = &converted;
                 let place = if namespace.is_empty() { "" } else { "/" };
                 let said = format!("{namespace}{place}{name} cannot be converted from {from}: {problem}");

@@ -42,8 +42,9 @@ impl Records {
     /// A review that is answered with objects: one line at debug level, and one at warn level for each bad object.
     pub(super) fn converted(&self, to: &str, objects: &[Converted], threads: usize, took: Duration) {
         let mut flagged = 0;
-        for Converted { from, to, namespace, name, problem, .. } in objects {
-            let Some(problem) = problem else {
+        for Converted { from, to, namespace, name, problem, partial, .. } in objects {
+            // Nobody can put right what one field manager owns, since it is no object of its own.
+            let Some(problem) = problem.as_ref().filter(|_| !partial) else {
                 self.count(from, to, ObjectOutcome::Converted);
                 continue;
             };

@@ -16,6 +16,7 @@ use portcullis::conversion::{Convert, Version};
 use portcullis::manifest::{ServiceRef, validating_configuration, with_conversion};
 use portcullis::server::{Limits, Server, tls_config};
 use portcullis::webhooks::{Routes, Webhooks};
+use portcullis_listener::Handler;
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
@@ -93,6 +94,11 @@ impl Home {
 
     /// Serves the conversion, at the port where it was served before.
     pub(crate) async fn serve(&mut self) {
+        self.serve_by(Arc::new(self.routes.clone())).await;
+    }
+
+    /// Serves a conversion that may be another one.
+    pub(crate) async fn serve_by<S: Handler>(&mut self, handler: Arc<S>) {
         let now = Timestamp::now();
         let names = [format!("{SERVICE}.{}.svc", self.namespace)];
         let pair = self.ca.issue(&CertificateParams {
@@ -110,7 +116,7 @@ impl Home {
         let server = Server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Limits::default()).await.unwrap();
         let (address, stop) = (server.local_addr().unwrap(), CancellationToken::new());
         let tls = Arc::new(ArcSwap::from_pointee(tls));
-        let ended = tokio::spawn(server.serve_tls(tls, Arc::new(self.routes.clone()), stop.clone()));
+        let ended = tokio::spawn(server.serve_tls(tls, handler, stop.clone()));
         self.server = Some(Serving { address, stop, ended });
     }
 

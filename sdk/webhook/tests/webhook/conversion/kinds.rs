@@ -1,6 +1,8 @@
 //! One group for each test that needs a CRD of its own.
 
 people!(applied, "applied.example");
+people!(random, "random.example");
+people!(reference, "reference.example");
 people!(patched, "patched.example");
 people!(listed, "listed.example");
 people!(spoken, "spoken.example");

@@ -3,6 +3,7 @@
 #[macro_use]
 mod people;
 
+mod applies;
 mod apply;
 mod bad;
 mod cleanup;

@@ -1,0 +1,56 @@
+//! Objects that lack fields, as server-side apply converts them: what one field manager owns.
+
+use serde_json::{Value, json};
+
+use crate::kinds::entity::{engine, entity};
+use crate::kinds::nasty;
+use crate::{convert_text, read, stash};
+
+#[test]
+fn an_object_that_lacks_fields_has_those_of_the_other_version_that_depend_on_it() {
+    let nasty = |version: &str, spec: Value| {
+        json!({
+            "apiVersion": format!("demo.example/{version}"), "kind": "Nasty", "metadata": { "name": "n" }, "spec": spec,
+        })
+    };
+    for (engine, object, version, spec) in [
+        (engine(), entity("v1", json!({})), "v3", json!({})),
+        (engine(), entity("v3", json!({ "firstname": "Ada" })), "v1", json!({ "name": "Ada " })),
+        (engine(), entity("v2", json!({ "lastname": "King" })), "v3", json!({ "lastname": "King" })),
+        (engine(), entity("v2", json!({ "lastname": "King" })), "v1", json!({ "name": " King" })),
+        (nasty::engine(), nasty("v2", json!({ "replicas": 3 })), "v1", json!({ "replicas": 3 })),
+        (nasty::engine(), nasty("v2", json!({ "placement": { "zone": "z" } })), "v1", json!({ "zone": "z" })),
+    ] {
+        let converted = convert_text(&engine, &object.to_string(), version);
+        assert!(converted.partial && converted.problem.is_some(), "{object}");
+        let there = read(&converted);
+        assert_eq!(there["spec"], spec, "{object} to {version}");
+        let from = object["apiVersion"].as_str().unwrap().rsplit('/').next().unwrap();
+        let back = read(&convert_text(&engine, &there.to_string(), from));
+        for (key, value) in object["spec"].as_object().unwrap() {
+            assert_eq!(back["spec"][key], *value, "back from {there}");
+        }
+    }
+}
+
+#[test]
+fn an_object_that_loses_nothing_has_no_stash_and_one_without_metadata_gets_some() {
+    let object = r#"{"apiVersion":"demo.example/v2","kind":"Entity","spec":{"lastname":"King"}}"#;
+    for object in [object.to_owned(), object.replace(r#""spec""#, r#""metadata":null,"spec""#)] {
+        let there = read(&convert_text(&engine(), &object, "v3"));
+        assert_eq!((&there["spec"], there["metadata"].is_object()), (&json!({ "lastname": "King" }), true));
+        assert_eq!(stash(&there), json!({}));
+    }
+    let whole = r#"{"apiVersion":"demo.example/v1","kind":"Entity","spec":{"name":"A B"}}"#;
+    assert_eq!(convert_text(&engine(), whole, "v3").object.matches(r#""metadata":{}"#).count(), 1);
+}
+
+#[test]
+fn an_object_with_managed_fields_is_no_part_of_one() {
+    let mut object = entity("v1", json!({}));
+    object["metadata"]["managedFields"] = json!([{ "manager": "m" }]);
+    let converted = convert_text(&engine(), &object.to_string(), "v3");
+    assert!(!converted.partial && converted.problem.is_some());
+    let bad = entity("v1", json!({ "name": 5 }));
+    assert!(!convert_text(&engine(), &bad.to_string(), "v3").partial);
+}
