@@ -1,14 +1,13 @@
 //! Members that ToolHive's document does not have. They stand under one member, `portcullis`, which ToolHive's runner ignores.
 
 use ipnet::IpNet;
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::ParseError;
-use crate::members::Members;
 
 /// The member `portcullis`. A proxy of this version refuses a document with a member in it that it does not know: it may guard.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Additions {
     /// Whether the remote MCP server may be in a private network.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -20,7 +19,7 @@ pub struct Additions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open_paths: Vec<String>,
     /// Networks of proxies before this one, whose `X-Forwarded-For` tells the address of the client.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "texts")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "texts", deserialize_with = "networks")]
     pub trusted_proxies: Vec<IpNet>,
 }
 
@@ -36,22 +35,12 @@ const MAX_PATHS: usize = 32;
 const MAX_PATH: usize = 256;
 
 impl Additions {
-    pub(crate) fn from_value(value: Value) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, "portcullis")?;
-        let additions = Self {
-            allow_private_endpoint: members.boolean("allow_private_endpoint")?,
-            mcp_paths: members.strings("mcp_paths")?,
-            open_paths: members.strings("open_paths")?,
-            trusted_proxies: networks(&members.strings("trusted_proxies")?)?,
-        };
-        if let Some(name) = members.rest().keys().next() {
-            let fix = "remove it, or use a proxy that has it";
-            return Err(ParseError::new(format!("portcullis.{name}"), "is not known to this proxy", fix));
-        }
-        let lists = [("mcp_paths", additions.mcp_path_problems()), ("open_paths", additions.open_path_problems())];
+    /// Checks the paths.
+    pub(crate) fn check(&self) -> Result<(), ParseError> {
+        let lists = [("mcp_paths", self.mcp_path_problems()), ("open_paths", self.open_path_problems())];
         match lists.into_iter().find_map(|(list, problems)| Some((list, problems.into_iter().next()?))) {
             Some((list, problem)) => Err(ParseError::new(format!("portcullis.{list}"), problem, "mend the path")),
-            None => Ok(additions),
+            None => Ok(()),
         }
     }
 
@@ -87,13 +76,12 @@ fn texts<S: Serializer>(networks: &[IpNet], serializer: S) -> Result<S::Ok, S::E
     serializer.collect_seq(networks.iter().map(IpNet::to_string))
 }
 
-fn networks(texts: &[String]) -> Result<Vec<IpNet>, ParseError> {
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let network = |text: &String| {
-        trusted_proxies(text).map_err(|problem| {
-            ParseError::new("portcullis.trusted_proxies", problem, "list the networks of your ingresses alone")
-        })
+        let error = |problem| D::Error::custom(format!("{problem}; list the networks of your ingresses alone"));
+        trusted_proxies(text).map_err(error)
     };
-    texts.iter().map(network).collect()
+    Vec::deserialize(deserializer)?.iter().map(network).collect()
 }
 
 /// Reads a network of proxies that are [trusted](Additions::trusted_proxies).

@@ -1,63 +1,64 @@
 //! Which requests are written down, and what of them (toolhive-runner §2.6).
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::Value;
 
-use crate::{MiddlewareConfig, RunConfig};
+use crate::RunConfig;
 
 /// `type` of the middleware that writes a line about each request.
 pub const AUDIT: &str = "audit";
 
+/// The most actors of a delegated token that a line names where nothing else is said.
+const DEFAULT_DELEGATION_DEPTH: u64 = 10;
+
 /// Which requests are written down, and what of them. Members are declared in the order ToolHive writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct AuditConfig {
     /// Whether anything is written: `None`, which operators write, is yes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// The name of this proxy in the lines; empty means the middleware's own.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub component: String,
     /// The types of events that are written; empty means all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub event_types: Vec<String>,
     /// The types of events that are not written.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude_event_types: Vec<String>,
     /// Whether lines have the body of the request.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub include_request_data: bool,
     /// Whether lines have the body of the answer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub include_response_data: bool,
     /// Whether an error inside of a successful answer is told from a success.
-    #[serde(default = "yes")]
     pub detect_application_errors: bool,
     /// The longest body that a line has, in bytes.
-    #[serde(default = "max_data_size")]
     pub max_data_size: u64,
     /// The most actors of a delegated token that a line names.
-    #[serde(default = "max_delegation_depth", skip_serializing_if = "is_max_delegation_depth")]
+    #[serde(skip_serializing_if = "is_default_depth")]
     pub max_delegation_depth: u64,
     /// The file that lines are appended to; empty means the standard output.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub log_file: String,
 }
 
 /// Parameters of `audit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AuditParameters {
     /// A file that ToolHive's runner reads the configuration from. It is always `None`: documents that name one are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "no_path")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "no_path")]
     pub config_path: Option<String>,
     /// What is written; `None` stands for the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub config_data: Option<AuditConfig>,
     /// The name of this proxy in the lines where the configuration has none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub component: String,
     /// How the MCP server is spoken to.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub transport_type: String,
 }
 
@@ -71,8 +72,8 @@ impl Default for AuditConfig {
             include_request_data: false,
             include_response_data: false,
             detect_application_errors: true,
-            max_data_size: max_data_size(),
-            max_delegation_depth: max_delegation_depth(),
+            max_data_size: 1024,
+            max_delegation_depth: DEFAULT_DELEGATION_DEPTH,
             log_file: String::new(),
         }
     }
@@ -86,16 +87,17 @@ impl AuditConfig {
 }
 
 impl AuditParameters {
-    /// The parameters for a document with an `audit_config`; none where that is turned off.
-    pub fn of(config: &RunConfig) -> Option<Self> {
-        let audit = config.audit_config.as_ref().filter(|audit| audit.is_on())?;
-        Some(Self { config_data: Some(audit.clone()), transport_type: config.transport.to_string(), ..Self::default() })
-    }
-
-    /// The entry of the chain.
-    pub fn middleware(&self) -> MiddlewareConfig {
-        // Strings, integers and lists of strings always serialize; no object would be refused by the proxy.
-        MiddlewareConfig::new(AUDIT, serde_json::to_value(self).unwrap_or(Value::Bool(false)))
+    /// The parameters for a document that asks for an audit; none where it does not.
+    pub fn of(RunConfig { audit_config, audit_config_path, transport, .. }: &RunConfig) -> Option<Self> {
+        let config_path = Some(audit_config_path.clone()).filter(|path| !path.is_empty());
+        let config_data = audit_config.clone().filter(AuditConfig::is_on);
+        let asked = config_path.is_some() || config_data.is_some();
+        asked.then(|| Self {
+            config_path,
+            config_data,
+            component: String::new(),
+            transport_type: transport.to_string(),
+        })
     }
 }
 
@@ -106,19 +108,7 @@ fn no_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
     }
 }
 
-const fn yes() -> bool {
-    true
-}
-
-const fn max_data_size() -> u64 {
-    1024
-}
-
-const fn max_delegation_depth() -> u64 {
-    10
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
-fn is_max_delegation_depth(depth: &u64) -> bool {
-    *depth == max_delegation_depth()
+fn is_default_depth(depth: &u64) -> bool {
+    *depth == DEFAULT_DELEGATION_DEPTH
 }

@@ -2,30 +2,26 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
-
-use crate::{Parameters, ParseError, members::Members};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// `type` of the middleware that says who calls.
 pub const AUTH: &str = "auth";
 
 /// Parameters of `auth`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AuthParameters {
     /// How tokens are checked; `None` where nobody has to log in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
 /// The OpenID Connect provider whose tokens a proxy takes. Upstream gives its members Go's names and writes all of them always.
-#[derive(Clone, Default, PartialEq, Serialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
 pub struct OidcConfig {
     /// The `iss` that a token must have, and where the provider's metadata is found. Empty: only the key set counts.
+    #[serde(deserialize_with = "trimmed")]
     pub issuer: String,
     /// What the `aud` of a token must contain.
     pub audience: String,
@@ -57,48 +53,9 @@ pub struct OidcConfig {
     /// The scopes that clients are told to ask for; written as null when empty.
     #[serde(serialize_with = "null_when_empty")]
     pub scopes: Vec<String>,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
-impl Parameters for AuthParameters {
-    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        let path = members.path("oidc_config");
-        let oidc_config = members.value("oidc_config");
-        Ok(Self {
-            oidc_config: oidc_config.map(|value| OidcConfig::from_value(value, &path)).transpose()?,
-            extra: members.rest(),
-        })
-    }
-}
-
-impl OidcConfig {
-    /// Reads `value`, which lies at `path` in its document.
-    pub(crate) fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        let mut text = |key| members.string(key).map(Option::unwrap_or_default);
-        Ok(Self {
-            // Tokens and metadata have it without the blanks that a document may have around it.
-            issuer: text("Issuer")?.trim().to_owned(),
-            audience: text("Audience")?,
-            jwks_url: text("JWKSURL")?,
-            client_id: text("ClientID")?,
-            client_secret: text("ClientSecret")?,
-            ca_cert_path: text("CACertPath")?,
-            auth_token_file: text("AuthTokenFile")?,
-            introspection_url: text("IntrospectionURL")?,
-            resource_url: text("ResourceURL")?,
-            allow_private_ip: members.boolean("AllowPrivateIP")?,
-            insecure_allow_http: members.boolean("InsecureAllowHTTP")?,
-            scopes: members.strings("Scopes")?,
-            extra: members.rest(),
-        })
-    }
-}
-
-/// Without the client's secret, and without what this version does not know.
+/// Without the client's secret.
 impl fmt::Debug for OidcConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OidcConfig")
@@ -111,6 +68,11 @@ impl fmt::Debug for OidcConfig {
     }
 }
 
+/// Tokens and metadata have it without the blanks that a document may have around it.
+fn trimmed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(String::deserialize(deserializer)?.trim().to_owned())
+}
+
 fn null_when_empty<S: Serializer>(scopes: &[String], serializer: S) -> Result<S::Ok, S::Error> {
     if scopes.is_empty() { serializer.serialize_none() } else { scopes.serialize(serializer) }
 }
@@ -120,6 +82,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Parameters as _;
 
     #[test]
     fn a_login_is_not_lost_behind_a_member_that_differs_in_case() {

@@ -1,13 +1,16 @@
-//! The middleware chain: which types there are, in which order, which the proxies of this version have, and the chain of a
-//! document that names none.
+//! The middleware chain: which types there are, in which order, which the proxies of this version have, and which members of a document
+//! ask for each.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 pub use crate::audit::AUDIT;
 pub use crate::auth::AUTH;
 use crate::{
-    AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
-    ToolFilterParameters, webhook,
+    AuditParameters, AuthParameters, MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
+    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters,
+    decode::fold,
+    webhook::{self, WebhookParameters},
 };
 
 /// `type` of the check for which web pages a request may come.
@@ -28,72 +31,192 @@ pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
 /// The longest request body that a proxy reads, whatever its document says, in bytes: it holds bodies whole, in memory.
 pub const MAX_BODY_LIMIT: u64 = 256 << 20;
 
-/// A type of middleware.
+/// Parameters in a type that declares members in the order in which ToolHive writes them.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Typed {
+    Audit(AuditParameters),
+    Auth(AuthParameters),
+    Tools(ToolFilterParameters),
+    Webhooks(WebhookParameters),
+    /// They have one member at most, or no operator writes them.
+    Other(Value),
+}
+
+/// A type of middleware. What operators write of it, what proxies make of a document without a chain, and what they refuse follows from its row.
 struct Row {
     kind: &'static str,
     /// Whether the proxies of this version have it.
     built: bool,
+    /// The members of a document that ask for it, each after its path in an entry of the chain.
+    members: &'static [(&'static str, &'static str)],
+    /// Whether they count only in a document that lists no chain.
+    yields: bool,
+    /// How the flags begin by which ToolHive's `run` is asked for it.
+    flags: &'static [&'static str],
+    /// The parameters that a document's members make; none where they do not ask for it.
+    of: fn(&RunConfig) -> Option<Typed>,
+    /// Reads parameters.
+    read: fn(Value) -> Result<Typed, ParseError>,
 }
 
 const fn built(kind: &'static str) -> Row {
-    Row { kind, built: true }
+    Row { built: true, ..later(kind) }
 }
 
 const fn later(kind: &'static str) -> Row {
-    Row { kind, built: false }
+    let (of, read): (fn(&_) -> _, fn(_) -> _) = (|_| None, |value| Ok(Typed::Other(value)));
+    Row { kind, built: false, members: &[], yields: false, flags: &[], of, read }
 }
 
 /// Every type of middleware that an operator writes, the outermost first (toolhive-operator §3).
-const TABLE: [Row; 19] = [
-    built(ORIGIN),
-    built(BODY_LIMIT),
-    built(AUDIT),
-    built(AUTH),
-    later("upstreamswap"),
+static TABLE: [Row; 19] = [
+    Row { members: &[("parameters.allowed_origins", "allowed_origins")], flags: &["allowed-origins"], ..built(ORIGIN) },
+    Row {
+        members: &[("parameters.max_bytes", "max_request_body_size")],
+        of: |config| {
+            let own = Some(config.max_request_body_size).filter(|bytes| *bytes > 0);
+            Some(Typed::Other(json!({"max_bytes": own.unwrap_or(DEFAULT_BODY_LIMIT)})))
+        },
+        ..built(BODY_LIMIT)
+    },
+    Row {
+        members: &[("parameters.config_data", "audit_config"), ("parameters.config_path", "audit_config_path")],
+        yields: true,
+        flags: &["audit-", "enable-audit"],
+        of: |config| AuditParameters::of(config).map(Typed::Audit),
+        read: |value| AuditParameters::read(value, "").map(Typed::Audit),
+        ..built(AUDIT)
+    },
+    Row {
+        members: &[("parameters.oidc_config", "oidc_config")],
+        flags: &["jwks-", "oidc-", "resource-url"],
+        of: |config| Some(Typed::Auth(AuthParameters { oidc_config: config.oidc_config.clone() })),
+        read: |value| AuthParameters::read(value, "").map(Typed::Auth),
+        ..built(AUTH)
+    },
+    Row { members: &[("", "upstream_swap_config"), ("", "embedded_auth_server_config")], ..later("upstreamswap") },
     later("strip-auth"),
-    later("tokenexchange"),
-    built(TOOL_FILTER),
-    built(TOOL_CALL_FILTER),
-    built(PARSER),
+    Row { members: &[("", "token_exchange_config")], flags: &["token-exchange-"], ..later("tokenexchange") },
+    TOOLS,
+    Row { kind: TOOL_CALL_FILTER, ..TOOLS },
+    Row { of: |_| Some(Typed::Other(json!({}))), ..built(PARSER) },
     later("telemetry"),
-    later("ratelimit"),
-    built(webhook::MUTATING),
-    built(webhook::VALIDATING),
+    Row { members: &[("", "rate_limit_config")], ..later("ratelimit") },
+    Row {
+        kind: webhook::MUTATING,
+        members: &[("parameters.webhooks", "mutating_webhooks")],
+        of: |config| WebhookParameters::of(config, &config.mutating_webhooks).map(Typed::Webhooks),
+        ..WEBHOOKS
+    },
+    Row {
+        members: &[("parameters.webhooks", "validating_webhooks")],
+        of: |config| WebhookParameters::of(config, &config.validating_webhooks).map(Typed::Webhooks),
+        ..WEBHOOKS
+    },
     built(USAGE_METRICS),
-    later("authorization"),
-    later("awssts"),
-    built(HEADER_FORWARD),
-    built(RECOVERY),
+    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later("authorization") },
+    Row { members: &[("", "aws_sts_config")], ..later("awssts") },
+    Row {
+        members: &[
+            ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),
+            ("parameters.add_headers", "header_forward.add_plaintext_headers"),
+            ("type", "header_forward"),
+        ],
+        // Those whose values are secret are in the document's own member alone.
+        of: |config| {
+            let headers = &config.header_forward.as_ref()?.add_plaintext_headers;
+            (!headers.is_empty()).then(|| Typed::Other(json!({"add_headers": headers})))
+        },
+        ..built(HEADER_FORWARD)
+    },
+    Row { of: |_| Some(Typed::Other(Value::Null)), ..built(RECOVERY) },
 ];
+
+const TOOLS: Row = Row {
+    members: &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")],
+    yields: true,
+    flags: &["tools"],
+    of: |config| ToolFilterParameters::of(config).map(Typed::Tools),
+    read: |value| ToolFilterParameters::read(value, "").map(Typed::Tools),
+    ..built(TOOL_FILTER)
+};
+
+const WEBHOOKS: Row = Row {
+    yields: true,
+    flags: &["webhook-"],
+    read: |value| WebhookParameters::read(value, "").map(Typed::Webhooks),
+    ..built(webhook::VALIDATING)
+};
+
+/// The types that the proxies of this version have.
+pub fn built_kinds() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(|row| row.built).map(|row| row.kind)
+}
 
 /// Whether the proxies of this version have middleware of this type.
 pub fn is_built(kind: &str) -> bool {
-    BUILT.contains(&kind)
+    built_kinds().any(|built| built == kind)
 }
 
-/// The types that the proxies of this version have.
-pub const BUILT: &[&str] = &BUILT_KINDS;
+/// How the flags begin by which ToolHive's `run` is asked for middleware.
+pub fn flags() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().flat_map(|row| row.flags).copied()
+}
 
-const BUILT_KINDS: [&str; count()] = {
-    let mut kinds = [""; count()];
-    let (mut row, mut at) = (0, 0);
-    while row < TABLE.len() {
-        if TABLE[row].built {
-            kinds[at] = TABLE[row].kind;
-            at += 1;
+/// The members of a document that the entry of this type is made of, each after its path in the entry.
+pub fn members(kind: &str) -> &'static [(&'static str, &'static str)] {
+    TABLE.iter().find(|row| row.kind == kind).map_or(&[], |row| row.members)
+}
+
+/// The chain that a document's members ask for, the first outermost.
+pub fn of(config: &RunConfig) -> Vec<MiddlewareConfig> {
+    let entry = |row: &Row| {
+        // Strings, integers and maps with string keys always serialize; every type refuses what is no object.
+        let parameters = serde_json::to_value((row.of)(config)?).unwrap_or(Value::Bool(false));
+        Some(MiddlewareConfig::new(row.kind, parameters))
+    };
+    TABLE.iter().filter(|row| row.built).filter_map(entry).collect()
+}
+
+/// The parameters of an entry, in their type as far as they fit it.
+pub(crate) fn typed(MiddlewareConfig { kind, parameters }: &MiddlewareConfig) -> Typed {
+    let row = TABLE.iter().find(|row| row.kind == *kind && parameters.is_object());
+    row.and_then(|row| (row.read)(parameters.clone()).ok()).unwrap_or_else(|| Typed::Other(parameters.clone()))
+}
+
+/// The member of a document, as it spells it, that asks for middleware which the proxies of this version do not have.
+pub(crate) fn unbuilt(document: &Map<String, Value>) -> Option<String> {
+    let later: Vec<_> = TABLE.iter().filter(|row| !row.built).flat_map(|row| row.members).collect();
+    let asks = |name: &str| later.iter().any(|(_, member)| *member == fold(name));
+    document.iter().find(|(name, value)| is_set(value) && asks(name)).map(|(name, _)| name.clone())
+}
+
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        // An empty configuration asks for a guard with its defaults.
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => true,
+    }
+}
+
+/// Refuses a document whose chain lacks what a member asks for, which would have no effect.
+pub(crate) fn check(config: &RunConfig) -> Result<(), ParseError> {
+    let chain = &config.middleware_configs;
+    let set = serde_json::to_value(config).unwrap_or_default();
+    let asking = TABLE.iter().filter(|row| row.yields && !chain.is_empty() && (row.of)(config).is_some());
+    for (_, member) in asking.flat_map(|row| row.members).filter(|(_, member)| set.get(member).is_some()) {
+        let has_member = |row: &&Row| row.members.iter().any(|(_, own)| own == member);
+        let kinds: Vec<_> = TABLE.iter().filter(has_member).map(|row| row.kind).collect();
+        if !chain.iter().any(|entry| kinds.contains(&&*entry.kind)) {
+            let problem = "has no effect, as middleware_configs lists the whole chain";
+            let fix = format!("add {} there, or leave that list out", kinds.join(" and "));
+            return Err(ParseError::new(*member, problem, fix));
         }
-        row += 1;
     }
-    kinds
-};
-
-const fn count() -> usize {
-    let (mut row, mut count) = (0, 0);
-    while row < TABLE.len() {
-        count += TABLE[row].built as usize;
-        row += 1;
-    }
-    count
+    Ok(())
 }
 
 /// The ability of a proxy to tell by `/readyz` whether its server answers.
@@ -102,7 +225,7 @@ pub const READYZ: &str = "readyz";
 /// The abilities of this version's proxies, by name: the types of middleware that they have, what documents may ask for under
 /// `portcullis` that guards, and [`READYZ`].
 pub fn abilities() -> Vec<String> {
-    BUILT.iter().chain(&[MCP_ENDPOINTS, READYZ]).map(|&name| name.to_owned()).collect()
+    built_kinds().chain([MCP_ENDPOINTS, READYZ]).map(str::to_owned).collect()
 }
 
 /// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.
@@ -110,75 +233,19 @@ pub fn judges_messages(kind: &str) -> bool {
     [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING].contains(&kind)
 }
 
-/// Puts a chain into the order of the contract. Types that it does not know keep their order, inside of all that it does.
-pub fn sort(chain: &mut [MiddlewareConfig]) {
-    chain.sort_by_key(|entry| TABLE.iter().position(|row| row.kind == entry.kind).unwrap_or(TABLE.len()));
-}
-
-/// The chain that every proxy has, before what its document asks for; request bodies may have `max_bytes`, or
-/// [`DEFAULT_BODY_LIMIT`].
-pub fn default_chain(max_bytes: Option<u64>) -> Vec<MiddlewareConfig> {
-    vec![
-        MiddlewareConfig::new(BODY_LIMIT, json!({"max_bytes": max_bytes.unwrap_or(DEFAULT_BODY_LIMIT)})),
-        MiddlewareConfig::new(AUTH, json!({})),
-        MiddlewareConfig::new(PARSER, json!({})),
-        MiddlewareConfig::new(RECOVERY, Value::Null),
-    ]
-}
-
-impl AuthParameters {
-    /// The entry of the chain.
-    pub fn middleware(&self) -> MiddlewareConfig {
-        // Strings and maps with string keys always serialize; null would ask for no login.
-        MiddlewareConfig::new(AUTH, serde_json::to_value(self).unwrap_or(Value::Bool(false)))
-    }
-}
-
-impl ToolFilterParameters {
-    /// The entries of the chain, which stand next to each other between `auth` and `mcp-parser`. None when these
-    /// parameters ask for nothing.
-    pub fn middleware(&self) -> Vec<MiddlewareConfig> {
-        if self.filter_tools.is_empty() && self.tools_override.is_empty() {
-            return Vec::new();
-        }
-        // Strings and maps with string keys always serialize.
-        let parameters = serde_json::to_value(self).unwrap_or_default();
-        [TOOL_FILTER, TOOL_CALL_FILTER].map(|kind| MiddlewareConfig::new(kind, parameters.clone())).into()
-    }
-}
-
-impl HeaderForward {
-    /// The entry that an operator writes into the chain: it has the values that are no secrets, and is left out where there are none.
-    pub fn middleware(&self) -> Option<MiddlewareConfig> {
-        let headers = &self.add_plaintext_headers;
-        (!headers.is_empty()).then(|| MiddlewareConfig::new(HEADER_FORWARD, json!({"add_headers": headers})))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_is_sorted_into_the_order_of_the_contract() {
-        let entry = |kind: &str| MiddlewareConfig::new(kind, Value::Null);
-        let mut chain: Vec<_> =
-            ["recovery", "own", webhook::VALIDATING, "tool-filter", "auth", "bodylimit", "origin", "mcp-parser"]
-                .map(entry)
-                .into();
-        sort(&mut chain);
+    fn a_chain_is_built_and_has_what_the_members_ask_for() {
+        let document = r#"{"name":"x","transport":"stdio","tools_filter":["a"],"header_forward":{"add_plaintext_headers":{"X-A":"1"}},
+            "validating_webhooks":[{"name":"w","url":"https://w","failure_policy":"fail"}]}"#;
+        let chain = of(&RunConfig::parse(document.as_bytes()).unwrap());
         let kinds: Vec<_> = chain.iter().map(|entry| entry.kind.as_str()).collect();
         let expected =
-            ["origin", "bodylimit", "auth", "tool-filter", "mcp-parser", webhook::VALIDATING, "recovery", "own"];
+            [BODY_LIMIT, AUTH, TOOL_FILTER, TOOL_CALL_FILTER, PARSER, webhook::VALIDATING, HEADER_FORWARD, RECOVERY];
         assert_eq!(kinds, expected);
-    }
-
-    #[test]
-    fn the_default_chain_is_built_and_in_order() {
-        let chain = default_chain(None);
-        let mut sorted = chain.clone();
-        sort(&mut sorted);
-        assert_eq!(chain, sorted);
-        assert!(chain.iter().all(|entry| BUILT.contains(&entry.kind.as_str())), "{chain:?}");
+        assert!(kinds.into_iter().all(is_built));
     }
 }

@@ -2,18 +2,21 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use serde::{Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, IgnoredAny},
+};
+use serde_json::Value;
 
 use crate::{
-    Additions, AuditConfig, AuditParameters, AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError,
-    PermissionProfile,
-    audit::AUDIT,
+    Additions, AuditConfig, AuthParameters, HeaderForward, OidcConfig, Parameters as _, ParseError, PermissionProfile,
     auth::AUTH,
+    chain,
+    decode::{self, fold, wrong_type},
     duration,
-    members::{Members, wrong_type},
-    tool_filter::{self, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
-    webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
+    parameters::origin_problem,
+    tool_filter::ToolOverride,
+    webhook::WebhookConfig,
 };
 
 /// The version of the document that is written, and assumed where none is given.
@@ -21,9 +24,10 @@ pub const SCHEMA_VERSION: &str = "v0.1.0";
 
 /// How a proxy for one MCP server is to run. Members are declared in the order ToolHive writes them.
 ///
-/// Keys that this version does not act on (`authz_config`, `telemetry_config` and the rest) are kept in
-/// [`extra`](Self::extra) as they were read, and written back after the others.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// Members that this version does not act on are left out, but for those that ask for a guard: [`parse`](Self::parse) refuses them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "its members are the contract's")]
 pub struct RunConfig {
     /// Version of the document, [`SCHEMA_VERSION`].
     pub schema_version: String,
@@ -78,27 +82,40 @@ pub struct RunConfig {
     /// Labels of the workload.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub container_labels: BTreeMap<String, String>,
-    /// Who may log in; `None` where nobody has to. The `auth` entry of the chain says the same: see
-    /// [`require_login`](Self::require_login).
+    /// Who may log in; `None` where nobody has to. The `auth` entry of the chain says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
     /// Which requests are written down; `None` where none are. Read only where `middleware_configs` is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit_config: Option<AuditConfig>,
+    /// A file with that. No proxy of this version reads one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub audit_config_path: String,
     /// Whether `X-Forwarded-*` from the client is believed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy_headers: bool,
+    /// Whether a request has to name the version of the protocol that its session agreed on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict_protocol_validation: bool,
     /// Whether the server knows POST only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stateless: bool,
     /// How long an idle session lives; absent means the proxy's default of two hours.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "go_duration")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "go_duration",
+        deserialize_with = "positive_duration"
+    )]
     pub session_ttl: Option<Duration>,
     /// Most bytes of a request's body; 0 means 8 MiB. Where it is set, it replaces the limits of `bodylimit` entries.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_request_body_size: u64,
     /// How long a request may take to arrive, head and body; absent means 30 seconds.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "go_duration")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "go_duration",
+        deserialize_with = "positive_duration"
+    )]
     pub proxy_read_timeout: Option<Duration>,
     /// What the proxy speaks to its clients. Equals the transport unless that is stdio.
     pub proxy_mode: ProxyMode,
@@ -138,13 +155,16 @@ pub struct RunConfig {
     /// Members that ToolHive's document does not have.
     #[serde(skip_serializing_if = "Additions::is_empty")]
     pub portcullis: Additions,
-    /// Members this version does not act on.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+    /// How clients log in at a remote MCP server, which no proxy of this version does.
+    #[serde(skip_serializing)]
+    pub remote_auth_config: Option<IgnoredAny>,
+    /// Where metrics are served.
+    #[serde(skip_serializing)]
+    pub telemetry_config: TelemetryConfig,
 }
 
 /// How an MCP server is spoken to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// Over the process's standard input and output.
@@ -157,27 +177,31 @@ pub enum Transport {
 }
 
 /// What a proxy speaks to its clients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProxyMode {
     /// HTTP with server-sent events.
     Sse,
     /// Streamable HTTP.
     #[default]
+    #[serde(alias = "")]
     StreamableHttp,
 }
 
 /// One entry of the middleware chain.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MiddlewareConfig {
     /// The middleware's `type`.
+    #[serde(rename = "type", deserialize_with = "not_empty")]
     pub kind: String,
     /// Its parameters, as its type defines them; null where it has none.
+    #[serde(default)]
     pub parameters: Value,
 }
 
 /// Replicas of the backend and where their sessions are shared.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ScalingConfig {
     /// Replicas of the MCP server; absent leaves them to an autoscaler.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,34 +209,29 @@ pub struct ScalingConfig {
     /// The Redis that holds sessions for all replicas; absent means that each keeps its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_redis: Option<SessionRedis>,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
 /// A Redis that holds sessions. Its password is in the environment (`THV_SESSION_REDIS_PASSWORD`), never here.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SessionRedis {
     /// Host and port.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub address: String,
     /// Number of the database.
     #[serde(skip_serializing_if = "is_zero")]
-    pub db: i32,
+    pub db: u32,
     /// What every key starts with; empty means the proxy's default.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key_prefix: String,
     /// Connects with TLS; absent means in clear text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<SessionRedisTls>,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
 /// How the TLS certificate of Redis is checked. ToolHive writes these members in camel case.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct SessionRedisTls {
     /// Turns certificate checks off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -220,14 +239,17 @@ pub struct SessionRedisTls {
     /// File with the only roots that are trusted; empty means the system's.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_cert_file: String,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
-const TRANSPORTS: [(&str, Transport); 3] =
-    [("stdio", Transport::Stdio), ("sse", Transport::Sse), ("streamable-http", Transport::StreamableHttp)];
-const PROXY_MODES: [(&str, ProxyMode); 2] = [("sse", ProxyMode::Sse), ("streamable-http", ProxyMode::StreamableHttp)];
+/// Where metrics are served, of what ToolHive calls telemetry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TelemetryConfig {
+    /// The port beside the proxy's; 0 means the proxy's default.
+    pub prometheus_port: u16,
+    /// Whether the proxy's own port serves them as well; `None` means yes.
+    pub metrics_on_transport_port: Option<bool>,
+}
 
 impl RunConfig {
     /// Reads a document of ours or of ToolHive's operator.
@@ -237,87 +259,55 @@ impl RunConfig {
     /// says of a login.
     ///
     /// # Errors
-    /// Names the member, what is wrong with it and what to write instead.
+    /// Names the member, what is wrong with it and what to write instead. A guard that would not be there is wrong too.
     pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
         let value: Value = serde_json::from_slice(document)
             .map_err(|error| ParseError::new("document", format!("is not JSON: {error}"), "write one JSON object"))?;
-        if !value.is_object() {
-            return Err(wrong_type("document", &value, "one JSON object"));
-        }
-        let mut members = Members::of(value, "")?;
-        let transport = members.word("transport", &TRANSPORTS)?.ok_or_else(|| {
-            ParseError::new("transport", "is missing or empty", "set it to \"stdio\", \"sse\" or \"streamable-http\"")
-        })?;
-        let proxy_mode = members.word("proxy_mode", &PROXY_MODES)?;
-        let profile = members.value("permission_profile");
-        let headers = members.value("header_forward");
-        let oidc = members.value("oidc_config");
-        let oidc_path = members.path("oidc_config");
-        let audit = members.value("audit_config");
-        let scaling = members.value("scaling_config");
-        let additions = members.value("portcullis");
-        let mut config = Self {
-            schema_version: schema_version(&mut members)?,
-            mcpserver_generation: members.integer("mcpserver_generation", 0, i64::MAX)?.unwrap_or(0),
-            image: members.string("image")?.unwrap_or_default(),
-            remote_url: members.string("remote_url")?.unwrap_or_default(),
-            cmd_args: members.strings("cmd_args")?,
-            name: members.required_string("name")?,
-            container_name: members.string("container_name")?.unwrap_or_default(),
-            base_name: members.string("base_name")?.unwrap_or_default(),
-            transport,
-            host: members.string("host")?.unwrap_or_default(),
-            port: members.integer("port", 0, 65_535)?.unwrap_or(0),
-            target_port: members.integer("target_port", 0, 65_535)?.unwrap_or(0),
-            target_host: members.string("target_host")?.unwrap_or_default(),
-            allowed_origins: members.strings("allowed_origins")?,
-            permission_profile_name_or_path: members.string("permission_profile_name_or_path")?.unwrap_or_default(),
-            permission_profile: profile
-                .map(|value| PermissionProfile::from_value(value, "permission_profile"))
-                .transpose()?,
-            env_vars: members.string_map("env_vars")?,
-            debug: members.boolean("debug")?,
-            volumes: members.strings("volumes")?,
-            container_labels: members.string_map("container_labels")?,
-            oidc_config: oidc.map(|value| OidcConfig::from_value(value, &oidc_path)).transpose()?,
-            audit_config: audit.map(|value| Parameters::read(value, "audit_config")).transpose()?,
-            trust_proxy_headers: members.boolean("trust_proxy_headers")?,
-            stateless: members.boolean("stateless")?,
-            session_ttl: positive_duration(&mut members, "session_ttl", "2h")?,
-            max_request_body_size: members.integer("max_request_body_size", 0, i64::MAX)?.unwrap_or(0),
-            proxy_read_timeout: positive_duration(&mut members, "proxy_read_timeout", "30s")?,
-            proxy_mode: match transport {
-                Transport::Stdio => proxy_mode.unwrap_or_default(),
-                Transport::Sse => ProxyMode::Sse,
-                Transport::StreamableHttp => ProxyMode::StreamableHttp,
-            },
-            thv_ca_bundle: members.string("thv_ca_bundle")?.unwrap_or_default(),
-            jwks_auth_token_file: members.string("jwks_auth_token_file")?.unwrap_or_default(),
-            tools_filter: members.strings("tools_filter")?,
-            tools_override: tool_filter::overrides(&mut members)?,
-            middleware_configs: chain(&mut members, "middleware_configs")?,
-            additional_middleware_configs: chain(&mut members, "additional_middleware_configs")?,
-            validating_webhooks: webhooks(&mut members, "validating_webhooks")?,
-            mutating_webhooks: webhooks(&mut members, "mutating_webhooks")?,
-            endpoint_prefix: members.string("endpoint_prefix")?.unwrap_or_default(),
-            header_forward: headers.map(HeaderForward::from_value).transpose()?,
-            scaling_config: scaling.map(ScalingConfig::from_value).transpose()?,
-            portcullis: additions.map(Additions::from_value).transpose()?.unwrap_or_default(),
-            extra: members.rest(),
+        let Value::Object(members) = &value else {
+            let problem = wrong_type(&value, "one JSON object");
+            return Err(ParseError { field: "document".to_owned(), ..ParseError::custom(problem) });
         };
+        let has_transport = |(name, value): (&String, &Value)| {
+            fold(name) == "transport" && !value.is_null() && value.as_str() != Some("")
+        };
+        if !members.iter().any(has_transport) {
+            let fix = "set it to \"stdio\", \"sse\" or \"streamable-http\"";
+            return Err(ParseError::new("transport", "is missing or empty", fix));
+        }
+        let unbuilt = chain::unbuilt(members);
+        let mut config: Self = decode::read(value, "")?;
+        match config.transport {
+            Transport::Stdio => {}
+            Transport::Sse => config.proxy_mode = ProxyMode::Sse,
+            Transport::StreamableHttp => config.proxy_mode = ProxyMode::StreamableHttp,
+        }
+        if config.name.is_empty() {
+            return Err(ParseError::new("name", "is missing or empty", "set it to a non-empty string"));
+        }
+        if config.schema_version.is_empty() {
+            SCHEMA_VERSION.clone_into(&mut config.schema_version);
+        } else if config.schema_version != SCHEMA_VERSION {
+            let problem = format!("{:?} is not supported", config.schema_version);
+            return Err(ParseError::new("schema_version", problem, format!("use {SCHEMA_VERSION:?}")));
+        }
+        config.portcullis.check()?;
+        if let Some(problem) = config.allowed_origins.iter().find_map(|origin| origin_problem(origin)) {
+            return Err(ParseError { field: "allowed_origins".to_owned(), ..ParseError::custom(problem) });
+        }
+        if let Some(member) = unbuilt.filter(|_| config.middleware_configs.is_empty()) {
+            let problem = "asks for a guard that is not built yet";
+            return Err(ParseError::new(member, problem, "remove it, or use a proxy that has it"));
+        }
+        chain::check(&config)?;
         config.repeat_login()?;
         Ok(config)
     }
 
-    /// Makes callers log in as `oidc` says: in the document's own member and, where it has a chain, in that chain's `auth` entry.
-    ///
-    /// # Errors
-    /// The chain has no `auth` entry, more than one, or one whose parameters are no object.
-    pub fn require_login(&mut self, oidc: OidcConfig) -> Result<(), ParseError> {
+    /// Makes callers log in as `oidc` says, in a document whose chain is still to be made.
+    pub fn require_login(&mut self, oidc: OidcConfig) {
         self.thv_ca_bundle.clone_from(&oidc.ca_cert_path);
         self.jwks_auth_token_file.clone_from(&oidc.auth_token_file);
         self.oidc_config = Some(oidc);
-        self.repeat_login()
     }
 
     /// Repeats the login in the chain (toolhive-0.63 §3): two that differ would leave open which one guards.
@@ -336,8 +326,9 @@ impl RunConfig {
             let problem = "authentication middleware parameters cannot be null";
             return Err(ParseError::new(path, problem, "write {} or leave oidc_config out"));
         }
-        let read = AuthParameters::read(entry.parameters.clone(), &path)?;
-        *entry = AuthParameters { oidc_config: Some(oidc.clone()), ..read }.middleware();
+        AuthParameters::read(entry.parameters.clone(), &path)?;
+        // Strings and booleans always serialize; no object would be refused.
+        entry.parameters = serde_json::to_value(AuthParameters { oidc_config: Some(oidc.clone()) }).unwrap_or_default();
         Ok(())
     }
 
@@ -396,135 +387,32 @@ impl MiddlewareConfig {
     }
 }
 
-/// Parameters whose members ToolHive writes in another order than the alphabet's.
+/// In the order in which the type of the parameters declares their members.
 impl Serialize for MiddlewareConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Entry<'a, P> {
+        struct Entry<'a> {
             r#type: &'a str,
-            parameters: P,
+            parameters: chain::Typed,
         }
-        let (r#type, parameters) = (self.kind.as_str(), &self.parameters);
-        if let MUTATING | VALIDATING = r#type
-            && let Some(parameters) = faithful(WebhookParameters::read(parameters.clone(), ""), parameters)
-        {
-            return Entry { r#type, parameters }.serialize(serializer);
-        }
-        if let TOOL_FILTER | TOOL_CALL_FILTER = r#type
-            && let Some(parameters) = faithful(ToolFilterParameters::read(parameters.clone(), ""), parameters)
-        {
-            return Entry { r#type, parameters }.serialize(serializer);
-        }
-        if r#type == AUDIT
-            && let Some(parameters) = faithful(AuditParameters::read(parameters.clone(), ""), parameters)
-        {
-            return Entry { r#type, parameters }.serialize(serializer);
-        }
-        if r#type == AUTH
-            && let Some(parameters) = faithful(AuthParameters::read(parameters.clone(), ""), parameters)
-        {
-            return Entry { r#type, parameters }.serialize(serializer);
-        }
-        Entry { r#type, parameters }.serialize(serializer)
-    }
-}
-
-impl ScalingConfig {
-    fn from_value(value: Value) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, "scaling_config")?;
-        let backend_replicas = members.integer("backend_replicas", 0, i32::MAX.into())?;
-        let redis = members.value("session_redis");
-        let path = members.path("session_redis");
-        let session_redis = redis.map(|value| SessionRedis::from_value(value, &path)).transpose()?;
-        Ok(Self { backend_replicas, session_redis, extra: members.rest() })
-    }
-}
-
-impl SessionRedis {
-    fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        let tls = members.value("tls");
-        let tls_path = members.path("tls");
-        Ok(Self {
-            address: members.string("address")?.unwrap_or_default(),
-            db: members.integer("db", 0, i32::MAX.into())?.unwrap_or(0),
-            key_prefix: members.string("key_prefix")?.unwrap_or_default(),
-            tls: tls.map(|value| SessionRedisTls::from_value(value, &tls_path)).transpose()?,
-            extra: members.rest(),
-        })
-    }
-}
-
-impl SessionRedisTls {
-    fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        Ok(Self {
-            insecure_skip_verify: members.boolean("insecureSkipVerify")?,
-            ca_cert_file: members.string("caCertFile")?.unwrap_or_default(),
-            extra: members.rest(),
-        })
-    }
-}
-
-/// The typed form of `parameters`, where it says exactly the same.
-fn faithful<T: Serialize>(typed: Result<T, ParseError>, parameters: &Value) -> Option<T> {
-    typed.ok().filter(|typed| serde_json::to_value(typed).is_ok_and(|value| value == *parameters))
-}
-
-fn schema_version(members: &mut Members) -> Result<String, ParseError> {
-    match members.string("schema_version")?.filter(|version| !version.is_empty()) {
-        None => Ok(SCHEMA_VERSION.to_owned()),
-        Some(version) if version == SCHEMA_VERSION => Ok(version),
-        Some(version) => Err(ParseError::new(
-            "schema_version",
-            format!("{version:?} is not supported"),
-            format!("use {SCHEMA_VERSION:?}"),
-        )),
+        Entry { r#type: &self.kind, parameters: chain::typed(self) }.serialize(serializer)
     }
 }
 
 /// A Go duration, as ToolHive writes it; or integer nanoseconds, as older documents have it. 0 is the same as absent.
-fn positive_duration(members: &mut Members, key: &str, example: &str) -> Result<Option<Duration>, ParseError> {
-    let path = members.path(key);
-    let fix = |what: &str| format!("{what} such as {example:?}");
-    let nanos = match members.value(key) {
-        None => return Ok(None),
-        Some(Value::String(text)) if text.is_empty() => return Ok(None),
-        Some(Value::String(text)) => {
-            let fix = || format!("for example {example:?}");
-            duration::parse(&text).map_err(|error| ParseError::new(&path, error.to_string(), fix()))?
-        }
-        Some(value) => value
-            .as_i64()
-            .ok_or_else(|| wrong_type(&path, &value, &(fix("a Go duration") + ", or integer nanoseconds")))?,
+fn positive_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let nanos = match Value::deserialize(deserializer)? {
+        Value::String(text) if text.is_empty() => 0,
+        value => duration::nanoseconds(&value).map_err(D::Error::custom)?,
     };
-    match u64::try_from(nanos) {
-        Ok(0) => Ok(None),
-        Ok(nanos) => Ok(Some(Duration::from_nanos(nanos))),
-        Err(_) => Err(ParseError::new(path, "is negative", fix("write a positive duration"))),
-    }
+    let nanos =
+        u64::try_from(nanos).map_err(|_| D::Error::custom("is negative; write a positive duration such as \"30s\""))?;
+    Ok((nanos > 0).then(|| Duration::from_nanos(nanos)))
 }
 
-fn chain(members: &mut Members, key: &str) -> Result<Vec<MiddlewareConfig>, ParseError> {
-    let entries = members.list(key)?;
-    entries
-        .into_iter()
-        .enumerate()
-        .map(|(at, entry)| {
-            let mut entry = Members::of(entry, &format!("{}[{at}]", members.path(key)))?;
-            let kind = entry.required_string("type")?;
-            Ok(MiddlewareConfig { kind, parameters: entry.value("parameters").unwrap_or(Value::Null) })
-        })
-        .collect()
-}
-
-fn webhooks(members: &mut Members, key: &str) -> Result<Vec<WebhookConfig>, ParseError> {
-    let entries = members.list(key)?;
-    entries
-        .into_iter()
-        .enumerate()
-        .map(|(at, entry)| WebhookConfig::from_value(entry, &format!("{}[{at}]", members.path(key))))
-        .collect()
+fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Err(D::Error::custom("is missing or empty; set it to a non-empty string")) } else { Ok(text) }
 }
 
 #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]

@@ -1,5 +1,9 @@
 //! Durations as Go writes them: `1h30m`, `250ms`, `1.5s`.
 
+use serde_json::Value;
+
+use crate::decode::wrong_type;
+
 /// A text that is not a Go duration. The author has to write another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -63,6 +67,16 @@ pub fn parse(text: &str) -> Result<i64, DurationError> {
         rest = next;
     }
     i64::try_from(if negative { -total } else { total }).map_err(|_| too_long())
+}
+
+/// The nanoseconds of a duration in a document: a Go duration, or an integer, as Go itself writes durations.
+pub(crate) fn nanoseconds(value: &Value) -> Result<i64, String> {
+    match value {
+        Value::String(text) => parse(text).map_err(|error| error.to_string()),
+        value => {
+            value.as_i64().ok_or_else(|| wrong_type(value, "a Go duration such as \"5s\", or integer nanoseconds"))
+        }
+    }
 }
 
 /// Writes nanoseconds as Go does (Go `Duration.String`): `1h0m0s`, `1.5s`, `250ms`, `0s`.

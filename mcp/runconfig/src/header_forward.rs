@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
-
-use crate::members::Members;
-use crate::{Parameters, ParseError};
+use serde::{Deserialize, Serialize};
 
 /// Headers of a connection, and the two by which MCP knows a client's session: added to each request, one would stand for every client.
 const RESERVED: [&str; 13] = [
@@ -72,7 +68,8 @@ fn starts_with(name: &str, prefix: &str) -> bool {
 }
 
 /// The member `header_forward` of the document.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HeaderForward {
     /// Values by the names of headers.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -80,37 +77,14 @@ pub struct HeaderForward {
     /// Identifiers of secrets by the names of headers. A value is in the proxy's environment, as `TOOLHIVE_SECRET_<identifier>`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub add_headers_from_secret: BTreeMap<String, String>,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
-impl HeaderForward {
-    pub(crate) fn from_value(value: Value) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, "header_forward")?;
-        Ok(Self {
-            add_plaintext_headers: members.string_map("add_plaintext_headers")?,
-            add_headers_from_secret: members.string_map("add_headers_from_secret")?,
-            extra: members.rest(),
-        })
-    }
 }
 
 /// Parameters of `header-forward`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct HeaderForwardParameters {
     /// Values by the names of headers.
     pub add_headers: BTreeMap<String, String>,
     /// Identifiers of secrets by the names of headers. Documents have them in [`HeaderForward`] alone.
     pub add_headers_from_secret: BTreeMap<String, String>,
-}
-
-impl Parameters for HeaderForwardParameters {
-    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        Ok(Self {
-            add_headers: members.string_map("add_headers")?,
-            add_headers_from_secret: members.string_map("add_headers_from_secret")?,
-        })
-    }
 }

@@ -21,6 +21,7 @@ mod additions;
 mod audit;
 mod auth;
 pub mod chain;
+mod decode;
 mod document;
 pub mod duration;
 pub mod endpoint;
@@ -28,7 +29,6 @@ pub mod environment;
 mod error;
 pub mod exit_status;
 mod header_forward;
-mod members;
 mod parameters;
 pub mod paths;
 mod profile;
@@ -39,11 +39,11 @@ pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
 pub use audit::{AUDIT, AuditConfig, AuditParameters};
 pub use auth::{AuthParameters, OidcConfig};
 pub use document::{
-    MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
+    MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls,
+    TelemetryConfig, Transport,
 };
 pub use error::ParseError;
 pub use header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header};
-pub use members::fold;
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

@@ -1,17 +1,14 @@
 //! Parameters of middleware: each type's own, read from the document with errors that name the member.
 
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
 
-use crate::ParseError;
-use crate::members::{Members, wrong_type};
+use crate::{ParseError, decode};
 
-/// What a middleware's `parameters` are read into.
-///
-/// Any type that serde can deserialize is one. The types of this crate read as Go's decoder does instead: blind to the case of a
-/// member's name, and an error where two names differ only in case.
+/// What a middleware's `parameters` are read into. Any type that serde can deserialize is one.
 pub trait Parameters: Sized {
-    /// Reads `value`, which lies at `path` in its document. A value of null counts as an object without members.
+    /// Reads `value`, which lies at `path` in its document, as Go's decoder does: blind to the case of a member's name, and with an error where two
+    /// names differ only in case. Null counts as an object without members.
     ///
     /// # Errors
     /// Names the member, what is wrong with it and what to write instead.
@@ -20,21 +17,7 @@ pub trait Parameters: Sized {
 
 impl<P: DeserializeOwned> Parameters for P {
     fn read(value: Value, path: &str) -> Result<Self, ParseError> {
-        let value = match value {
-            Value::Null => Value::Object(Map::new()),
-            Value::Object(_) => value,
-            // serde would take the members of a struct from a list, by their positions.
-            other => return Err(wrong_type(path, &other, "an object")),
-        };
-        serde_path_to_error::deserialize(value).map_err(|error| {
-            let member = error.path().to_string();
-            let field = if member == "." { path.to_owned() } else { format!("{path}.{member}") };
-            let text = error.inner().to_string();
-            match text.split_once("; ") {
-                Some((problem, fix)) => ParseError::new(field, problem, fix),
-                None => ParseError::new(field, format!("does not fit: {text}"), "write what this middleware takes"),
-            }
-        })
+        decode::read(value, path)
     }
 }
 
@@ -49,30 +32,24 @@ impl Parameters for NoParameters {
 }
 
 /// Parameters of `bodylimit`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct BodyLimitParameters {
     /// The longest request body in bytes; `None` where the default holds: ToolHive takes 0 and less for it.
+    #[serde(deserialize_with = "positive")]
     pub max_bytes: Option<u64>,
 }
 
-impl Parameters for BodyLimitParameters {
-    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
-        let bytes: Option<i64> = Members::of(value, path)?.integer("max_bytes", i64::MIN, i64::MAX)?;
-        Ok(Self { max_bytes: bytes.and_then(|bytes| u64::try_from(bytes).ok()).filter(|bytes| *bytes > 0) })
-    }
-}
-
 /// Parameters of `origin`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct OriginParameters {
     /// The values of `Origin` that are let in; empty where the default holds.
     pub allowed_origins: Vec<String>,
 }
 
-impl Parameters for OriginParameters {
-    fn read(value: Value, path: &str) -> Result<Self, ParseError> {
-        Ok(Self { allowed_origins: Members::of(value, path)?.strings("allowed_origins")? })
-    }
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(u64::try_from(i64::deserialize(deserializer)?).ok().filter(|number| *number > 0))
 }
 
 /// The problem of an origin in a list of allowed ones that no page can have: a clause that quotes it.
@@ -120,7 +97,7 @@ mod tests {
         assert_eq!(Own::read(json!({"rules": [{"limit": 7}]}), "p"), Ok(Own { rules: vec![Rule { limit: 7 }] }));
         for (value, field) in [
             (json!({"rules": [{"limit": 7}, {"limit": 700}]}), "p.rules[1].limit"),
-            (json!({"rules": [{}]}), "p.rules[0]"),
+            (json!({"rules": [{}]}), "p.rules[0].limit"),
             (json!([]), "p"),
         ] {
             let error = Own::read(value, "p").unwrap_err();

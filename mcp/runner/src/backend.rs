@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcp_http::Connecting;
 use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::{Additions, ProxyMode, RunConfig, Transport, fold};
+use mcp_runconfig::{Additions, ProxyMode, RunConfig, Transport};
 use mcp_store::{Limits, MemorySessions};
 use mcp_transport::{
     Attach, ClientUrl, Endpoints, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable,
@@ -51,7 +51,7 @@ impl Front {
         };
         match config.proxy_mode {
             ProxyMode::StreamableHttp => {
-                let strict_versions = flag(config, "strict_protocol_validation");
+                let strict_versions = config.strict_protocol_validation;
                 Self::Streamable(StreamableConfig { strict_versions, mux })
             }
             ProxyMode::Sse => Self::Sse(SseConfig { client_url: client_url(config), mux }),
@@ -101,8 +101,11 @@ pub(crate) fn plan(
                 .to_owned(),
         );
     }
-    if let Some((field, _)) = config.extra.iter().find(|(name, value)| is_remote_login(name) && !value.is_null()) {
-        return refuse(field, "logging in at a remote MCP server is not built yet; remove it".to_owned());
+    if config.remote_auth_config.is_some() {
+        return refuse(
+            "remote_auth_config",
+            "logging in at a remote MCP server is not built yet; remove it".to_owned(),
+        );
     }
     let session_ttl = config.session_ttl.unwrap_or(SESSION_TTL);
     let stdio = if !options.server.is_empty() {
@@ -162,16 +165,6 @@ fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> 
 
 fn client_url(config: &RunConfig) -> ClientUrl {
     ClientUrl { prefix: config.endpoint_prefix.clone(), trust_proxy_headers: config.trust_proxy_headers }
-}
-
-fn is_remote_login(name: &str) -> bool {
-    fold(name) == "remote_auth_config"
-}
-
-/// A boolean member that the document's type leaves raw.
-pub(crate) fn flag(config: &RunConfig, member: &str) -> bool {
-    let found = config.extra.iter().find(|(name, _)| fold(name) == fold(member));
-    found.and_then(|(_, value)| value.as_bool()).unwrap_or(false)
 }
 
 impl Plan {

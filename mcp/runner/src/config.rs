@@ -6,32 +6,15 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
-use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
-use mcp_runconfig::{
-    AuditParameters, AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig,
-    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
-};
+use mcp_runconfig::{AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, chain};
 use mcp_wire::check_structure;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::RunError;
 
 const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json"];
 /// More than a ConfigMap can hold.
 const MAX_DOCUMENT: u64 = 4 << 20;
-/// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
-/// guard that is not built must not be left out in silence.
-const GUARDS: [&str; 8] = [
-    "audit_config_path",
-    "authz_config",
-    "authz_config_path",
-    "aws_sts_config",
-    "embedded_auth_server_config",
-    "rate_limit_config",
-    "token_exchange_config",
-    "upstream_swap_config",
-];
-
 /// Finds and parses the document. Where a checksum is `expected`, another document is refused: that of a pod's ConfigMap may be
 /// newer than the pod, which is said to enforce what was in it when the pod was made.
 pub(crate) fn load(named: Option<&Path>, expected: Option<&str>) -> Result<(PathBuf, RunConfig), RunError> {
@@ -80,64 +63,28 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The middleware that the document asks for, the first outermost. What other members than the chain ask for stands outside of it, and so
 /// does the check of `Origin`, which every proxy makes unasked.
-///
-/// # Errors
-/// The member that asks for a guard that is not built.
-pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<Entry>, String> {
+pub(crate) fn middleware(config: &RunConfig) -> Vec<Entry> {
     let mut chain = Entry::list("middleware_configs", &config.middleware_configs);
     if chain.is_empty() {
-        // Whatever Go's decoder takes for one is one.
-        let is_guard = |name: &str| GUARDS.contains(&&*fold(name));
-        if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
-            return Err(guard.clone());
-        }
-        chain = default_chain(config);
+        chain =
+            chain::of(config).into_iter().filter(|entry| entry.kind != chain::HEADER_FORWARD).map(of_members).collect();
     }
     let mut entries = Vec::new();
     if !config.allowed_origins.is_empty() || chain.iter().all(|entry| entry.config.kind != chain::ORIGIN) {
-        entries.push(Entry {
-            config: MiddlewareConfig::new(chain::ORIGIN, json!({"allowed_origins": config.allowed_origins})),
-            place: Place::Members(&[("parameters.allowed_origins", "allowed_origins")]),
-        });
+        let parameters = json!({"allowed_origins": config.allowed_origins});
+        entries.push(of_members(MiddlewareConfig::new(chain::ORIGIN, parameters)));
     }
     if config.max_request_body_size > 0 {
         chain.retain(|entry| entry.config.kind != chain::BODY_LIMIT);
-        entries.push(Entry {
-            config: MiddlewareConfig::new(chain::BODY_LIMIT, json!({"max_bytes": config.max_request_body_size})),
-            place: Place::Members(&[("parameters.max_bytes", "max_request_body_size")]),
-        });
+        let parameters = json!({"max_bytes": config.max_request_body_size});
+        entries.push(of_members(MiddlewareConfig::new(chain::BODY_LIMIT, parameters)));
     }
     // Inside of all that checks: a recovery that stands further out has entries inside of it that these would get ahead of.
     let end = chain.len() - usize::from(chain.last().is_some_and(|entry| entry.config.kind == chain::RECOVERY));
     let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
     chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
-    Ok(entries)
-}
-
-/// The member that asks for a guard or lists an origin, and would have no effect, and why.
-pub(crate) fn without_effect(config: &RunConfig) -> Option<(&'static str, String)> {
-    let has = |kinds: &[&str]| config.middleware_configs.iter().any(|entry| kinds.contains(&&*entry.kind));
-    let guards = [
-        ("audit_config", AuditParameters::of(config).is_some(), &[chain::AUDIT][..]),
-        ("validating_webhooks", !config.validating_webhooks.is_empty(), &[VALIDATING]),
-        ("mutating_webhooks", !config.mutating_webhooks.is_empty(), &[MUTATING]),
-        ("tools_filter", !config.tools_filter.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
-        ("tools_override", !config.tools_override.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
-    ];
-    let ignored =
-        guards.into_iter().find(|(_, asked, kinds)| *asked && !config.middleware_configs.is_empty() && !has(kinds));
-    let ignored = ignored.map(|(member, _, kinds)| {
-        let kinds = kinds.join(" and ");
-        (
-            member,
-            format!(
-                "has no effect, as middleware_configs lists the whole chain; add {kinds} there, or leave that list out"
-            ),
-        )
-    });
-    let origin = || config.allowed_origins.iter().find_map(|origin| Some(("allowed_origins", origin_problem(origin)?)));
-    ignored.or_else(origin)
+    entries
 }
 
 /// The login that an entry of the chain asks for.
@@ -146,72 +93,14 @@ pub(crate) fn login(entry: &MiddlewareConfig) -> Option<OidcConfig> {
     (entry.kind == chain::AUTH).then(parameters)??.oidc_config
 }
 
-fn default_chain(config: &RunConfig) -> Vec<Entry> {
-    let mut entries = chain::default_chain(None);
-    let login = AuthParameters { oidc_config: config.oidc_config.clone(), extra: Map::new() };
-    entries.iter_mut().filter(|entry| entry.kind == chain::AUTH).for_each(|entry| *entry = login.middleware());
-    let tools = ToolFilterParameters {
-        filter_tools: config.tools_filter.clone(),
-        tools_override: config.tools_override.clone(),
-        extra: Map::new(),
-    };
-    entries.extend(tools.middleware());
-    entries.extend(AuditParameters::of(config).map(|audit| audit.middleware()));
-    for (kind, webhooks) in [(MUTATING, &config.mutating_webhooks), (VALIDATING, &config.validating_webhooks)] {
-        if !webhooks.is_empty() {
-            entries.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
-        }
-    }
-    chain::sort(&mut entries);
-    entries.into_iter().map(|config| Entry { place: Place::Members(sources(&config.kind)), config }).collect()
+fn of_members(config: MiddlewareConfig) -> Entry {
+    Entry { place: Place::Members(chain::members(&config.kind)), config }
 }
 
 /// What adds the headers that the document asks for. An entry of the chain may have some of them already, and never those whose values are secret.
 fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }: &HeaderForward) -> Entry {
     let parameters = json!({"add_headers": add_plaintext_headers, "add_headers_from_secret": add_headers_from_secret});
-    Entry {
-        config: MiddlewareConfig::new(chain::HEADER_FORWARD, parameters),
-        place: Place::Members(&[
-            ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),
-            ("parameters.add_headers", "header_forward.add_plaintext_headers"),
-            ("type", "header_forward"),
-        ]),
-    }
-}
-
-/// Of which members of the document an entry of the default chain is made.
-fn sources(kind: &str) -> &'static [(&'static str, &'static str)] {
-    match kind {
-        TOOL_FILTER | TOOL_CALL_FILTER => {
-            &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")]
-        }
-        chain::AUDIT => &[("parameters.config_data", "audit_config")],
-        chain::AUTH => &[("parameters.oidc_config", "oidc_config")],
-        MUTATING => &[("parameters.webhooks", "mutating_webhooks")],
-        VALIDATING => &[("parameters.webhooks", "validating_webhooks")],
-        _ => &[],
-    }
-}
-
-fn parameters(config: &RunConfig, webhooks: &[WebhookConfig]) -> Value {
-    let parameters = WebhookParameters {
-        webhooks: webhooks.to_vec(),
-        server_name: config.name.clone(),
-        transport: config.transport.to_string(),
-        extra: Map::new(),
-    };
-    // Strings, integers and maps with string keys always serialise; null would be refused by the gate.
-    serde_json::to_value(parameters).unwrap_or(Value::Null)
-}
-
-fn is_set(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        // An empty configuration asks for a guard with its defaults.
-        Value::Bool(true) | Value::Number(_) | Value::Object(_) => true,
-    }
+    of_members(MiddlewareConfig::new(chain::HEADER_FORWARD, parameters))
 }
 
 #[cfg(test)]
@@ -221,6 +110,7 @@ mod tests {
 
     use futures::FutureExt as _;
     use mcp_middleware::ProxySettings;
+    use serde_json::Value;
 
     use super::*;
 
@@ -230,7 +120,7 @@ mod tests {
     }
 
     fn entries(members: &str) -> Vec<MiddlewareConfig> {
-        middleware(&parse(members)).unwrap().into_iter().map(|entry| entry.config).collect()
+        middleware(&parse(members)).into_iter().map(|entry| entry.config).collect()
     }
 
     fn kinds(members: &str) -> Vec<String> {
@@ -247,21 +137,12 @@ mod tests {
                 vec!["bodylimit", "auth", "mcp-parser", "mutating-webhook", "validating-webhook", "recovery"],
             ),
             (
-                r#","audit_config":{}"#.to_owned(),
-                vec!["bodylimit", "audit", "auth", "mcp-parser", "recovery"],
-            ),
-            (r#","audit_config":{"enabled":false}"#.to_owned(), vec!["bodylimit", "auth", "mcp-parser", "recovery"]),
-            (
                 r#","tools_filter":["a"]"#.to_owned(),
                 vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
             ),
             (
                 r#","tools_override":{"a":{"name":"b"}}"#.to_owned(),
                 vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
-            ),
-            (
-                format!(r#","middleware_configs":[{{"type":"auth"}}],"validating_webhooks":{webhook}"#),
-                vec!["auth"],
             ),
             (
                 r#","middleware_configs":[{"type":"auth"},{"type":"recovery"}],"additional_middleware_configs":[{"type":"x"}]"#.into(),
@@ -302,23 +183,6 @@ mod tests {
         ] {
             assert_eq!(origins(members), expected, "{members}");
         }
-    }
-
-    #[test]
-    fn a_guard_that_is_not_built_is_refused_by_name_not_left_out() {
-        for (members, field) in [
-            (r#","authz_config_path":"/x","tools_filter":["a"]"#, "authz_config_path"),
-            (r#","audit_config_path":"/x""#, "audit_config_path"),
-            (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
-            (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
-            (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
-        ] {
-            assert_eq!(middleware(&parse(members)).unwrap_err(), field);
-        }
-        assert!(
-            middleware(&parse(r#","oidc_config":null,"tools_filter":[],"tools_override":{},"telemetry_config":{}"#))
-                .is_ok()
-        );
     }
 
     #[test]
@@ -401,7 +265,7 @@ mod tests {
                 "middleware_configs[2].parameters.webhooks[0].url",
             ),
         ] {
-            let entries = middleware(&parse(&members)).unwrap();
+            let entries = middleware(&parse(&members));
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
             let error = crate::registry::registry().build_entries(entries, settings).now_or_never().unwrap().unwrap_err();

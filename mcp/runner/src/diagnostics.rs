@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, text};
-use mcp_runconfig::{RunConfig, fold};
+use mcp_runconfig::{RunConfig, TelemetryConfig};
 use portcullis_listener::{Incoming, Limits, Server};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
@@ -27,16 +26,10 @@ pub(crate) struct Diagnostics {
 
 impl Diagnostics {
     pub(crate) fn of(config: &RunConfig) -> Self {
-        let member = |object: &serde_json::Map<String, Value>, name: &str| {
-            object.iter().find(|(key, _)| fold(key) == fold(name)).map(|(_, value)| value.clone())
-        };
-        let telemetry = member(&config.extra, "telemetry_config");
-        let setting =
-            |name: &str| telemetry.as_ref().and_then(Value::as_object).and_then(|object| member(object, name));
-        let port = setting("prometheusPort").and_then(|port| port.as_u64()).and_then(|port| u16::try_from(port).ok());
+        let TelemetryConfig { prometheus_port, metrics_on_transport_port } = config.telemetry_config;
         Self {
-            port: port.filter(|port| *port != 0).unwrap_or(PORT),
-            on_transport_port: setting("metricsOnTransportPort").and_then(|flag| flag.as_bool()).unwrap_or(true),
+            port: if prometheus_port == 0 { PORT } else { prometheus_port },
+            on_transport_port: metrics_on_transport_port.unwrap_or(true),
         }
     }
 

@@ -10,7 +10,7 @@ use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::Uri;
 use mcp_middleware::{Secret, Secrets};
 use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
-use mcp_runconfig::{duration, environment};
+use mcp_runconfig::{chain, duration, environment};
 
 /// The proxy beside one MCP server.
 ///
@@ -46,24 +46,11 @@ impl Options {
     }
 }
 
-/// How the flags begin by which ToolHive's `run` takes a guard: a login, policies, a filter of tools, webhooks, audit. They are not taken here, and a
+/// Whether ToolHive's `run` takes a guard by this flag: a login, policies, a filter of tools, webhooks, audit. Such flags are not taken here, and a
 /// proxy that left them out would serve whom they keep away.
-const GUARD_FLAGS: [&str; 10] = [
-    "allowed-origins",
-    "audit-",
-    "authz-",
-    "enable-audit",
-    "jwks-",
-    "oidc-",
-    "resource-url",
-    "token-exchange-",
-    "tools",
-    "webhook-",
-];
-
 fn asks_for_guard(flag: &str) -> bool {
     let flag = flag.to_lowercase().replace('_', "-");
-    GUARD_FLAGS.iter().any(|guard| flag.starts_with(guard))
+    chain::flags().any(|guard| flag.starts_with(guard))
 }
 
 /// The known flag that an unknown one looks like: it differs in case or in one or two letters, or only begins like it.

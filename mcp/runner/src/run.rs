@@ -18,7 +18,7 @@ use crate::RunError;
 use crate::app::{App, ENDPOINTS, Late};
 use crate::backend::plan;
 use crate::clients::TrustedProxies;
-use crate::config::{load, login, middleware, without_effect};
+use crate::config::{load, login, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -66,13 +66,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let server = Server::bind(&address, limits).await;
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let entries = middleware(&config).map_err(|field| {
-            let problem = "asks for a guard that is not built yet; remove it, or use a proxy that has it".to_owned();
-            RunError::Unserved { path: path.clone(), field, problem }
-        })?;
-        if let Some((member, problem)) = without_effect(&config) {
-            return Err(RunError::Unserved { path, field: member.to_owned(), problem });
-        }
+        let entries = middleware(&config);
         let login = entries.iter().any(|entry| login(&entry.config).is_some());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let settings = ProxySettings {

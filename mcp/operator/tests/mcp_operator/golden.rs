@@ -221,7 +221,7 @@ fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
     let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
     let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
     ConfigKind::enforce(&config, &Guarded { url: "", terms: &Terms::default() }, &mut document);
-    chain::sort(&mut document.middleware_configs);
+    document.middleware_configs = chain::of(&document);
     let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
     for member in ["tools_filter", "tools_override"] {
         assert_eq!(ours[member], upstream[member], "{member}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcp_api::names::{annotation, label};
-use mcp_runconfig::{HeaderForward, RunConfig, chain};
+use mcp_runconfig::{RunConfig, chain};
 
 use super::{
     child::{Child, ChildKind},
@@ -37,13 +37,10 @@ pub fn workload_labels(name: &str, transport: &str, port: i32) -> BTreeMap<Strin
 // === impl Document ===
 
 impl Document {
-    /// Renders `run_config` with the chain that every proxy has and what the guards of the workload at `url` add.
+    /// Renders `run_config` with what the guards of the workload at `url` add, and the chain that follows.
     pub fn of(mut run_config: RunConfig, guards: &Guards, url: &str) -> Self {
-        let limit = Some(run_config.max_request_body_size).filter(|bytes| *bytes > 0);
-        run_config.middleware_configs = chain::default_chain(limit);
-        run_config.middleware_configs.extend(run_config.header_forward.as_ref().and_then(HeaderForward::middleware));
         guards.enforce(url, &mut run_config);
-        chain::sort(&mut run_config.middleware_configs);
+        run_config.middleware_configs = chain::of(&run_config);
         let text = run_config.to_json();
         let checksum = digest(text.as_bytes());
         Self { text, checksum }

@@ -2,54 +2,51 @@
 
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
 
 use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT};
-use crate::{
-    Parameters, ParseError, duration,
-    endpoint::without_secrets,
-    members::{Members, wrong_type},
-};
+use crate::{RunConfig, duration, endpoint::without_secrets};
 
 /// Parameters of the two webhook middleware. Rules between members are checked by [`WebhookConfig::validate`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookParameters {
     /// The webhooks, called in this order. At least one.
+    #[serde(deserialize_with = "not_empty")]
     pub webhooks: Vec<WebhookConfig>,
     /// Name of the MCP server, told to each webhook.
+    #[serde(default)]
     pub server_name: String,
     /// Transport of the MCP server, told to each webhook.
+    #[serde(default)]
     pub transport: String,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
 /// One webhook. Secrets appear only as the paths of the files that hold them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookConfig {
     /// Name, for logs.
+    #[serde(default)]
     pub name: String,
     /// Where requests are posted.
+    #[serde(default)]
     pub url: String,
     /// How long a call may take in all.
+    #[serde(default)]
     pub timeout: Timeout,
     /// What an unreachable or broken webhook means.
     pub failure_policy: FailurePolicy,
     /// TLS of the call; absent means the system's roots and no client certificate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<TlsConfig>,
     /// Absolute path of the file with the HMAC key; empty means calls are not signed.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hmac_secret_ref: String,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
 /// TLS of the calls of one webhook.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TlsConfig {
     /// File with the only roots that are trusted; empty means the system's.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -63,13 +60,10 @@ pub struct TlsConfig {
     /// Allows `http://` and turns certificate checks off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_verify: bool,
-    /// Members this version does not know.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
 }
 
 /// What an unreachable or broken webhook means for the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailurePolicy {
     /// The request is refused.
@@ -106,53 +100,15 @@ pub struct InvalidWebhook {
 
 struct Sentences<'a>(&'a [Problem]);
 
-impl Parameters for WebhookParameters {
-    fn read(parameters: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(parameters, path)?;
-        let entries = members.list("webhooks")?;
-        if entries.is_empty() {
-            return Err(ParseError::new(
-                members.path("webhooks"),
-                "names no webhook",
-                "add one or drop the middleware",
-            ));
-        }
-        let webhooks = entries
-            .into_iter()
-            .enumerate()
-            .map(|(at, entry)| WebhookConfig::from_value(entry, &format!("{}[{at}]", members.path("webhooks"))))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            webhooks,
-            server_name: members.string("server_name")?.unwrap_or_default(),
-            transport: members.string("transport")?.unwrap_or_default(),
-            extra: members.rest(),
-        })
+impl WebhookParameters {
+    /// The parameters for a document with these webhooks; none where there are none.
+    pub fn of(config: &RunConfig, webhooks: &[WebhookConfig]) -> Option<Self> {
+        let (server_name, transport) = (config.name.clone(), config.transport.to_string());
+        (!webhooks.is_empty()).then(|| Self { webhooks: webhooks.to_vec(), server_name, transport })
     }
 }
 
 impl WebhookConfig {
-    /// Reads one webhook that lies at `path` in its document.
-    ///
-    /// # Errors
-    /// Names the member, what is wrong with it and what to write instead.
-    pub fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        let policy = [("fail", FailurePolicy::Fail), ("ignore", FailurePolicy::Ignore)];
-        let tls = members.value("tls_config");
-        Ok(Self {
-            name: members.string("name")?.unwrap_or_default(),
-            url: members.string("url")?.unwrap_or_default(),
-            timeout: Timeout::from_value(members.value("timeout"), &members.path("timeout"))?,
-            failure_policy: members.word("failure_policy", &policy)?.ok_or_else(|| {
-                ParseError::new(members.path("failure_policy"), "is missing", "use \"fail\" or \"ignore\"")
-            })?,
-            tls_config: tls.map(|value| TlsConfig::from_value(value, &members.path("tls_config"))).transpose()?,
-            hmac_secret_ref: members.string("hmac_secret_ref")?.unwrap_or_default(),
-            extra: members.rest(),
-        })
-    }
-
     /// Every rule this webhook breaks; empty when it may be used. Whether the named files exist is for the caller.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -188,19 +144,6 @@ impl WebhookConfig {
     pub fn validate(&self) -> Result<(), InvalidWebhook> {
         let problems = self.problems();
         if problems.is_empty() { Ok(()) } else { Err(InvalidWebhook { name: self.name.clone(), problems }) }
-    }
-}
-
-impl TlsConfig {
-    fn from_value(value: Value, path: &str) -> Result<Self, ParseError> {
-        let mut members = Members::of(value, path)?;
-        Ok(Self {
-            ca_bundle_path: members.string("ca_bundle_path")?.unwrap_or_default(),
-            client_cert_path: members.string("client_cert_path")?.unwrap_or_default(),
-            client_key_path: members.string("client_key_path")?.unwrap_or_default(),
-            insecure_skip_verify: members.boolean("insecure_skip_verify")?,
-            extra: members.rest(),
-        })
     }
 }
 
@@ -245,18 +188,11 @@ impl Timeout {
         }
         Err(format!("{} is out of range; use 1s to 30s, or leave it out for 10s", duration::format(self.0)))
     }
+}
 
-    fn from_value(value: Option<Value>, path: &str) -> Result<Self, ParseError> {
-        match value {
-            None => Ok(Self::default()),
-            Some(Value::String(text)) => duration::parse(&text)
-                .map(Self)
-                .map_err(|error| ParseError::new(path, error.to_string(), "use 1s to 30s")),
-            Some(value) => value
-                .as_i64()
-                .map(Self)
-                .ok_or_else(|| wrong_type(path, &value, "a Go duration such as \"5s\", or integer nanoseconds")),
-        }
+impl<'de> Deserialize<'de> for Timeout {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        duration::nanoseconds(&Value::deserialize(deserializer)?).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -292,4 +228,12 @@ fn check_url(url: &str, insecure: bool) -> Result<(), String> {
         }
         other => Err(format!("{shown:?} has the scheme {other:?}; use https://")),
     }
+}
+
+fn not_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<WebhookConfig>, D::Error> {
+    let webhooks = Vec::deserialize(deserializer)?;
+    if webhooks.is_empty() {
+        return Err(D::Error::custom("names no webhook; add one or drop the middleware"));
+    }
+    Ok(webhooks)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mcp_runconfig::{
     Additions, AuditConfig, AuditParameters, HeaderForward, MiddlewareConfig, Parameters as _, PermissionProfile,
     ProxyMode, RunConfig, ScalingConfig, SessionRedis, SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER,
-    ToolFilterParameters, ToolOverride, Transport,
+    ToolFilterParameters, ToolOverride, Transport, chain,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,6 @@ const GOLDEN: [(&str, &str); 7] = [
 fn upstreams_documents_are_read_and_written_back_to_the_byte() {
     for (case, document) in GOLDEN {
         let config = RunConfig::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert!(config.extra.is_empty(), "{case}: every member is acted on: {:?}", config.extra);
         assert_eq!(config.to_json(), document, "{case}");
     }
 }
@@ -61,22 +60,34 @@ fn a_document_built_from_values_has_upstreams_bytes() {
 }
 
 #[test]
-fn members_this_version_does_not_act_on_are_kept_as_they_were() {
-    let document = json!({
-        "name": "x", "transport": "sse", "port": 1, "oidc_configuration": {"Issuer": "https://idp", "JWKSURL": "", "Scopes": null},
-        "telemetry_config": {"samplingRate": "0.25"}, "from_the_future": [1, 2.5, u64::MAX],
-        "permission_profile": {"name": "p", "gpu": true, "network": {"outbound": {"later": 1}, "inbound": {}}},
-        "scaling_config": {"backend_replicas": 0, "zones": 2, "session_redis": {
-            "address": "redis:6379", "user": "u", "tls": {"caCertFile": "/ca", "minVersion": "1.3"},
-        }},
-        "tools_filter": ["say"], "tools_override": {"echo": {"name": "say", "annotations": {"readOnlyHint": true}}},
-        "middleware_configs": [{"type": "auth", "parameters": {"oidc_config": {"Issuer": "https://idp"}}}],
-        "mutating_webhooks": [{"name": "w", "url": "https://w", "timeout": 0, "failure_policy": "fail", "methods": ["*"]}],
-    });
-    let written: Value =
-        serde_json::from_str(&RunConfig::parse(document.to_string().as_bytes()).unwrap().to_json()).unwrap();
-    for (key, value) in document.as_object().unwrap() {
-        assert_eq!(written[key], *value, "{key}");
+fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused() {
+    let parse = |members: &str| {
+        let document = format!(r#"{{"name":"x","transport":"stdio"{members}}}"#);
+        RunConfig::parse(document.as_bytes())
+    };
+    let plain = parse("").unwrap();
+    for members in [
+        r#","from_the_future":[1,2.5,18446744073709551615]"#,
+        r#","permission_profile":null,"tools_override":{}"#,
+        r#","authz_config":null,"authz_config_path":"","aws_sts_config":false"#,
+        r#","scaling_config":null,"telemetry_config":{"samplingRate":"0.25"}"#,
+    ] {
+        assert_eq!(parse(members).unwrap(), plain, "{members}");
+    }
+    for (members, member) in [
+        (r#","authz_config_path":"/x""#, "authz_config_path"),
+        (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
+        (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
+        (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
+        (r#","embedded_auth_server_config":{}"#, "embedded_auth_server_config"),
+    ] {
+        for chain in ["", r#","middleware_configs":[]"#] {
+            let error = parse(&format!("{members}{chain}")).unwrap_err();
+            assert!(error.field == member && error.problem.contains("not built"), "{error}");
+        }
+        // It lists what there is.
+        let chain = r#","middleware_configs":[{"type":"auth"}]"#;
+        assert!(parse(&format!("{members}{chain}")).is_ok(), "{members}");
     }
 }
 
@@ -85,15 +96,16 @@ fn a_login_is_written_as_upstream_writes_it_in_both_places() {
     let mut config = RunConfig::parse(GOLDEN[5].1.as_bytes()).unwrap();
     let oidc = config.oidc_config.take().unwrap();
     assert_eq!(oidc.audience, "mcp-aud");
-    (config.thv_ca_bundle, config.middleware_configs[1].parameters) = (String::new(), json!({}));
-    config.require_login(oidc).unwrap();
+    config.thv_ca_bundle = String::new();
+    config.require_login(oidc);
+    config.middleware_configs = chain::of(&config);
     assert_eq!(config.to_json(), GOLDEN[5].1);
 }
 
 #[test]
 fn the_login_of_the_document_takes_the_place_of_the_chains() {
     let parse = |chain: &str| {
-        let oidc = r#"{"Issuer":"https://idp","Audience":"a","Later":1}"#;
+        let oidc = r#"{"Issuer":"https://idp","Audience":"a"}"#;
         let document =
             format!(r#"{{"name":"x","transport":"stdio","oidc_config":{oidc},"middleware_configs":{chain}}}"#);
         RunConfig::parse(document.as_bytes())
@@ -105,7 +117,6 @@ fn the_login_of_the_document_takes_the_place_of_the_chains() {
         let config = parse(chain).unwrap();
         let entry = &config.middleware_configs[0].parameters;
         assert_eq!(entry["oidc_config"], serde_json::to_value(config.oidc_config.unwrap()).unwrap());
-        assert_eq!((&entry["oidc_config"]["Later"], &entry["embedded_auth_server_issuer"]), (&json!(1), &json!("e")));
     }
     assert!(parse("[]").unwrap().middleware_configs.is_empty(), "the proxy makes its own chain");
     for (chain, field) in [
@@ -192,26 +203,19 @@ fn durations_are_nanoseconds_or_a_go_duration_and_written_as_the_latter() {
 
 #[test]
 fn the_members_of_v0_63_have_upstreams_order_and_casing() {
-    let tools = ToolFilterParameters {
-        filter_tools: vec!["say".into(), "add".into()],
-        tools_override: [("echo".into(), ToolOverride { name: "say".into(), ..ToolOverride::default() })].into(),
-        ..ToolFilterParameters::default()
-    };
     let headers = HeaderForward {
         add_plaintext_headers: [("X-Tenant".into(), "acme".into())].into(),
         add_headers_from_secret: [("X-Api-Key".into(), "HEADER_FORWARD_X_API_KEY_X".into())].into(),
-        ..HeaderForward::default()
     };
-    let config = RunConfig {
+    let mut config = RunConfig {
         schema_version: mcp_runconfig::SCHEMA_VERSION.into(),
         remote_url: "https://far.example".into(),
         name: "x".into(),
         session_ttl: Some(Duration::from_hours(1)),
         max_request_body_size: 1 << 20,
         proxy_read_timeout: Some(Duration::from_mins(1)),
-        tools_filter: tools.filter_tools.clone(),
-        tools_override: tools.tools_override.clone(),
-        middleware_configs: tools.middleware().into_iter().chain(headers.middleware()).collect(),
+        tools_filter: vec!["say".into(), "add".into()],
+        tools_override: [("echo".into(), ToolOverride { name: "say".into(), ..ToolOverride::default() })].into(),
         header_forward: Some(headers),
         scaling_config: Some(ScalingConfig {
             session_redis: Some(SessionRedis {
@@ -230,6 +234,8 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         },
         ..RunConfig::default()
     };
+    let added = [TOOL_FILTER, TOOL_CALL_FILTER, chain::HEADER_FORWARD];
+    config.middleware_configs = chain::of(&config).into_iter().filter(|entry| added.contains(&&*entry.kind)).collect();
     let entry = |kind: &str| {
         format!(
             r#"{{"type":"{kind}","parameters":{{"filter_tools":["say","add"],"tools_override":{{"echo":{{"name":"say","description":""}}}}}}}}"#
@@ -254,41 +260,40 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
 }
 
 #[test]
-fn every_form_of_tool_filter_parameters_is_read_and_written_back_to_the_byte() {
+fn every_form_of_tool_filter_parameters_is_read_and_written_in_upstreams() {
     let none = ToolFilterParameters::default();
-    assert!(none.middleware().is_empty(), "nothing to filter needs no middleware");
     let only = |name: &str, description: &str| ToolFilterParameters {
-        tools_override: [(
-            "echo".into(),
-            ToolOverride { name: name.into(), description: description.into(), ..ToolOverride::default() },
-        )]
-        .into(),
+        tools_override: [("echo".into(), ToolOverride { name: name.into(), description: description.into() })].into(),
         ..ToolFilterParameters::default()
     };
     let filter = ToolFilterParameters { filter_tools: vec!["a".into()], ..ToolFilterParameters::default() };
-    for (parameters, typed) in [
-        (r#"{"filter_tools":null,"tools_override":{"echo":{"name":"say","description":""}}}"#, only("say", "")),
-        (r#"{"filter_tools":null,"tools_override":{"echo":{"name":"","description":"Says."}}}"#, only("", "Says.")),
-        (r#"{"filter_tools":["a"],"tools_override":{}}"#, filter.clone()),
-        (r#"{"filter_tools":["a"],"tools_override":null}"#, filter.clone()),
-        (r#"{"filter_tools":["a"]}"#, filter),
-        (r#"{"filter_tools":[],"tools_override":{"echo":{"name":"say"}}}"#, only("say", "")),
-        (r#"{"filter_tools":[]}"#, none.clone()),
-        ("{}", none),
+    let full = r#"{"filter_tools":null,"tools_override":{"echo":{"name":"say","description":""}}}"#;
+    let says = r#"{"filter_tools":null,"tools_override":{"echo":{"name":"","description":"Says."}}}"#;
+    let filters = r#"{"filter_tools":["a"],"tools_override":{}}"#;
+    let nothing = r#"{"filter_tools":null,"tools_override":{}}"#;
+    for (parameters, typed, form) in [
+        (full, only("say", ""), full),
+        (r#"{"filter_tools":[],"tools_override":{"echo":{"name":"say"}}}"#, only("say", ""), full),
+        (says, only("", "Says."), says),
+        (filters, filter.clone(), filters),
+        (r#"{"filter_tools":["a"],"tools_override":null}"#, filter.clone(), filters),
+        (r#"{"filter_tools":["a"]}"#, filter, filters),
+        (r#"{"filter_tools":[]}"#, none.clone(), nothing),
+        ("{}", none, nothing),
     ] {
         let read = ToolFilterParameters::read(serde_json::from_str(parameters).unwrap(), "p").unwrap();
         assert_eq!(read, typed, "{parameters}");
         for kind in [TOOL_FILTER, TOOL_CALL_FILTER] {
-            let chain = format!(r#""middleware_configs":[{{"type":"{kind}","parameters":{parameters}}}]"#);
-            let document = format!(r#"{{"name":"x","transport":"stdio",{chain}}}"#);
+            let chain = |form: &str| format!(r#""middleware_configs":[{{"type":"{kind}","parameters":{form}}}]"#);
+            let document = format!(r#"{{"name":"x","transport":"stdio",{}}}"#, chain(parameters));
             let written = RunConfig::parse(document.as_bytes()).unwrap().to_json().replace([' ', '\n'], "");
-            assert!(written.contains(&chain), "{written}\n  lacks {chain}");
+            assert!(written.contains(&chain(form)), "{written}\n  lacks {form}");
         }
     }
     for (parameters, message) in [
         (r#"{"filter_tools":"a"}"#, "p.filter_tools: is a string; write a list"),
         (r#"{"filter_tools":[1]}"#, "p.filter_tools[0]: is a number; write a string"),
-        (r#"{"tools_override":["a"]}"#, "p.tools_override: is a list; write an object of objects"),
+        (r#"{"tools_override":["a"]}"#, "p.tools_override: is a list; write an object"),
         (r#"{"tools_override":{"a":"b"}}"#, "p.tools_override.a: is a string; write an object"),
         (r#"{"tools_override":{"a":{"name":1}}}"#, "p.tools_override.a.name: is a number; write a string"),
     ] {
@@ -367,7 +372,7 @@ fn every_kind_of_bad_input_names_the_member_the_problem_and_the_fix() {
         ),
         (
             r#"{"name":"x","transport":"stdio","permission_profile":{"network":{"outbound":{"allow_port":[1,"a"]}}}}"#,
-            "permission_profile.network.outbound.allow_port[1]: is not a port",
+            "permission_profile.network.outbound.allow_port[1]: is a string; write an integer without quotes",
         ),
         (
             r#"{"name":"x","transport":"stdio","validating_webhooks":[{"name":"w","url":"https://w","failure_policy":"Fail"}]}"#,
@@ -384,9 +389,12 @@ fn every_kind_of_bad_input_names_the_member_the_problem_and_the_fix() {
 
 #[test]
 fn audit_is_written_as_upstream_writes_it() {
-    let parse = |audit: &str| {
-        let document = format!(r#"{{"name":"x","transport":"streamable-http","audit_config":{audit}}}"#);
-        RunConfig::parse(document.as_bytes()).unwrap()
+    let parse = |audit: &str| RunConfig {
+        schema_version: mcp_runconfig::SCHEMA_VERSION.into(),
+        name: "x".into(),
+        transport: Transport::StreamableHttp,
+        audit_config: Some(AuditConfig::read(serde_json::from_str(audit).unwrap(), "audit_config").unwrap()),
+        ..RunConfig::default()
     };
     let operators = r#"{"detectApplicationErrors":true,"maxDataSize":1024}"#;
     let every = [
@@ -396,8 +404,8 @@ fn audit_is_written_as_upstream_writes_it() {
     .concat();
     for audit in [operators, &every] {
         let mut config = parse(audit);
-        let parameters = AuditParameters::of(&config).unwrap();
-        config.middleware_configs = vec![parameters.middleware()];
+        let parameters = serde_json::to_value(AuditParameters::of(&config)).unwrap();
+        config.middleware_configs = vec![MiddlewareConfig::new(chain::AUDIT, parameters)];
         let written = config.to_json().replace([' ', '\n'], "");
         let entry = format!(
             r#"[{{"type":"audit","parameters":{{"config_data":{audit},"transport_type":"streamable-http"}}}}]"#
@@ -408,9 +416,7 @@ fn audit_is_written_as_upstream_writes_it() {
         assert_eq!(RunConfig::parse(written.as_bytes()).unwrap(), config);
     }
     assert_eq!(serde_json::to_string(&AuditConfig::default()).unwrap(), operators);
-    for (audit, is_on) in
-        [("{}", true), (r#"{"enabled":true}"#, true), (r#"{"enabled":false}"#, false), ("null", false)]
-    {
+    for (audit, is_on) in [("{}", true), (r#"{"enabled":true}"#, true), (r#"{"enabled":false}"#, false)] {
         assert_eq!(AuditParameters::of(&parse(audit)).is_some(), is_on, "{audit}");
     }
     let error = AuditParameters::read(json!({"config_path": "/etc/audit.json"}), "p").unwrap_err();

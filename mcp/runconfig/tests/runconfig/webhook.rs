@@ -44,7 +44,7 @@ fn every_rule_of_a_webhook_is_named_when_broken() {
         (json!({"tls_config": {"client_key_path": "/k"}}), "tls_config.client_cert_path is missing while a client key"),
     ];
     for (changes, message) in cases {
-        let config = WebhookConfig::from_value(webhook(&changes), "w").unwrap();
+        let config = WebhookConfig::read(webhook(&changes), "w").unwrap();
         match config.validate() {
             Ok(()) => assert_eq!(message, "", "{changes}"),
             Err(error) => {
@@ -59,7 +59,7 @@ fn every_rule_of_a_webhook_is_named_when_broken() {
 #[test]
 fn all_broken_rules_are_told_at_once() {
     let changes = json!({"url": "http://x/", "timeout": "31s", "tls_config": {"client_key_path": "/k"}});
-    let error = WebhookConfig::from_value(webhook(&changes), "w").unwrap().validate().unwrap_err();
+    let error = WebhookConfig::read(webhook(&changes), "w").unwrap().validate().unwrap_err();
     let fields: Vec<_> = error.problems.iter().map(|problem| problem.field).collect();
     assert_eq!(fields, ["url", "timeout", "tls_config.client_cert_path"], "{error}");
 }
@@ -73,7 +73,7 @@ fn a_timeout_is_nanoseconds_a_go_duration_or_the_default() {
         (json!(5_000_000_000_i64), 5.0),
         (json!("1500ms"), 1.5),
     ] {
-        let config = WebhookConfig::from_value(webhook(&json!({"timeout": written})), "w").unwrap();
+        let config = WebhookConfig::read(webhook(&json!({"timeout": written})), "w").unwrap();
         assert!((config.timeout.duration().as_secs_f64() - seconds).abs() < f64::EPSILON, "{written}");
         assert!(config.validate().is_ok());
     }
@@ -82,7 +82,7 @@ fn a_timeout_is_nanoseconds_a_go_duration_or_the_default() {
         (json!(5.5), "w.timeout: is a number; write a Go duration such as \"5s\", or integer nanoseconds"),
         (json!({}), "w.timeout: is an object"),
     ] {
-        let error = WebhookConfig::from_value(webhook(&json!({"timeout": written})), "w").unwrap_err().to_string();
+        let error = WebhookConfig::read(webhook(&json!({"timeout": written})), "w").unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
     assert_eq!(Timeout::default().as_nanos(), 0);
@@ -91,10 +91,10 @@ fn a_timeout_is_nanoseconds_a_go_duration_or_the_default() {
 #[test]
 fn parameters_need_at_least_one_webhook_and_a_known_policy() {
     for (parameters, message) in [
-        (json!({}), "p.webhooks: names no webhook"),
+        (json!({}), "p.webhooks: is missing or empty"),
         (json!({"webhooks": []}), "p.webhooks: names no webhook"),
         (json!({"webhooks": {}}), "p.webhooks: is an object; write a list"),
-        (json!({"webhooks": [{"name": "w"}]}), "p.webhooks[0].failure_policy: is missing; use \"fail\" or \"ignore\""),
+        (json!({"webhooks": [{"name": "w"}]}), "p.webhooks[0].failure_policy: is missing or empty; set it"),
         (
             json!({"webhooks": [webhook(&json!({"tls_config": []}))]}),
             "p.webhooks[0].tls_config: is a list; write an object",
@@ -198,6 +198,6 @@ proptest! {
 
     #[test]
     fn any_url_is_judged_never_a_panic(url in "\\PC{0,40}|https?://[-a-z.:@\\[\\]0-9%/?#]{0,40}") {
-        let _ = WebhookConfig::from_value(webhook(&json!({"url": url})), "w").unwrap().validate();
+        let _ = WebhookConfig::read(webhook(&json!({"url": url})), "w").unwrap().validate();
     }
 }

@@ -82,9 +82,7 @@ impl ConfigKind for MCPOIDCConfig {
     }
 
     fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
-        // It fails for a chain without `auth`, which every proxy has. The login stands in the document even then, and the
-        // proxy refuses to start on what does not repeat it.
-        let _ = document.require_login(login::login(&self.spec, guarded));
+        document.require_login(login::login(&self.spec, guarded));
     }
 
     fn conditions(status: &MCPOIDCConfigStatus) -> Option<&Vec<Condition>> {

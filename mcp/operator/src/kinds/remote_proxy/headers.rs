@@ -37,11 +37,7 @@ pub(super) fn document(owner: &str, spec: &MCPRemoteProxySpec) -> Option<mcp_run
     if plain.is_empty() && secret.is_empty() {
         return None;
     }
-    Some(mcp_runconfig::HeaderForward {
-        add_plaintext_headers: plain,
-        add_headers_from_secret: secret,
-        ..mcp_runconfig::HeaderForward::default()
-    })
+    Some(mcp_runconfig::HeaderForward { add_plaintext_headers: plain, add_headers_from_secret: secret })
 }
 
 /// The variables with their values, in the order of the spec.

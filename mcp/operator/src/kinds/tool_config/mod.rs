@@ -13,8 +13,7 @@ use mcp_plan::{
     reference::{Reference, Referrer},
     settings::Settings,
 };
-use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};
-use serde_json::Map;
+use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolOverride};
 
 use crate::{
     config::{ConfigKind, ConfigReport},
@@ -84,17 +83,11 @@ impl ConfigKind for MCPToolConfig {
             let change = ToolOverride {
                 name: change.name.clone().unwrap_or_default(),
                 description: change.description.clone().unwrap_or_default(),
-                extra: Map::new(),
             };
             (tool.clone(), change)
         });
-        let parameters = ToolFilterParameters {
-            filter_tools: self.spec.tools_filter.clone().unwrap_or_default(),
-            tools_override: shown.collect(),
-            extra: Map::new(),
-        };
-        document.middleware_configs.extend(parameters.middleware());
-        (document.tools_filter, document.tools_override) = (parameters.filter_tools, parameters.tools_override);
+        document.tools_filter = self.spec.tools_filter.clone().unwrap_or_default();
+        document.tools_override = shown.collect();
     }
 
     fn conditions(status: &MCPToolConfigStatus) -> Option<&Vec<Condition>> {

@@ -13,10 +13,9 @@ use mcp_plan::{
     reference::{MountedFile, Reference},
 };
 use mcp_runconfig::{
-    MiddlewareConfig, RunConfig,
-    webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters},
+    RunConfig,
+    webhook::{MUTATING, VALIDATING},
 };
-use serde_json::Map;
 
 use crate::{
     config::{ConfigKind, ConfigReport},
@@ -56,12 +55,6 @@ impl ConfigKind for MCPWebhookConfig {
 
     fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
         let (mutating, validating, _) = translate::translated(&self.spec);
-        for (kind, webhooks) in [(MUTATING, &mutating), (VALIDATING, &validating)] {
-            if !webhooks.is_empty() {
-                let entry = middleware(document, kind, webhooks);
-                document.middleware_configs.push(entry);
-            }
-        }
         (document.mutating_webhooks, document.validating_webhooks) = (mutating, validating);
     }
 
@@ -82,15 +75,4 @@ impl ConfigKind for MCPWebhookConfig {
             referencing_servers: if servers.is_empty() { None } else { Some(servers) },
         }
     }
-}
-
-fn middleware(document: &RunConfig, kind: &str, webhooks: &[WebhookConfig]) -> MiddlewareConfig {
-    let parameters = WebhookParameters {
-        webhooks: webhooks.to_vec(),
-        server_name: document.name.clone(),
-        transport: document.transport.as_str().to_owned(),
-        extra: Map::new(),
-    };
-    // Strings, integers and maps with string keys always serialize.
-    MiddlewareConfig::new(kind, serde_json::to_value(parameters).unwrap_or_default())
 }

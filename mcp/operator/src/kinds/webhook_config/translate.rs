@@ -89,7 +89,6 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
             client_cert_path: file("tls_client_cert", "tls.crt", Content::Certificate, certificate),
             client_key_path: file("tls_client_key", "tls.key", key, tls.client_key_secret_ref.as_ref()),
             insecure_skip_verify: tls.insecure_skip_verify.unwrap_or_default(),
-            ..TlsConfig::default()
         }
     });
     let config = WebhookConfig {
@@ -102,7 +101,6 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
         },
         tls_config: tls,
         hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
-        extra: serde_json::Map::new(),
     };
     Ok((config, files))
 }

@@ -1,0 +1,223 @@
+//! Reads JSON the way Go's decoder does, and names the path of what does not fit.
+//!
+//! The names of a struct's members match without regard to case; two that differ only in case are an error, as Go's decoder takes both for
+//! one. `null` is the same as absent; in a list or a map it is an empty value.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::de::{
+    DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor,
+    value::{MapDeserializer, SeqDeserializer},
+};
+use serde::forward_to_deserialize_any;
+use serde_json::{Map, Value};
+
+use crate::ParseError;
+
+/// Reads `value`, which lies at `path` in its document (empty for the document itself).
+pub(crate) fn read<T: DeserializeOwned>(value: Value, path: &str) -> Result<T, ParseError> {
+    serde_path_to_error::deserialize(Decoder(value)).map_err(|error| {
+        let within = error.path().to_string();
+        let ParseError { field, problem, fix } = error.into_inner();
+        let parts = [path, if within == "." { "" } else { &within }, &field];
+        let mut field = String::new();
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            if !field.is_empty() && !part.starts_with('[') {
+                field.push('.');
+            }
+            field.push_str(part);
+        }
+        ParseError::new(if field.is_empty() { "document" } else { &field }, problem, fix)
+    })
+}
+
+/// The part of two names that Go's decoder compares. The names that are asked for are ASCII: besides their capitals, only U+017F and U+212A are
+/// taken for letters of theirs.
+pub(crate) fn fold(key: &str) -> String {
+    let fold = |c: char| match c {
+        '\u{17F}' => 's',
+        '\u{212A}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).collect()
+}
+
+/// Says that `found` stands where something else is wanted.
+pub(crate) fn wrong_type(found: &Value, wanted: &str) -> String {
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    };
+    format!("is {found}; write {wanted}")
+}
+
+fn mismatch(found: &Value, wanted: &str) -> ParseError {
+    ParseError::custom(wrong_type(found, wanted))
+}
+
+/// A value that is not read yet. Its errors have the path from here; [`read`] puts the rest before it.
+struct Decoder(Value);
+
+impl Decoder {
+    fn members(self) -> Result<Map<String, Value>, ParseError> {
+        match self.0 {
+            Value::Object(members) => Ok(members),
+            Value::Null => Ok(Map::new()),
+            other => Err(mismatch(&other, "an object")),
+        }
+    }
+
+    fn integer<T: TryFrom<i128>>(&self, least: impl fmt::Display, most: impl fmt::Display) -> Result<T, ParseError> {
+        let number = match &self.0 {
+            Value::Null => Some(0),
+            Value::Number(number) => number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)),
+            _ => None,
+        };
+        let number = number.ok_or_else(|| mismatch(&self.0, "an integer without quotes"))?;
+        T::try_from(number)
+            .map_err(|_| ParseError::custom(format!("{number} is out of range; use an integer from {least} to {most}")))
+    }
+}
+
+macro_rules! integers {
+    ($($deserialize:ident $visit:ident $integer:ident),*) => {
+        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+            visitor.$visit(self.integer($integer::MIN, $integer::MAX)?)
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Decoder {
+    type Error = ParseError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        match self.0 {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(flag) => visitor.visit_bool(flag),
+            Value::String(text) => visitor.visit_string(text),
+            Value::Array(_) => self.deserialize_seq(visitor),
+            Value::Object(_) => self.deserialize_map(visitor),
+            number @ Value::Number(_) => number.deserialize_any(visitor).map_err(ParseError::custom),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        match self.0 {
+            Value::Null => visitor.visit_bool(false),
+            Value::Bool(flag) => visitor.visit_bool(flag),
+            other => Err(mismatch(&other, "true or false")),
+        }
+    }
+
+    integers! {
+        deserialize_i8 visit_i8 i8, deserialize_i16 visit_i16 i16, deserialize_i32 visit_i32 i32, deserialize_i64 visit_i64 i64,
+        deserialize_u8 visit_u8 u8, deserialize_u16 visit_u16 u16, deserialize_u32 visit_u32 u32, deserialize_u64 visit_u64 u64
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        match self.0 {
+            Value::Null => visitor.visit_str(""),
+            Value::String(text) => visitor.visit_string(text),
+            other => Err(mismatch(&other, "a string")),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        self.deserialize_string(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, ParseError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        let items = match self.0 {
+            Value::Array(items) => items,
+            Value::Null => Vec::new(),
+            other => return Err(mismatch(&other, "a list")),
+        };
+        visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self)))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        visitor.visit_map(MapDeserializer::new(self.members()?.into_iter().map(|(key, value)| (key, Self(value)))))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ParseError> {
+        let mut known: BTreeMap<_, _> = fields.iter().map(|field| (fold(field), *field)).collect();
+        let mut seen = BTreeMap::new();
+        let mut members = Vec::new();
+        for (key, value) in self.members()? {
+            let folded = fold(&key);
+            if let Some(other) = seen.insert(folded.clone(), key.clone()) {
+                let problem = format!("stands beside {other:?}, which is the same member");
+                return Err(ParseError::new(key, problem, "keep one of them"));
+            }
+            if !value.is_null() {
+                members.push((known.remove(&folded).map_or(key, str::to_owned), Self(value)));
+            }
+        }
+        visitor.visit_map(MapDeserializer::new(members.into_iter()))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ParseError> {
+        match &self.0 {
+            Value::String(text) if !variants.contains(&&**text) => {
+                let words: Vec<_> =
+                    variants.iter().filter(|word| !word.is_empty()).map(|word| format!("{word:?}")).collect();
+                Err(ParseError::custom(format!("{text:?} is not known here; use one of {}", words.join(", "))))
+            }
+            Value::String(_) | Value::Object(_) => {
+                self.0.deserialize_enum(name, variants, visitor).map_err(ParseError::custom)
+            }
+            other => Err(mismatch(other, "a string")),
+        }
+    }
+
+    forward_to_deserialize_any! { i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any }
+}
+
+impl IntoDeserializer<'_, ParseError> for Decoder {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+/// Errors of a type's own say what is wrong and how to mend it, with a semicolon between the two.
+impl serde::de::Error for ParseError {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        let text = text.to_string();
+        match text.split_once("; ") {
+            Some((problem, fix)) => Self::new("", problem, fix),
+            None => Self::new("", format!("does not fit: {text}"), "write what is taken here"),
+        }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(field, "is missing or empty", "set it")
+    }
+
+    fn unknown_field(_: &str, _: &'static [&'static str]) -> Self {
+        Self::new("", "is not known to this proxy", "remove it, or use a proxy that has it")
+    }
+}
