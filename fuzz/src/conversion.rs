@@ -97,9 +97,9 @@ fn sound(converted: &Converted, before: &Value, desired: &str) -> Value {
     after
 }
 
-/// Without the engine's own annotations and label; none at all is as good as an empty map.
+/// Without the engine's own annotations and label; none at all is as good as an empty map, and so is no metadata.
 fn metadata(object: &Value) -> Value {
-    let mut metadata = object["metadata"].clone();
+    let mut metadata = Some(object["metadata"].clone()).filter(|it| !it.is_null()).unwrap_or_else(|| json!({}));
     for map in ["annotations", "labels"] {
         if let Some(map) = metadata.get_mut(map).and_then(Value::as_object_mut) {
             map.retain(|key, _| ![STASH, PROBLEM, INCOMPLETE].contains(&key.as_str()));
