@@ -92,28 +92,3 @@ impl<'a> Conditions<'a> {
         if self.set.is_empty() { None } else { Some(self.set.into_values().collect()) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_condition_keeps_the_time_of_its_last_change_while_its_status_stays_whichever_it_is() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let mut said: Option<Vec<Condition>> = None;
-        let steps = [
-            (ConditionStatus::Unknown, 1, ("Unknown", 1)),
-            (ConditionStatus::Unknown, 2, ("Unknown", 1)),
-            (true.into(), 3, ("True", 3)),
-            (ConditionStatus::True, 4, ("True", 3)),
-            (false.into(), 5, ("False", 5)),
-        ];
-        for (status, now, (word, changed)) in steps {
-            let mut conditions = Conditions::after(said.as_ref(), Some(1), at(now));
-            conditions.set("Ready", status, "Tested", "");
-            said = conditions.into_list();
-            let condition = &said.as_ref().unwrap()[0];
-            assert_eq!((&*condition.status, condition.last_transition_time.0), (word, at(changed)));
-        }
-    }
-}

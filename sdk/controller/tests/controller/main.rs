@@ -5,6 +5,7 @@
 mod boat;
 mod children;
 mod cluster_scoped;
+mod conditions;
 mod explain;
 mod filters;
 mod fixture;
