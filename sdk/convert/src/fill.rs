@@ -6,42 +6,27 @@ use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor}
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
-/// Values for fields that are missing. Any two fillings differ in most values, so what a converter makes of them differs.
+/// Values for fields that are missing.
 #[derive(Clone, Copy)]
-pub(crate) enum Filling {
-    /// The least: an empty text, zero, false.
-    Empty,
-    /// Values for types that do not take the least: a text that reads as a time, one.
-    One,
-    /// More of them.
-    Other,
+pub(crate) struct Filling {
+    text: &'static str,
+    number: u8,
+    flag: bool,
 }
 
-impl Filling {
-    fn text(self) -> &'static str {
-        ["", "1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z"][usize::from(self.number())]
-    }
+const EMPTY: Filling = Filling { text: "", number: 0, flag: false };
+const ONE: Filling = Filling { text: "1970-01-01T00:00:01Z", number: 1, flag: true };
+const TWO: Filling = Filling { text: "1970-01-01T00:00:02Z", number: 2, flag: false };
 
-    fn number(self) -> u8 {
-        self as u8
-    }
-}
+/// Two fillings each, with other values for every field that has more than one. The second pair is for types that do
+/// not take an empty text or zero, but a time.
+pub(crate) const PAIRS: [[Filling; 2]; 2] = [[EMPTY, ONE], [ONE, TWO]];
 
 /// A value with the fields that its type names, those that are missing filled in. Optional ones stay missing.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled<'v> {
     pub(crate) value: Option<&'v Value>,
     pub(crate) filling: Filling,
-}
-
-impl<'v> Filled<'v> {
-    fn with(self, value: &'v Value) -> Self {
-        Self { value: Some(value), ..self }
-    }
-
-    fn missing(self) -> Self {
-        Self { value: None, ..self }
-    }
 }
 
 impl<'v> IntoDeserializer<'v, Error> for Filled<'v> {
@@ -54,11 +39,11 @@ impl<'v> IntoDeserializer<'v, Error> for Filled<'v> {
 
 /// Scalars: as they are, or what a missing one is.
 macro_rules! scalars {
-    ($($method:ident)* => $visit:ident $value:expr) => {
+    ($($method:ident)* => $visit:ident($field:ident)) => {
         $(fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
             match self.value {
                 Some(value) => value.deserialize_any(visitor),
-                None => visitor.$visit($value(self.filling)),
+                None => visitor.$visit(self.filling.$field),
             }
         })*
     };
@@ -67,11 +52,11 @@ macro_rules! scalars {
 impl<'v> Deserializer<'v> for Filled<'v> {
     type Error = Error;
 
-    scalars! { deserialize_any => visit_str Filling::text }
-    scalars! { deserialize_bool => visit_bool |filling| matches!(filling, Filling::One) }
+    scalars! { deserialize_any => visit_str(text) }
+    scalars! { deserialize_bool => visit_bool(flag) }
     scalars! {
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128 deserialize_u8 deserialize_u16
-        deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64 => visit_u8 Filling::number
+        deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64 => visit_u8(number)
     }
 
     fn deserialize_option<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -91,7 +76,7 @@ impl<'v> Deserializer<'v> for Filled<'v> {
             Some(value) => return value.deserialize_seq(visitor),
             None => &[],
         };
-        visitor.visit_seq(SeqDeserializer::new(elements.iter().map(|element| self.with(element))))
+        visitor.visit_seq(SeqDeserializer::new(elements.iter().map(|element| Self { value: Some(element), ..self })))
     }
 
     fn deserialize_map<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -110,9 +95,10 @@ impl<'v> Deserializer<'v> for Filled<'v> {
             None | Some(Value::Null) => None,
             Some(_) => return Err(Error::invalid_type(Unexpected::Other("no object"), &visitor)),
         };
-        let there = members.into_iter().flatten().map(|(key, value)| (key.as_str(), self.with(value)));
+        let there = members.into_iter().flatten().map(|(key, value)| (key.as_str(), Some(value)));
         let absent = fields.iter().filter(|field| members.is_none_or(|members| !members.contains_key(**field)));
-        visitor.visit_map(MapDeserializer::new(there.chain(absent.map(|field| (*field, self.missing())))))
+        let all = there.chain(absent.map(|field| (*field, None)));
+        visitor.visit_map(MapDeserializer::new(all.map(|(key, value)| (key, Self { value, ..self }))))
     }
 
     fn deserialize_enum<V: Visitor<'v>>(
@@ -124,7 +110,7 @@ impl<'v> Deserializer<'v> for Filled<'v> {
         if let Some(value) = self.value {
             return value.deserialize_enum(name, variants, visitor);
         }
-        let variant = variants.get(usize::from(self.filling.number())).or(variants.last());
+        let variant = variants.get(usize::from(self.filling.number)).or(variants.last());
         visitor.visit_enum(StrDeserializer::new(variant.copied().unwrap_or_default()))
     }
 

@@ -95,8 +95,7 @@ impl ObjectInConversion {
         }
         self.stash.remove(&edge.from.version);
         self.problem.get_or_insert(problem);
-        let back = edge.reversed().arrival_in_part(identity, &arrived);
-        if let Some(entry) = lost(&document, back.ok_or(())) {
+        if let Some(entry) = lost(&document, edge.reversed().arrival_in_part(identity, &arrived)) {
             self.keep(edge, &entry);
         }
         arrived
@@ -146,7 +145,7 @@ impl ObjectInConversion {
 }
 
 /// The entry to keep of a document for which the way back gives `back`; None where nothing is lost.
-fn lost<E>(whole: &Document, back: Result<Document, E>) -> Option<Entry> {
+fn lost(whole: &Document, back: Result<Document, Problem>) -> Option<Entry> {
     match back {
         Ok(back) if back == *whole => None,
         Ok(back) => Some(Entry::of_difference(whole, &back)),

@@ -73,14 +73,14 @@
 //! * **Fields unknown to a type**, and null or empty ones that it treats as missing, are copied to the same place of
 //!   the other version if that does not change its meaning, and are stored in the stash as well, since the API server
 //!   prunes them if the schema lacks them.
-//! * **Parts of objects.** Server-side apply converts what single field managers own, which may lack required fields and
-//!   metadata. Converters get it with values for what is missing; the result has what depends on the rest. Its
-//!   [`Converted::partial`] is set, unless it has managed fields.
+//! * **Parts of objects.** Server-side apply converts what single field managers own, which may lack required fields, or
+//!   all metadata. Converters get such an object with values for what is missing, and the result has what depends on
+//!   the rest. [`Converted::partial`] is set, unless the object has managed fields.
 //! * **Objects that do not convert.** An error for one object would fail the whole list that the API server requested,
-//!   and with it deletion and garbage collection. So an object that does not decode as its version for
-//!   another reason, or whose converter fails or panics, is returned unchanged under the other version, and is restored
-//!   when it is converted back. The annotation [`PROBLEM`] and [`Converted::problem`] tell the reason, without values of
-//!   the object; of one that lacks fields, too.
+//!   and with it deletion and garbage collection. So an object that does not decode as its version for another reason,
+//!   or whose converter fails or panics, is returned unchanged under the other version, and is restored when it is
+//!   converted back. The annotation [`PROBLEM`] and [`Converted::problem`] tell the reason, without values of the
+//!   object. They do so of an object that lacks fields, too.
 //!
 //! # Limitations
 //!

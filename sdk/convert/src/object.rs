@@ -60,10 +60,13 @@ impl<'a> Object<'a> {
         let (mut metadata, mut annotations, mut labels) = (None, None, None);
         let mut scan = Scan::of(json);
         let members = scan.members(|scan, key| {
-            if key != "metadata" || !scan.at_object() {
+            if key != "metadata" {
                 return false;
             }
-            (annotations, labels) = (None, None);
+            (metadata, annotations, labels) = (None, None, None);
+            if !scan.at_object() {
+                return false;
+            }
             metadata = scan.members(|scan, key| {
                 let found = match key {
                     "annotations" => &mut annotations,
@@ -83,11 +86,10 @@ impl<'a> Object<'a> {
         let find = |key| members.iter().find(|member| member.key == key);
         let string = |key| find(key).and_then(|member| unquoted(member.value)).ok_or(Incomplete(key));
         // Server-side apply takes the metadata away where a manager owns all that is left of it.
-        let raw = find("metadata").map_or("{}", |member| member.value);
-        let (raw, none) = if raw == "null" { ("{}", true) } else { (raw, find("metadata").is_none()) };
+        let raw = find("metadata").map(|member| member.value).filter(|raw| *raw != "null").unwrap_or("{}");
         let metadata = Metadata {
             raw,
-            members: metadata.filter(|_| raw.starts_with('{')).or(none.then(Vec::new)).ok_or(Incomplete("metadata"))?,
+            members: metadata.or_else(|| (raw == "{}").then(Vec::new)).ok_or(Incomplete("metadata"))?,
             annotations: annotations.unwrap_or_default(),
             labels: labels.unwrap_or_default(),
         };

@@ -7,9 +7,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::edge::{Edge, Identity, document};
-use crate::fill::Filling;
+use crate::fill::{Filled, Filling, PAIRS};
 use crate::json::Document;
-use crate::problem::unless_it_panics;
+use crate::problem::{Problem, unless_it_panics};
 use crate::unknown;
 use crate::version::Codec;
 
@@ -17,31 +17,29 @@ use crate::version::Codec;
 const MAX_LENGTH: usize = 256 * 1024;
 
 impl Edge<'_> {
-    /// The document that arrives of one that may lack fields. None if more is wrong with it than that, or if the
+    /// The document that arrives of one that may lack fields. An error if more is wrong with it than that, or if the
     /// converter does not take it.
-    pub(crate) fn arrival_in_part(self, identity: Identity<'_>, document: &Document) -> Option<Document> {
-        self.arrival(identity, document).ok().or_else(|| self.part(identity, document))
+    pub(crate) fn arrival_in_part(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
+        self.arrival(identity, document).or_else(|problem| self.part(identity, document).ok_or(problem))
     }
 
-    /// The same for a document that does not read as it is.
+    /// The document that arrives of one that does not read as it is, if it lacks fields and nothing else.
     pub(crate) fn part(self, identity: Identity<'_>, document: &Document) -> Option<Document> {
         if identity.length > MAX_LENGTH {
             return None;
         }
-        let arrival = |document: &Document, filling| {
-            let filled = unless_it_panics(|| identity.filled(self.from, document, filling)).flatten()?;
-            self.arrival(identity, &filled).ok()
-        };
-        let part = |fillings: [Filling; 2]| {
-            let both = |document: &Document| {
-                let [one, other] = fillings.map(|filling| arrival(document, filling));
+        PAIRS.into_iter().find_map(|pair| {
+            let arrive = |document: &Document| {
+                let [one, other] = pair.map(|filling| {
+                    let filled = unless_it_panics(|| identity.filled(self.from, document, filling)).flatten()?;
+                    self.arrival(identity, &filled).ok()
+                });
                 Some([one?, other?])
             };
-            let (arrived, without) = (both(document)?, both(&json!({}))?);
+            let (arrived, without) = (arrive(document)?, arrive(&json!({}))?);
             let part = dependent(arrived.each_ref(), without.each_ref().map(Some), Some(document));
             Some(part.unwrap_or_else(|| json!({})))
-        };
-        part([Filling::Empty, Filling::One]).or_else(|| part([Filling::One, Filling::Other]))
+        })
     }
 }
 
@@ -49,13 +47,11 @@ impl Identity<'_> {
     /// The document with values for the fields that its type requires and it lacks.
     fn filled(self, codec: &Codec, raw: &Document, filling: Filling) -> Option<Document> {
         let mut object = raw.clone();
-        let members = object.as_object_mut()?;
-        members.insert("apiVersion".to_owned(), json!(codec.api_version));
-        members.insert("kind".to_owned(), json!(self.kind));
-        members.insert("metadata".to_owned(), serde_json::from_str(self.metadata).ok()?);
-        let mut filled = document(&*codec.fill(&object, filling).ok()?)?;
-        let known = filled.clone();
-        for place in unknown::unnoticed(raw, &known)? {
+        object["apiVersion"] = json!(codec.api_version);
+        object["kind"] = json!(self.kind);
+        object["metadata"] = serde_json::from_str(self.metadata).ok()?;
+        let mut filled = document(&*(codec.fill)(Filled { value: Some(&object), filling }).ok()?)?;
+        for place in unknown::unnoticed(raw, &filled)? {
             unknown::put_back(&mut filled, raw, &place);
         }
         Some(filled)
@@ -89,8 +85,10 @@ fn dependent([one, other]: [&Value; 2], without: [Option<&Value>; 2], from: Opti
         _ => {
             let differs = |without: Option<&Value>, now: &Value| without.is_some_and(|without| without != now);
             let depends = if one == other {
+                // One that missing fields do not change is a default if the empty object gives it, too.
                 without != [Some(one), Some(other)] || from == Some(one)
             } else {
+                // One that they change comes of them alone if the empty object gives the same, or gives none.
                 differs(without[0], one) || differs(without[1], other)
             };
             depends.then(|| one.clone())

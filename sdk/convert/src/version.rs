@@ -6,9 +6,8 @@ use kube_core::ObjectMeta;
 use portcullis_review::{BoxError, DecodeError, IntoResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::fill::{Filled, Filling};
+use crate::fill::Filled;
 use crate::members;
 use crate::problem::Problem;
 use crate::source::Source;
@@ -61,7 +60,8 @@ pub(crate) struct Codec {
     pub(crate) api_version: String,
     read: fn(Source<'_>, &Notice) -> serde_json::Result<Box<dyn Object>>,
     explain: fn(&str) -> Option<DecodeError>,
-    fill: fn(Filled<'_>) -> serde_json::Result<Box<dyn Object>>,
+    /// Reads an object that lacks fields.
+    pub(crate) fill: fn(Filled<'_>) -> serde_json::Result<Box<dyn Object>>,
 }
 
 impl Codec {
@@ -78,11 +78,6 @@ impl Codec {
     /// Reads a whole object.
     pub(crate) fn read(&self, source: Source<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
         (self.read)(source, notice)
-    }
-
-    /// Reads an object that lacks fields.
-    pub(crate) fn fill(&self, object: &Value, filling: Filling) -> serde_json::Result<Box<dyn Object>> {
-        (self.fill)(Filled { value: Some(object), filling })
     }
 
     /// Why an object does not read.

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::kinds::entity::{self, engine, v1, v3};
-use crate::{convert, convert_text};
+use crate::{convert, convert_text, read};
 
 /// In an order, with spaces and with members that no type writes.
 const METADATA: &str = r#"{ "zz":{"new":"in a Kubernetes to come"},"name":"ada","namespace":"demo","uid":"u","labels":{"b":"1","a":"\u00e9"},"generation":9223372036854775807,
@@ -104,6 +104,9 @@ fn of_members_that_are_there_twice_the_last_counts() {
     assert_eq!((&*converted.name, &converted.problem), ("c", &None));
     let object: Value = serde_json::from_str(&converted.object).unwrap();
     assert_eq!(object["spec"], json!({ "firstname": "A", "lastname": "B", "x": 2 }));
+    let without = text.replace(r#""metadata":{"name":"b","name":"c"}"#, r#""metadata":null"#);
+    let converted = convert_text(&engine(), &without, "v3");
+    assert_eq!((&*converted.name, &read(&converted)["metadata"]["name"]), ("", &Value::Null));
 }
 
 #[test]
