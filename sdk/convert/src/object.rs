@@ -85,7 +85,7 @@ impl<'a> Object<'a> {
         let members = last_of_each(members.ok_or(Incomplete("members that end"))?);
         let find = |key| members.iter().find(|member| member.key == key);
         let string = |key| find(key).and_then(|member| unquoted(member.value)).ok_or(Incomplete(key));
-        // Server-side apply takes the metadata away where a manager owns all that is left of it.
+        // Server-side apply takes the metadata away where a manager owns all of it.
         let raw = find("metadata").map(|member| member.value).filter(|raw| *raw != "null").unwrap_or("{}");
         let metadata = Metadata {
             raw,
@@ -157,7 +157,7 @@ impl<'a> Metadata<'a> {
         self.labels.iter().rfind(|member| member.key == INCOMPLETE).and_then(|member| unquoted(member.value))
     }
 
-    /// Whether it says who owns which field, as that of every object does which the API server stores.
+    /// Whether it says who owns which field. The API server stores that with every object.
     pub(crate) fn is_managed(&self) -> bool {
         self.members.iter().any(|member| member.key == "managedFields" && !matches!(member.value, "null" | "[]"))
     }

@@ -43,7 +43,7 @@ impl Records {
     pub(super) fn converted(&self, to: &str, objects: &[Converted], threads: usize, took: Duration) {
         let mut flagged = 0;
         for Converted { from, to, namespace, name, problem, partial, .. } in objects {
-            // What one field manager owns is no object that anybody could put right.
+            // Nobody can put right what one field manager owns, since it is no object of its own.
             let Some(problem) = problem.as_ref().filter(|_| !partial) else {
                 self.count(from, to, ObjectOutcome::Converted);
                 continue;
