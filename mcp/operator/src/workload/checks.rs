@@ -80,10 +80,10 @@ pub fn unsupported(fields: &[&'static str], findings: &mut Findings<'_>) {
 
 /// The same as warnings at `kubectl apply`, and the guards that this version cannot enforce.
 pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], settings: &Settings) -> Vec<String> {
-    let guards = workload.guards();
-    let unbuilt = guards.unbuilt(settings).into_iter();
+    let uses = workload.uses();
+    let unbuilt = uses.unbuilt(settings).into_iter();
     let unbuilt = unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"));
-    let idle = guards.additions.path_keys().filter(|_| !guards.judge_messages()).map(|key| {
+    let idle = uses.additions.path_keys().filter(|_| !uses.judge_messages()).map(|key| {
         format!("metadata.annotations[{key}] has no effect: no webhooks and no tool filter judge messages, so every path is open")
     });
     let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));

@@ -16,9 +16,8 @@ use mcp_operator::{
     workload::{Inputs, Workload, plan_workload},
 };
 use mcp_plan::{
-    config::{Config, Guarded, Terms},
+    config::{Config, Configs, Target},
     digest::DigestKey,
-    guards::Configs,
     reference::{Data, Entry, Referrer},
     settings::Settings,
     workload::ChildKind,
@@ -220,7 +219,7 @@ fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
     let config = inputs.iter().find(|object| object["kind"] == "MCPToolConfig").unwrap();
     let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
     let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
-    ConfigKind::enforce(&config, &Guarded { url: "", terms: &Terms::default() }, &mut document);
+    ConfigKind::render(&config, &Target::default(), &(), &mut document);
     chain::sort(&mut document.middleware_configs);
     let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
     for member in ["tools_filter", "tools_override"] {

@@ -11,7 +11,7 @@ use super::{
     names,
     owner::Owner,
 };
-use crate::{digest::digest, guards::Guards};
+use crate::{config::Uses, digest::digest};
 
 /// A rendered RunConfig.
 #[derive(Clone, Debug)]
@@ -37,12 +37,12 @@ pub fn workload_labels(name: &str, transport: &str, port: i32) -> BTreeMap<Strin
 // === impl Document ===
 
 impl Document {
-    /// Renders `run_config` with the chain that every proxy has and what the guards of the workload at `url` add.
-    pub fn of(mut run_config: RunConfig, guards: &Guards, url: &str) -> Self {
+    /// Renders `run_config` with the chain that every proxy has and what the configurations that the workload uses add.
+    pub fn of(mut run_config: RunConfig, uses: &Uses) -> Self {
         let limit = Some(run_config.max_request_body_size).filter(|bytes| *bytes > 0);
         run_config.middleware_configs = chain::default_chain(limit);
         run_config.middleware_configs.extend(run_config.header_forward.as_ref().and_then(HeaderForward::middleware));
-        guards.enforce(url, &mut run_config);
+        uses.render(&mut run_config);
         chain::sort(&mut run_config.middleware_configs);
         let text = run_config.to_json();
         let checksum = digest(text.as_bytes());

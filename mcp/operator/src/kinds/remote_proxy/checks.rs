@@ -71,7 +71,7 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let broken: BTreeSet<_> =
         wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Bytes)).collect();
     let problems = rules::problems(proxy);
-    let unbuilt = proxy.guards().unbuilt(findings.settings);
+    let unbuilt = proxy.uses().unbuilt(findings.settings);
     let forbidden = rules::remote_url_problem(proxy, findings.settings);
     let mut block = |reason, message: String| {
         findings.block(TYPE, reason, message.clone());

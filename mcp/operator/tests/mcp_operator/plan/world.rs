@@ -21,9 +21,9 @@ use mcp_operator::{
     workload::{Inputs, Reach, Workload, plan_workload},
 };
 use mcp_plan::{
-    config::Config,
+    config::{Config, Configs},
     digest::DigestKey,
-    guards::{Configs, ProxyContainer},
+    guards::ProxyContainer,
     reference::{Data, Entry},
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Opened},
