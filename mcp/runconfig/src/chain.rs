@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+pub use crate::audit::AUDIT;
 pub use crate::auth::AUTH;
 use crate::{
     AuthParameters, HeaderForward, MCP_ENDPOINTS, MiddlewareConfig, TOOL_CALL_FILTER, TOOL_FILTER,
@@ -46,7 +47,7 @@ const fn later(kind: &'static str) -> Row {
 const TABLE: [Row; 19] = [
     built(ORIGIN),
     built(BODY_LIMIT),
-    later("audit"),
+    later(AUDIT),
     built(AUTH),
     later("upstreamswap"),
     later("strip-auth"),
@@ -64,6 +65,11 @@ const TABLE: [Row; 19] = [
     built(HEADER_FORWARD),
     built(RECOVERY),
 ];
+
+/// Whether the proxies of this version have middleware of this type.
+pub fn is_built(kind: &str) -> bool {
+    BUILT.contains(&kind)
+}
 
 /// The types that the proxies of this version have.
 pub const BUILT: &[&str] = &BUILT_KINDS;

@@ -6,7 +6,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{
-    Additions, AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError, PermissionProfile,
+    Additions, AuditConfig, AuditParameters, AuthParameters, HeaderForward, OidcConfig, Parameters, ParseError,
+    PermissionProfile,
+    audit::AUDIT,
     auth::AUTH,
     duration,
     members::{Members, wrong_type},
@@ -80,6 +82,9 @@ pub struct RunConfig {
     /// [`require_login`](Self::require_login).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
+    /// Which requests are written down; `None` where none are. Read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit_config: Option<AuditConfig>,
     /// Whether `X-Forwarded-*` from the client is believed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy_headers: bool,
@@ -248,6 +253,7 @@ impl RunConfig {
         let headers = members.value("header_forward");
         let oidc = members.value("oidc_config");
         let oidc_path = members.path("oidc_config");
+        let audit = members.value("audit_config");
         let scaling = members.value("scaling_config");
         let additions = members.value("portcullis");
         let mut config = Self {
@@ -274,6 +280,7 @@ impl RunConfig {
             volumes: members.strings("volumes")?,
             container_labels: members.string_map("container_labels")?,
             oidc_config: oidc.map(|value| OidcConfig::from_value(value, &oidc_path)).transpose()?,
+            audit_config: audit.map(|value| Parameters::read(value, "audit_config")).transpose()?,
             trust_proxy_headers: members.boolean("trust_proxy_headers")?,
             stateless: members.boolean("stateless")?,
             session_ttl: positive_duration(&mut members, "session_ttl", "2h")?,
@@ -405,6 +412,11 @@ impl Serialize for MiddlewareConfig {
         }
         if let TOOL_FILTER | TOOL_CALL_FILTER = r#type
             && let Some(parameters) = faithful(ToolFilterParameters::read(parameters.clone(), ""), parameters)
+        {
+            return Entry { r#type, parameters }.serialize(serializer);
+        }
+        if r#type == AUDIT
+            && let Some(parameters) = faithful(AuditParameters::read(parameters.clone(), ""), parameters)
         {
             return Entry { r#type, parameters }.serialize(serializer);
         }

@@ -18,6 +18,7 @@
 //! ```
 
 mod additions;
+mod audit;
 mod auth;
 pub mod chain;
 mod document;
@@ -35,6 +36,7 @@ mod tool_filter;
 pub mod webhook;
 
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
+pub use audit::{AUDIT, AuditConfig, AuditParameters};
 pub use auth::{AuthParameters, OidcConfig};
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

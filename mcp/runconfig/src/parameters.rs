@@ -29,7 +29,11 @@ impl<P: DeserializeOwned> Parameters for P {
         serde_path_to_error::deserialize(value).map_err(|error| {
             let member = error.path().to_string();
             let field = if member == "." { path.to_owned() } else { format!("{path}.{member}") };
-            ParseError::new(field, format!("does not fit: {}", error.inner()), "write what this middleware takes")
+            let text = error.inner().to_string();
+            match text.split_once("; ") {
+                Some((problem, fix)) => ParseError::new(field, problem, fix),
+                None => ParseError::new(field, format!("does not fit: {text}"), "write what this middleware takes"),
+            }
         })
     }
 }

@@ -8,8 +8,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::webhook::{MUTATING, VALIDATING, WebhookConfig, WebhookParameters};
 use mcp_runconfig::{
-    AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, TOOL_CALL_FILTER,
-    TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
+    AuditParameters, AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig,
+    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, chain, fold, origin_problem,
 };
 use mcp_wire::check_structure;
 use serde_json::{Map, Value, json};
@@ -21,8 +21,7 @@ const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runco
 const MAX_DOCUMENT: u64 = 4 << 20;
 /// Members that ask for a guard. Operators repeat them in `middleware_configs`, which is the truth where it is not empty; where it is, a
 /// guard that is not built must not be left out in silence.
-const GUARDS: [&str; 9] = [
-    "audit_config",
+const GUARDS: [&str; 8] = [
     "audit_config_path",
     "authz_config",
     "authz_config_path",
@@ -92,6 +91,9 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<Entry>, String> {
         if let Some((guard, _)) = config.extra.iter().find(|(name, value)| is_guard(name) && is_set(value)) {
             return Err(guard.clone());
         }
+        if config.audit_config.is_some() && !chain::is_built(chain::AUDIT) {
+            return Err("audit_config".to_owned());
+        }
         chain = default_chain(config);
     }
     let mut entries = Vec::new();
@@ -120,7 +122,8 @@ pub(crate) fn middleware(config: &RunConfig) -> Result<Vec<Entry>, String> {
 pub(crate) fn without_effect(config: &RunConfig) -> Option<(&'static str, String)> {
     let has = |kinds: &[&str]| config.middleware_configs.iter().any(|entry| kinds.contains(&&*entry.kind));
     let guards = [
-        ("validating_webhooks", !config.validating_webhooks.is_empty(), &[VALIDATING][..]),
+        ("audit_config", AuditParameters::of(config).is_some(), &[chain::AUDIT][..]),
+        ("validating_webhooks", !config.validating_webhooks.is_empty(), &[VALIDATING]),
         ("mutating_webhooks", !config.mutating_webhooks.is_empty(), &[MUTATING]),
         ("tools_filter", !config.tools_filter.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
         ("tools_override", !config.tools_override.is_empty(), &[TOOL_FILTER, TOOL_CALL_FILTER]),
@@ -156,6 +159,7 @@ fn default_chain(config: &RunConfig) -> Vec<Entry> {
         extra: Map::new(),
     };
     entries.extend(tools.middleware());
+    entries.extend(AuditParameters::of(config).map(|audit| audit.middleware()));
     for (kind, webhooks) in [(MUTATING, &config.mutating_webhooks), (VALIDATING, &config.validating_webhooks)] {
         if !webhooks.is_empty() {
             entries.push(MiddlewareConfig::new(kind, parameters(config, webhooks)));
@@ -184,6 +188,7 @@ fn sources(kind: &str) -> &'static [(&'static str, &'static str)] {
         TOOL_FILTER | TOOL_CALL_FILTER => {
             &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")]
         }
+        chain::AUDIT => &[("parameters.config_data", "audit_config")],
         chain::AUTH => &[("parameters.oidc_config", "oidc_config")],
         MUTATING => &[("parameters.webhooks", "mutating_webhooks")],
         VALIDATING => &[("parameters.webhooks", "validating_webhooks")],

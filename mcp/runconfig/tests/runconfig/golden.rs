@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use mcp_runconfig::{
-    Additions, HeaderForward, MiddlewareConfig, Parameters as _, PermissionProfile, ProxyMode, RunConfig,
-    ScalingConfig, SessionRedis, SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride,
-    Transport,
+    Additions, AuditConfig, AuditParameters, HeaderForward, MiddlewareConfig, Parameters as _, PermissionProfile,
+    ProxyMode, RunConfig, ScalingConfig, SessionRedis, SessionRedisTls, TOOL_CALL_FILTER, TOOL_FILTER,
+    ToolFilterParameters, ToolOverride, Transport,
 };
 use serde_json::{Value, json};
 
@@ -380,4 +380,42 @@ fn every_kind_of_bad_input_names_the_member_the_problem_and_the_fix() {
         assert!(!error.contains('\n'), "one line: {error}");
     }
     assert!(RunConfig::parse(b"{\"name\":\"\xff\"}").is_err());
+}
+
+#[test]
+fn audit_is_written_as_upstream_writes_it() {
+    let parse = |audit: &str| {
+        let document = format!(r#"{{"name":"x","transport":"streamable-http","audit_config":{audit}}}"#);
+        RunConfig::parse(document.as_bytes()).unwrap()
+    };
+    let operators = r#"{"detectApplicationErrors":true,"maxDataSize":1024}"#;
+    let every = [
+        r#"{"enabled":true,"component":"c","eventTypes":["mcp_ping"],"excludeEventTypes":["mcp_tool_call"],"includeRequestData":true,"#,
+        r#""includeResponseData":true,"detectApplicationErrors":false,"maxDataSize":7,"maxDelegationDepth":2,"logFile":"/audit.log"}"#,
+    ]
+    .concat();
+    for audit in [operators, &every] {
+        let mut config = parse(audit);
+        let parameters = AuditParameters::of(&config).unwrap();
+        config.middleware_configs = vec![parameters.middleware()];
+        let written = config.to_json().replace([' ', '\n'], "");
+        let entry = format!(
+            r#"[{{"type":"audit","parameters":{{"config_data":{audit},"transport_type":"streamable-http"}}}}]"#
+        );
+        for part in [format!(r#""audit_config":{audit},"proxy_mode""#), format!(r#""middleware_configs":{entry}"#)] {
+            assert!(written.contains(&part), "{written}\n  lacks {part}");
+        }
+        assert_eq!(RunConfig::parse(written.as_bytes()).unwrap(), config);
+    }
+    assert_eq!(serde_json::to_string(&AuditConfig::default()).unwrap(), operators);
+    for (audit, is_on) in
+        [("{}", true), (r#"{"enabled":true}"#, true), (r#"{"enabled":false}"#, false), ("null", false)]
+    {
+        assert_eq!(AuditParameters::of(&parse(audit)).is_some(), is_on, "{audit}");
+    }
+    let error = AuditParameters::read(json!({"config_path": "/etc/audit.json"}), "p").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "p.config_path: \"/etc/audit.json\" is not read; write its configuration as config_data"
+    );
 }

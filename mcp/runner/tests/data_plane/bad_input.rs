@@ -68,7 +68,7 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             "guard in another case",
             http(json!({"middleware_configs": [], "Audit_Config": {"enabled": true}})),
             &[],
-            &["Audit_Config", "remove it"],
+            &["audit_config", "remove it"],
         ),
         (
             "guard with its defaults",
