@@ -4,6 +4,7 @@
 //! controller and an admission webhook of its own. Unlike [`mcp_plan::config`], which has what a workload's plan takes from
 //! a configuration of any kind, this is about the configuration itself.
 
+mod audit;
 mod plan;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::subject::Subject;
 
+pub use audit::audit;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
 
 /// A kind of configuration.

@@ -67,6 +67,17 @@ pub struct Requested {
 // === impl ConfigUse ===
 
 impl ConfigUse {
+    /// A use of what the spec itself says at `field`.
+    pub fn inline(
+        role: Role,
+        field: &'static str,
+        config: Arc<dyn Config>,
+        middleware: &'static [&'static str],
+    ) -> Self {
+        let origin = Origin::Inline(config);
+        Self { role, field, origin, terms: Terms::default(), words: None, annotation: None, middleware }
+    }
+
     /// What it refers to: an object, or what the spec itself names for it.
     pub fn references(&self) -> Vec<Reference> {
         match (&self.origin, self.role) {

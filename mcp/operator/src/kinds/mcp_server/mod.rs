@@ -34,7 +34,7 @@ use portcullis::{
 };
 
 use crate::{
-    config::ConfigKind as _,
+    config::{ConfigKind as _, audit},
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };
@@ -126,6 +126,7 @@ impl Workload for MCPServer {
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),

@@ -24,7 +24,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::ConfigKind as _,
+    config::{ConfigKind as _, audit},
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -102,6 +102,7 @@ impl Workload for MCPRemoteProxy {
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
