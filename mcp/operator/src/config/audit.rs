@@ -15,7 +15,8 @@ struct Lines;
 
 /// The use that a spec makes of it; none where it is absent or turned off.
 pub fn audit(spec: Option<&Audit>) -> Option<ConfigUse> {
-    spec.filter(|audit| audit.enabled).map(|_| ConfigUse::inline(Role::Setting, "spec.audit", Arc::new(Lines), &[AUDIT]))
+    spec.filter(|audit| audit.enabled)
+        .map(|_| ConfigUse::inline(Role::Setting, "spec.audit", Arc::new(Lines), &[AUDIT]))
 }
 
 impl Config for Lines {
