@@ -42,7 +42,12 @@ pub fn digest(bytes: &[u8]) -> String {
 
 /// The start of the digest of a value. Members serialize in the order of their declaration: equal values give equal digests.
 pub fn short_digest(value: &impl Serialize) -> String {
-    let mut digest = digest(&serde_json::to_vec(value).unwrap_or_default());
+    short_digest_of(&serde_json::to_vec(value).unwrap_or_default())
+}
+
+/// The start of the digest of bytes.
+pub fn short_digest_of(bytes: &[u8]) -> String {
+    let mut digest = digest(bytes);
     digest.truncate(SHORT);
     digest
 }

@@ -2,8 +2,8 @@
 //! time.
 //!
 //! - [`mod@reference`]: which object names which, and what is known of the Secrets and ConfigMaps among them;
-//! - [`config`]: a configuration whose kind does not matter, and what a reference to it says;
-//! - [`guards`]: what a workload asks to stand in front of it, and what stands there;
+//! - [`config`]: a configuration whose kind does not matter, and the uses that a workload makes of it;
+//! - [`guards`]: the uses that protect a workload, and what stands there;
 //! - [`workload`]: the children of a workload, and what its pods say of it;
 //! - [`settings`]: what the operator was started with; [`problem`]: a rule that an object breaks; [`digest`]: digests of
 //!   documents and of Secret values; [`image`]: references of images.

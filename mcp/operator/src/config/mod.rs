@@ -1,9 +1,10 @@
-//! What all configuration kinds share: objects that workloads refer to, which guard them or shape their proxies.
+//! What all configuration kinds share: objects that workloads refer to, as guards or as settings.
 //!
 //! A kind says what is particular to it ([`ConfigKind`]). From that follow the [plan](plan_config) of its status, and a
 //! controller and an admission webhook of its own. Unlike [`mcp_plan::config`], which has what a workload's plan takes from
 //! a configuration of any kind, this is about the configuration itself.
 
+mod audit;
 mod plan;
 
 use std::sync::Arc;
@@ -11,17 +12,18 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::names::reason;
 use mcp_plan::{
-    config::{Config, Guarded, Terms, Words},
+    config::{Config, ConfigUse, Needs, Origin, Role, Target, Terms, Words},
     digest::short_digest,
-    guards::GuardRef,
     problem::Problem,
-    reference::{MountedFile, Reference, Referrer, SECRET, SecretVariable},
+    reference::{Reference, Referrer, SECRET},
     settings::Settings,
 };
 use mcp_runconfig::RunConfig;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::subject::Subject;
 
+pub use audit::audit;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
 
 /// A kind of configuration.
@@ -36,35 +38,29 @@ pub trait ConfigKind: Subject {
     /// Reasons of its own condition `Valid`: where it is true, where it is false.
     const VALIDITY: (&'static str, &'static str) = (reason::VALIDATION_SUCCEEDED, reason::VALIDATION_FAILED);
 
-    /// The types of middleware that enforce it.
+    /// The types of middleware that it takes.
     const MIDDLEWARE: &'static [&'static str];
 
-    /// The files that a proxy needs for it.
-    fn files(&self) -> Vec<MountedFile> {
-        Vec::new()
+    /// What a workload's reference to it says beside the name; `()` where that is nothing.
+    type Terms: Serialize + DeserializeOwned + Default + PartialEq;
+
+    /// What the proxy of `target` needs for it, used on these terms.
+    fn needs(&self, target: &Target, terms: &Self::Terms) -> Needs {
+        let _ = (target, terms);
+        Needs::default()
     }
 
-    /// The variables that a proxy's process needs for it.
-    fn variables(&self) -> Vec<SecretVariable> {
-        Vec::new()
-    }
+    /// Puts into the document of the proxy of `target` what it is to do, on these terms.
+    fn render(&self, target: &Target, terms: &Self::Terms, document: &mut RunConfig);
 
-    /// Whether a proxy needs the CA and the token of its pod's ServiceAccount for it.
-    fn needs_account(&self) -> bool {
-        false
-    }
-
-    /// Puts into the document of a workload's proxy what it is to enforce.
-    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig);
-
-    /// A reference from `field` to the configuration of this kind and name, which guards a workload.
-    fn guard(field: &'static str, name: &str) -> GuardRef {
-        GuardRef {
+    /// The use that a workload makes of the configuration of this kind and name, which `field` refers to on these terms.
+    fn used(role: Role, field: &'static str, name: &str, terms: &Self::Terms) -> ConfigUse {
+        ConfigUse {
+            role,
             field,
-            kind: Self::kind(&()),
-            name: name.to_owned(),
-            terms: Terms::default(),
-            words: Self::WORDS,
+            origin: Origin::Object { kind: Self::kind(&()), name: name.to_owned() },
+            terms: Terms::of(terms),
+            words: Some(Self::WORDS),
             annotation: Self::ANNOTATION,
             middleware: Self::MIDDLEWARE,
         }
@@ -98,12 +94,6 @@ pub struct ConfigReport {
     pub referrers: Vec<Referrer>,
 }
 
-/// A reference to a configuration, as the spec of a workload writes it.
-pub trait ConfigRef {
-    /// What it says beside the name.
-    fn terms(&self) -> Terms;
-}
-
 /// The parts that it may not have in the operator's own namespace: the Secrets there that belong to the operator, whose values it would send to
 /// servers that its author names.
 pub fn refused_secrets<K: ConfigKind>(config: &K, settings: &Settings) -> Vec<Problem> {
@@ -135,19 +125,11 @@ impl<K: ConfigKind> Config for Erased<K> {
         ConfigKind::hash(&*self.0)
     }
 
-    fn files(&self) -> Vec<MountedFile> {
-        ConfigKind::files(&*self.0)
+    fn needs(&self, target: &Target, terms: &Terms) -> Needs {
+        ConfigKind::needs(&*self.0, target, &terms.read())
     }
 
-    fn variables(&self) -> Vec<SecretVariable> {
-        ConfigKind::variables(&*self.0)
-    }
-
-    fn needs_account(&self) -> bool {
-        ConfigKind::needs_account(&*self.0)
-    }
-
-    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
-        ConfigKind::enforce(&*self.0, guarded, document);
+    fn render(&self, target: &Target, terms: &Terms, document: &mut RunConfig) {
+        ConfigKind::render(&*self.0, target, &terms.read(), document);
     }
 }

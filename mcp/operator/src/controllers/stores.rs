@@ -15,8 +15,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Client, api::ApiResource};
 use mcp_plan::{
-    config::Config,
-    guards::Configs,
+    config::{Config, Configs},
     reference::{CONFIG_MAP, Reference, Referrer, SECRET, missing, token},
     workload::{ChildKind, ChildRef},
 };

@@ -12,6 +12,8 @@ use super::{Findings, Workload};
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
+/// Why a setting has no effect: the end of a sentence.
+const OF_IMAGE: &str = "with the image of the proxy, which does not have it";
 /// Condition: replicas share their sessions as asked. Present only while they cannot.
 const SESSION_STORAGE_READY: &str = "SessionStorageReady";
 
@@ -70,22 +72,25 @@ pub fn sessions(replicas: Option<i32>, storage: Option<&SessionStorage>, finding
     }
 }
 
-/// The fields that are set and change nothing.
-pub fn unsupported(fields: &[&'static str], findings: &mut Findings<'_>) {
-    if !fields.is_empty() {
-        let message = format!("{} has no effect in this version", fields.join(", "));
-        findings.conditions.set(UNSUPPORTED_FIELDS, ConditionStatus::True, "FieldsHaveNoEffect", message);
+/// The fields that are set and change nothing: those of `fields`, and the settings that the proxy's image does not have.
+pub fn unsupported<W: Workload>(workload: &W, fields: &[&'static str], findings: &mut Findings<'_>) {
+    let settings = workload.uses().without_effect(findings.settings);
+    let lists = [(fields, "in this version"), (&settings, OF_IMAGE)].into_iter().filter(|(list, _)| !list.is_empty());
+    let said: Vec<_> = lists.map(|(list, why)| format!("{} has no effect {why}", list.join(", "))).collect();
+    if !said.is_empty() {
+        findings.conditions.set(UNSUPPORTED_FIELDS, ConditionStatus::True, "FieldsHaveNoEffect", said.join("; "));
     }
 }
 
 /// The same as warnings at `kubectl apply`, and the guards that this version cannot enforce.
 pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], settings: &Settings) -> Vec<String> {
-    let guards = workload.guards();
-    let unbuilt = guards.unbuilt(settings).into_iter();
+    let uses = workload.uses();
+    let unbuilt = uses.unbuilt(settings).into_iter();
     let unbuilt = unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"));
-    let idle = guards.additions.path_keys().filter(|_| !guards.judge_messages()).map(|key| {
+    let idle = uses.additions.path_keys().filter(|_| !uses.judge_messages()).map(|key| {
         format!("metadata.annotations[{key}] has no effect: no webhooks and no tool filter judge messages, so every path is open")
     });
     let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));
-    unbuilt.chain(idle).chain(unsupported).collect()
+    let settings = uses.without_effect(settings).into_iter().map(|field| format!("{field} has no effect {OF_IMAGE}"));
+    unbuilt.chain(idle).chain(unsupported).chain(settings).collect()
 }

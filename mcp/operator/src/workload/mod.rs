@@ -1,6 +1,6 @@
 //! What all workload kinds share: a proxy that clients call, what runs behind it, and one status that tells of both.
 //!
-//! A kind says what is particular to it ([`Workload`]): its guards, its rules, its children. From that there is one
+//! A kind says what is particular to it ([`Workload`]): its configurations, its rules, its children. From that there is one
 //! [plan](plan_workload) and one controller for all of them. Unlike [`mcp_plan::workload`],
 //! which has what children are made of and knows no trait, this decides which of them there are.
 
@@ -11,7 +11,7 @@ mod refused_pods;
 
 use mcp_api::names::reason;
 use mcp_plan::{
-    guards::{Guards, RequestedGuards},
+    config::{Requested, Uses},
     reference::Data,
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Previous, Report, deaf::Attached},
@@ -85,8 +85,8 @@ pub trait Workload: Subject {
         false
     }
 
-    /// The guards that its spec asks for.
-    fn guards(&self) -> RequestedGuards;
+    /// The configurations that its spec asks for.
+    fn uses(&self) -> Requested;
 
     /// What its last status said.
     fn previous(&self) -> Previous<'_>;
@@ -182,9 +182,9 @@ pub struct Block {
 /// What children are rendered from, beside the workload itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Rendering<'a> {
-    /// The guards, all of them usable.
-    pub guards: &'a Guards,
-    /// The Secrets and ConfigMaps that it and its guards refer to.
+    /// The configurations, all of them usable.
+    pub uses: &'a Uses,
+    /// The Secrets and ConfigMaps that it and its configurations refer to.
     pub data: &'a Data,
     /// What the operator was started with.
     pub settings: &'a Settings,

@@ -6,26 +6,21 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Pod, PodSpec},
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::names::{condition, reason};
 use mcp_plan::{
-    guards::{
-        CHANGED, Configs, GuardCondition, Guards, InForce, MISSING, OUTDATED, ProxyContainer, Standing, belongs_to,
-    },
-    problem::sentences,
+    config::{Configs, Target, UseCondition, Uses},
+    guards::{CHANGED, InForce, MISSING, OUTDATED, ProxyContainer, Running, Standing, Verdict, belongs_to, judge},
+    problem::{Problem, sentences},
     reference::Data,
     settings::Settings,
     workload::{
-        Child, ChildKind, ChildRef, Opened, Phase, Previous, Report,
+        Child, ChildKind, ChildRef, Opened, Owner, Phase, Previous, Report,
         backend::{self, BACKEND_READY, Backend, Outlook, Unready},
         status::{self, State},
     },
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
-use serde::Deserialize as _;
 
 use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, network, refused_pods};
 
@@ -103,92 +98,76 @@ pub struct Plan {
 /// A workload whose guards cannot all be put in place, or whose spec breaks a rule, gets nothing new. What runs of it
 /// already goes on only if it has the guards that the spec asks for now.
 pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
-    let workload = inputs.workload;
+    let Inputs { workload, data, settings, .. } = *inputs;
     let (metadata, previous) = (workload.meta(), workload.previous());
     if metadata.deletion_timestamp.is_some() {
         let ended = workload.backend().is_none_or(|backend| !inputs.children.contains(&backend));
         return deleted(workload, inputs.pods, ended, inputs.now);
     }
-    let conditions = Conditions::after(previous.conditions, metadata.generation, inputs.now);
-    let mut findings = Findings { conditions, settings: inputs.settings, blocks: Vec::new() };
-    if let Some(problem) = inputs.unreadable {
-        // Said first: what the rest says of these is not known to be so.
-        findings.block(REFERENCES_READABLE, "ReferenceNotReadable", problem.to_owned());
-    }
 
-    let guards = Guards::look_up(workload.guards(), inputs.configs, inputs.data, inputs.settings);
+    // What is asked for, and what keeps it from being made.
+    let uses = Uses::look_up(workload.uses(), target(workload), inputs.configs, data, settings);
+    let refused = refused_pods(workload, settings);
+    let mut findings = findings(inputs, &uses, &refused);
+    let rendered = (findings.blocks.is_empty() && W::NOT_BUILT.is_none())
+        .then(|| workload.render(&Rendering { uses: &uses, data, settings }));
+
+    // What runs, and whether it may.
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
-    let serving = status::serving(&own);
-    let ending = status::ending(&own);
-    let in_force = guards.in_force(inputs.deployment, &own, &serving, &ending, &foreign);
-    check_guards(&guards, &mut findings);
-    let refused = refused_pods(workload, inputs.settings);
-    if !refused.is_empty() {
-        findings.block(PODS_ALLOWED, "PodsRefused", sentences(&refused));
-    }
-    workload.check(inputs.data, &mut findings);
-    if let Some(problem) = inputs.denied {
-        findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
-    }
+    let Verdict { standing, in_force, hashes } = judge(
+        &uses,
+        &Running {
+            deployment: inputs.deployment,
+            own: &own,
+            foreign: &foreign,
+            containers: inputs.containers,
+            rendered: rendered.as_deref(),
+            mirrors: &settings.image_mirrors,
+        },
+    );
+    // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
+    let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
 
-    let standing = guards.standing(inputs.deployment, &own);
-    let backend = backend(inputs, &own, serving.is_empty());
+    // What is made, and what goes.
+    let is_rendered = rendered.is_some();
+    let (children, absent) = match rendered {
+        Some(rendered) => planned(inputs, rendered, standing, closed.as_ref()),
+        None if W::NOT_BUILT.is_some() => (Vec::new(), Vec::new()),
+        None => {
+            let mut absent = must_not_go_on(inputs, &uses, standing, !refused.is_empty());
+            let front = closed.clone().filter(|front| !absent.contains(front));
+            absent.extend(front);
+            (Vec::new(), absent)
+        }
+    };
+
+    // What the status says.
+    let backend = backend(inputs, &own);
     if let Some(Backend { outlook, reason, message, .. }) = &backend {
         findings.conditions.set(BACKEND_READY, (*outlook == Outlook::Runs).into(), reason, message.clone());
     }
-    // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
-    let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
-    if let Some(reach) = inputs.reach {
-        let (reason, message) = match reach {
-            Reach::Answers => ("Reached", "the remote server answers".to_owned()),
-            Reach::Fails(error) => {
-                let namespace = metadata.namespace.as_deref().unwrap_or_default();
-                let next = format!("kubectl logs -n {namespace} deployment/{name}");
-                ("NotAnswering", format!("the proxy's check of the remote server fails: {error}: {next}"))
-            }
-        };
-        findings.conditions.set(REMOTE_REACHABLE, (*reach == Reach::Answers).into(), reason, message);
-    }
-    let mut asked = None;
-    let (children, absent, mut state) = match (findings.blocks.first(), W::NOT_BUILT) {
-        (None, Some(message)) => {
-            (Vec::new(), Vec::new(), State { phase: Phase::Pending, message: message.to_owned(), ready: 0 })
-        }
-        (Some(block), Some(unbuilt)) => {
-            let message = format!("{}; {unbuilt}", W::refusal(block));
-            (Vec::new(), Vec::new(), State { phase: Phase::Failed, message, ready: 0 })
-        }
-        (None, None) => {
-            let Inputs { data, settings, .. } = *inputs;
-            let rendered = workload.render(&Rendering { guards: &guards, data, settings });
-            asked = in_force.as_ref().filter(|force| force.asked).and_then(|_| asked_container(&rendered));
-            let (children, absent) = planned(inputs, rendered, standing, closed.as_ref());
-            (children, absent, state(inputs, &own, backend.as_ref()))
-        }
-        (Some(block), None) => {
-            let mut absent = must_not_go_on(inputs, &guards, standing);
-            let front = closed.clone().filter(|front| !absent.contains(front));
-            absent.extend(front);
-            let left = if standing != Standing::NoProxy && absent.is_empty() { LEFT } else { "" };
-            let message = format!("{}{left}", W::refusal(block));
-            (Vec::new(), absent, State { phase: Phase::Failed, message, ready: status::ready(&own) })
-        }
-    };
+    report_reach(inputs, &mut findings);
     network::check(workload, &children, inputs.children, inputs.opened, &mut findings);
-    let in_force = in_force.map(|force| {
-        // Pods that are ending serve on until they are gone.
-        let pods: Vec<_> = serving.iter().chain(&ending).collect();
-        let found = pods.iter().map(|pod| inputs.containers.get(pod.metadata.name.as_deref()?).copied());
-        force.in_containers(asked.as_ref(), found, &inputs.settings.image_mirrors)
-    });
-    if let (Some(InForce { asked, reason, message, .. }), []) = (&in_force, guards.unbuilt()) {
+    if let (Some(InForce { asked, reason, message, .. }), []) = (&in_force, uses.unbuilt()) {
         findings.conditions.set(GUARDS_ENFORCED, (*asked).into(), reason, message.clone());
     }
-    let mut stuck = None;
-    if closed.is_some() && findings.blocks.is_empty() {
+    let mut state = match (findings.blocks.first(), W::NOT_BUILT) {
+        (None, Some(message)) => State { phase: Phase::Pending, message: message.to_owned(), ready: 0 },
+        (Some(block), Some(unbuilt)) => {
+            State { phase: Phase::Failed, message: format!("{}; {unbuilt}", W::refusal(block)), ready: 0 }
+        }
+        (Some(block), None) => {
+            let left = if standing != Standing::NoProxy && absent.is_empty() { LEFT } else { "" };
+            let message = format!("{}{left}", W::refusal(block));
+            State { phase: Phase::Failed, message, ready: status::ready(&own) }
+        }
+        (None, None) => state(inputs, &own, backend.as_ref()),
+    };
+    if closed.is_some() && is_rendered {
         (state.phase, state.message) = (Phase::Failed, "the proxy has no Service".to_owned());
     }
+    let mut stuck = None;
     if let Some(force) = in_force.filter(|force| force.by_hand || state.phase == Phase::Ready && !force.asked) {
         let broken = status::broken(&own);
         let why = match &broken {
@@ -209,6 +188,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     };
     findings.conditions.set(condition::READY, ready.into(), ready_reason, state.message.clone());
 
+    // What is told once.
     let Findings { conditions, blocks, .. } = findings;
     let failure = match blocks.first() {
         Some(block) => block.reason,
@@ -231,13 +211,10 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     if metadata.generation != previous.observed_generation {
         events.extend(workload.events());
     }
+
     let runs = closed.is_none() && (!children.is_empty() || (absent.is_empty() && inputs.deployment.is_some()));
-    let hashes = guards.kinds().into_iter().filter_map(|kind| {
-        let hash = guards.hash(&kind, inputs.deployment, &serving)?;
-        Some((kind.into_owned(), hash))
-    });
     let report = Report {
-        hashes: hashes.collect(),
+        hashes,
         conditions: conditions.into_list(),
         message: fitting(state.message),
         observed_generation: metadata.generation,
@@ -272,31 +249,57 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
     Plan { children: Vec::new(), absent, report, events: Vec::new(), again: None }
 }
 
-fn check_guards(guards: &Guards, findings: &mut Findings<'_>) {
-    let unbuilt = guards.unbuilt();
-    if !unbuilt.is_empty() {
+fn target<W: Workload>(workload: &W) -> Target {
+    let Owner { name, namespace, .. } = Owner::of(workload);
+    Target { name: name.to_owned(), namespace: namespace.to_owned(), url: workload.url() }
+}
+
+/// What is found before anything is made. What is said first matters most.
+fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Problem]) -> Findings<'a> {
+    let workload = inputs.workload;
+    let conditions = Conditions::after(workload.previous().conditions, workload.meta().generation, inputs.now);
+    let mut findings = Findings { conditions, settings: inputs.settings, blocks: Vec::new() };
+    if let Some(problem) = inputs.unreadable {
+        // What the rest says of these is not known to be so.
+        findings.block(REFERENCES_READABLE, "ReferenceNotReadable", problem.to_owned());
+    }
+    if let unbuilt @ [_, ..] = uses.unbuilt() {
         let message = format!(
             "{} cannot be enforced by this version, so the server gets no proxy; remove it to run without that guard",
             unbuilt.join(", ")
         );
-        // Said first: nothing else about the workload matters more.
         findings.block(GUARDS_ENFORCED, GUARD_NOT_BUILT, message);
     }
     // Of several configurations of one kind, one that cannot be used decides what their condition says.
-    let (good, bad): (Vec<_>, Vec<_>) = guards.conditions().partition(|condition| condition.good);
-    for GuardCondition { type_, reason, message, .. } in good {
+    let (good, bad): (Vec<_>, Vec<_>) = uses.conditions().partition(|condition| condition.good);
+    for UseCondition { type_, reason, message, .. } in good {
         findings.conditions.set(type_, ConditionStatus::True, reason, message.clone());
     }
-    for GuardCondition { type_, reason, message, .. } in bad {
+    for UseCondition { type_, reason, message, .. } in bad {
         findings.block(type_, reason, message.clone());
     }
+    if !refused.is_empty() {
+        findings.block(PODS_ALLOWED, "PodsRefused", sentences(refused));
+    }
+    workload.check(inputs.data, &mut findings);
+    if let Some(problem) = inputs.denied {
+        findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
+    }
+    findings
 }
 
-/// The proxy container of the Deployment among `children`.
-fn asked_container(children: &[Child]) -> Option<ProxyContainer> {
-    let deployment = children.iter().find(|child| child.reference.kind == ChildKind::Deployment)?;
-    let pod = PodSpec::deserialize(deployment.object.pointer("/spec/template/spec")?).ok()?;
-    ProxyContainer::of(&pod)
+/// The word of the proxies on their remote server.
+fn report_reach<W: Workload>(inputs: &Inputs<'_, W>, findings: &mut Findings<'_>) {
+    let Some(reach) = inputs.reach else { return };
+    let (reason, message) = match reach {
+        Reach::Answers => ("Reached", "the remote server answers".to_owned()),
+        Reach::Fails(error) => {
+            let Owner { name, namespace, .. } = Owner::of(inputs.workload);
+            let next = format!("kubectl logs -n {namespace} deployment/{name}");
+            ("NotAnswering", format!("the proxy's check of the remote server fails: {error}: {next}"))
+        }
+    };
+    findings.conditions.set(REMOTE_REACHABLE, (*reach == Reach::Answers).into(), reason, message);
 }
 
 /// The children but for `closed`, and what must not be beside them.
@@ -326,11 +329,11 @@ fn wants_immediate_restart<W: Workload>(inputs: &Inputs<'_, W>) -> bool {
 }
 
 /// The verdict on what runs behind the proxy, where that exists.
-fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod], unserved: bool) -> Option<Backend> {
+fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod]) -> Option<Backend> {
     let backend = inputs.workload.backend().filter(|backend| inputs.children.contains(backend))?;
     let namespace = inputs.workload.meta().namespace.as_deref().unwrap_or_default();
     let (start, port) = (status::start(proxies), inputs.workload.backend_port());
-    let unready = unserved.then_some(Unready { pods: proxies, start, port });
+    let unready = (status::ready(proxies) == 0).then_some(Unready { pods: proxies, start, port });
     Some(backend::judge(namespace, &backend.name, inputs.backend_pods, unready, inputs.now))
 }
 
@@ -348,9 +351,14 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Ba
 }
 
 /// What of a workload that cannot be rendered must not go on.
-fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing: Standing) -> Vec<ChildRef> {
+fn must_not_go_on<W: Workload>(
+    inputs: &Inputs<'_, W>,
+    uses: &Uses,
+    standing: Standing,
+    refused: bool,
+) -> Vec<ChildRef> {
     match standing {
-        _ if !refused_pods(inputs.workload, inputs.settings).is_empty() => all_that_runs(inputs.workload),
+        _ if refused => all_that_runs(inputs.workload),
         // The configuration is about to be seen. The open proxy goes now; what is behind it, and leads to it, serves the next one.
         Standing::Missing if inputs.unseen => proxies(inputs.workload),
         Standing::Missing => all_that_runs(inputs.workload),
@@ -358,7 +366,7 @@ fn must_not_go_on<W: Workload>(inputs: &Inputs<'_, W>, guards: &Guards, standing
         _ if inputs.workload.has_option_as_image() => proxies(inputs.workload),
         // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
         _ if inputs.unreadable.is_some() || inputs.unseen => Vec::new(),
-        Standing::NoProxy if !guards.can_be_enforced() => all_that_runs(inputs.workload),
+        Standing::NoProxy if !uses.can_be_enforced() => all_that_runs(inputs.workload),
         // The content that the proxy enforces is not the one that is asked for. What runs behind it does no wrong.
         Standing::Outdated => proxies(inputs.workload),
         Standing::NoProxy | Standing::Current => Vec::new(),

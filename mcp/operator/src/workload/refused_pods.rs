@@ -4,7 +4,7 @@
 //! The rendered children are judged, not the fields of a spec: a field that comes later cannot be forgotten.
 
 use mcp_plan::{
-    guards::{Configs, Guards, RequestedGuards},
+    config::Uses,
     problem::Problem,
     reference::Data,
     settings::Settings,
@@ -17,16 +17,16 @@ use super::{Rendering, Workload};
 /// Members of a pod that reach its node when they are `true`.
 const HOST_SWITCHES: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "privileged", "hostProcess"];
 
-/// Lists the parts of this workload's pods that the operator's settings refuse, each with the field of the spec that asks for it. Guards
-/// bring none of that: their configurations are judged as such.
+/// Lists the parts of this workload's pods that the operator's settings refuse, each with the field of the spec that asks for it.
+/// Configurations bring none of that: they are judged as such.
 pub fn refused_pods<W: Workload>(workload: &W, settings: &Settings) -> Vec<Problem> {
     let home = settings.home_in(Owner::of(workload).namespace);
     if home.is_none() && !settings.restrict_workloads {
         return Vec::new();
     }
     let data = Data::default();
-    let guards = Guards::look_up(RequestedGuards::default(), &Configs::new(), &data, settings);
-    let children = workload.render(&Rendering { guards: &guards, data: &data, settings });
+    let uses = Uses::default();
+    let children = workload.render(&Rendering { uses: &uses, data: &data, settings });
     // The accounts that are made for it now: one of its names that the spec asks for may be another's.
     let own_accounts =
         children.iter().map(|child| &child.reference).filter(|child| child.kind == ChildKind::ServiceAccount);

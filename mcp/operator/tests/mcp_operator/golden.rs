@@ -9,33 +9,68 @@ use std::{
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
 };
 use mcp_operator::{
     config::{ConfigInputs, ConfigKind, erased, plan_config},
     workload::{Inputs, Workload, plan_workload},
 };
 use mcp_plan::{
-    config::{Config, Guarded, Terms},
+    config::{Config, Configs},
     digest::DigestKey,
-    guards::Configs,
     reference::{Data, Entry, Referrer},
     settings::Settings,
     workload::ChildKind,
 };
-use mcp_runconfig::{TOOL_CALL_FILTER, TOOL_FILTER, chain};
+use mcp_runconfig::chain;
 use serde_json::Value;
 
-use crate::support::pem;
+use crate::support::{CRDS, pem};
 
 const CASES: [&str; 7] =
     ["01-minimal", "02-streamable", "03-sse-secrets-volumes", "04-overrides", "05-webhooks", "06-oidc", "07-remote"];
 
 /// Cases that lie in the namespace of another, and refer to what that one brings.
-const BESIDE: [(&str, &str); 1] = [("07-remote", "06-oidc")];
+const BESIDE: [(&str, &str); 2] = [("07-remote", "06-oidc"), ("08-audit-authz-telemetry", "06-oidc")];
 
 /// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
-const PENDING: [(&str, &str); 1] = [("08-audit-authz-telemetry", "telemetry, audit, authorization and rate limits")];
+const PENDING: [(&str, &str); 4] = [
+    ("08-audit-authz-telemetry", "telemetry, authorization, rate limits and sessions in Redis"),
+    ("10-remote-observed", "telemetry, authorization and sessions in Redis"),
+    ("11-authz", "authorization and telemetry"),
+    ("12-rate-limits", "rate limits and sessions in Redis"),
+];
+
+/// What those wait for: fields of specs, and what upstream makes of them, members of a RunConfig and types of middleware.
+const UNBUILT_FIELDS: [&str; 5] =
+    ["telemetryConfigRef", "authzConfig", "authzConfigRef", "rateLimiting", "sessionStorage"];
+const UNBUILT: [&str; 8] = [
+    "telemetry_config",
+    "authz_config",
+    "rate_limit_config",
+    "rate_limit_namespace",
+    "scaling_config",
+    "telemetry",
+    "authorization",
+    "ratelimit",
+];
+
+type ReadConfig = fn(&Value) -> Arc<dyn Config>;
+type PlanOne = fn(&Value, &Configs, &Data) -> Planned;
+
+/// The kinds of configurations, each with what reads one.
+const CONFIGS: [(&str, ReadConfig); 3] = [
+    ("MCPOIDCConfig", config::<MCPOIDCConfig>),
+    ("MCPToolConfig", config::<MCPToolConfig>),
+    ("MCPWebhookConfig", config::<MCPWebhookConfig>),
+];
+
+/// The kinds of workloads, each with what plans one.
+const WORKLOADS: [(&str, PlanOne); 3] = [
+    ("MCPRemoteProxy", plan::<MCPRemoteProxy>),
+    ("MCPServer", plan::<MCPServer>),
+    ("VirtualMCPServer", plan::<VirtualMCPServer>),
+];
 
 /// Leaves that ToolHive's objects have because the API server filled them in; we do not own them.
 const DEFAULTS: [&str; 28] = [
@@ -191,15 +226,38 @@ fn every_default_that_is_left_to_the_api_server_is_one_it_set() {
 fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_the_service() {
     for case in CASES {
         for (name, planned) in &cluster(case).planned {
-            let upstream = file(case, &format!("{name}.runconfig.json"));
-            let document = planned.run_config.as_deref().unwrap();
-            let upstream = upstream.replacen("  \"mcpserver_generation\": 1,\n", "", 1);
-            // `http://SERVICE.golden.svc…`
-            let service = planned.status["url"].as_str().and_then(|url| url.split(['/', '.']).nth(2)).unwrap();
-            let (theirs, ours) = (format!("//{name}.golden.svc"), format!("//{service}.golden.svc"));
-            assert_eq!(document, upstream.replace(&theirs, &ours), "{case}");
+            assert_eq!(planned.run_config.as_deref().unwrap(), upstream(case, name, planned), "{case}");
         }
     }
+}
+
+/// Audit and the tool filter of cases that wait for the rest among them.
+#[test]
+fn run_configs_of_inputs_without_what_is_not_built_are_upstreams_to_the_byte_without_it() {
+    let mut members = BTreeSet::new();
+    for (case, _) in PENDING {
+        let cut = |object: &mut Value| {
+            if let Some(spec) = object["spec"].as_object_mut() {
+                spec.retain(|field, _| !UNBUILT_FIELDS.contains(&&**field));
+            }
+        };
+        for (name, planned) in &cluster_with(case, cut).planned {
+            let document = planned.run_config.as_deref().unwrap_or_else(|| panic!("{case}/{name} gets no proxy"));
+            assert_eq!(document, without(&upstream(case, name, planned), &UNBUILT), "{case}/{name}");
+            let document: Value = serde_json::from_str(document).unwrap();
+            members.extend(document.as_object().unwrap().keys().cloned());
+        }
+    }
+    for member in ["audit_config", "tools_filter", "tools_override", "oidc_config"] {
+        assert!(members.contains(member), "no case has {member}");
+    }
+}
+
+#[test]
+fn every_kind_of_the_api_is_read_here() {
+    let here: BTreeSet<&str> =
+        CONFIGS.iter().map(|(kind, _)| *kind).chain(WORKLOADS.iter().map(|(kind, _)| *kind)).collect();
+    assert_eq!(here, CRDS.iter().map(|crd| &*crd.spec.names.kind).collect());
 }
 
 #[test]
@@ -209,31 +267,6 @@ fn a_case_that_waits_for_nothing_any_more_is_not_pending() {
         let without_proxy = planned.iter().filter(|(_, planned)| planned.run_config.is_none()).count();
         assert!(without_proxy > 0 || !unplanned.is_empty(), "{case} does not wait for {what}");
     }
-}
-
-/// The tool filter's part of case 08, which waits for the rest.
-#[test]
-fn a_tool_config_becomes_upstreams_part_of_the_run_config() {
-    let (case, name) = ("08-audit-authz-telemetry", "full");
-    let upstream: Value = serde_json::from_str(&file(case, &format!("{name}.runconfig.json"))).unwrap();
-    let inputs = documents(&file(case, "input.yaml"));
-    let config = inputs.iter().find(|object| object["kind"] == "MCPToolConfig").unwrap();
-    let config: MCPToolConfig = serde_json::from_value(config.clone()).unwrap();
-    let mut document = mcp_runconfig::RunConfig { name: name.to_owned(), ..Default::default() };
-    ConfigKind::enforce(&config, &Guarded { url: "", terms: &Terms::default() }, &mut document);
-    document.middleware_configs = chain::of(&document);
-    let ours: Value = serde_json::from_str(&document.to_json()).unwrap();
-    for member in ["tools_filter", "tools_override"] {
-        assert_eq!(ours[member], upstream[member], "{member}");
-    }
-    let filters = |document: &Value| -> Vec<Value> {
-        let chain = document["middleware_configs"].as_array().unwrap().iter();
-        chain
-            .filter(|entry| [TOOL_FILTER, TOOL_CALL_FILTER].contains(&entry["type"].as_str().unwrap()))
-            .cloned()
-            .collect()
-    };
-    assert_eq!((filters(&ours), filters(&ours).len()), (filters(&upstream), 2));
 }
 
 #[test]
@@ -287,7 +320,7 @@ fn settings() -> Settings {
         image_mirrors: Vec::new(),
         proxy_host: "0.0.0.0".into(),
         default_image_pull_secrets: Vec::new(),
-        runner_middleware: chain::abilities(),
+        runner_middleware: [chain::abilities(), vec!["audit".to_owned()]].concat(),
         allowed_origins: Vec::new(),
         trusted_proxies: Vec::new(),
         exempt_endpoints: Vec::new(),
@@ -300,7 +333,13 @@ fn settings() -> Settings {
 }
 
 fn cluster(case: &str) -> Cluster {
-    let inputs = documents(&file(case, "input.yaml"));
+    cluster_with(case, |_| ())
+}
+
+/// The same for a case whose objects are changed first.
+fn cluster_with(case: &str, change: impl Fn(&mut Value)) -> Cluster {
+    let mut inputs = documents(&file(case, "input.yaml"));
+    inputs.iter_mut().for_each(change);
     let beside =
         BESIDE.iter().filter(|(of, _)| *of == case).flat_map(|(_, other)| documents(&file(other, "input.yaml")));
     let there: Vec<Value> = inputs.iter().cloned().chain(beside).collect();
@@ -309,33 +348,56 @@ fn cluster(case: &str) -> Cluster {
     for object in &there {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
-            "MCPWebhookConfig" => configs.extend([config::<MCPWebhookConfig>(name, object)]),
-            "MCPToolConfig" => configs.extend([config::<MCPToolConfig>(name, object)]),
-            "MCPOIDCConfig" => configs.extend([config::<MCPOIDCConfig>(name, object)]),
             "ConfigMap" => _ = data.config_maps.insert(name, values(&object["data"])),
             "Secret" => _ = data.secrets.insert(name, values(&object["stringData"])),
-            _ => {}
+            kind => {
+                let known = CONFIGS.iter().find(|(known, _)| *known == kind);
+                configs.extend(known.map(|(kind, read)| (((*kind).into(), name), read(object))));
+            }
         }
     }
     for object in &inputs {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-        let planned = match object["kind"].as_str().unwrap() {
-            "MCPServer" => plan::<MCPServer>(object, &configs, &data),
-            "MCPRemoteProxy" => plan::<MCPRemoteProxy>(object, &configs, &data),
-            "MCPOIDCConfig" | "MCPWebhookConfig" | "MCPToolConfig" | "Secret" | "ConfigMap" => continue,
-            unknown => {
-                found.unplanned.push(format!("{unknown} {name}"));
-                continue;
-            }
-        };
-        found.planned.insert(name, planned);
+        let kind = object["kind"].as_str().unwrap();
+        let config = CONFIGS.iter().map(|(kind, _)| *kind).chain(["Secret", "ConfigMap"]).any(|known| known == kind);
+        match WORKLOADS.iter().find(|(known, _)| *known == kind) {
+            Some((_, plan)) => _ = found.planned.insert(name, plan(object, &configs, &data)),
+            None if config => {}
+            None => found.unplanned.push(format!("{kind} {name}")),
+        }
     }
     found
 }
 
-fn config<K: ConfigKind>(name: String, object: &Value) -> ((std::borrow::Cow<'static, str>, String), Arc<dyn Config>) {
-    let config: K = serde_json::from_value(object.clone()).unwrap();
-    ((K::kind(&()), name), erased(Arc::new(config)))
+/// Upstream's document for a workload: without the generation, and with the name that the Service has here.
+fn upstream(case: &str, name: &str, planned: &Planned) -> String {
+    let upstream = file(case, &format!("{name}.runconfig.json")).replacen("  \"mcpserver_generation\": 1,\n", "", 1);
+    // `http://SERVICE.golden.svc…`
+    let service = planned.status["url"].as_str().and_then(|url| url.split(['/', '.']).nth(2)).unwrap();
+    upstream.replace(&format!("//{name}.golden.svc"), &format!("//{service}.golden.svc"))
+}
+
+/// The document, as it is written in lines, without these members and types of middleware.
+fn without(document: &str, gone: &[&str]) -> String {
+    let lines: Vec<&str> = document.lines().collect();
+    let mut keeps = true;
+    let mut kept = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let begins = if line.starts_with("  \"") { Some(*line) } else { None };
+        // An entry of the chain tells its type first.
+        let begins = if *line == "    {" { lines.get(at + 1).copied() } else { begins };
+        if let Some(begins) = begins {
+            keeps = !begins.split('"').skip(1).step_by(2).take(2).any(|word| gone.contains(&word));
+        }
+        keeps |= ["}", "  ]", "  ],"].contains(line);
+        kept.extend(keeps.then_some(*line));
+    }
+    let kept = kept.join("\n");
+    kept.replace(",\n}", "\n}").replace(",\n  ]", "\n  ]")
+}
+
+fn config<K: ConfigKind>(object: &Value) -> Arc<dyn Config> {
+    erased(Arc::new(serde_json::from_value::<K>(object.clone()).unwrap()))
 }
 
 /// ToolHive looks at no value of a Secret or ConfigMap; here, what is called a certificate or a key has to be one.

@@ -1,10 +1,17 @@
-//! Configurations, whatever their kind: what the plan of a workload takes from them. The trait of their kinds, and the plan
-//! of their own status, are the operator's.
+//! Configurations, whatever their kind: what the plan of a workload takes from them, and the uses that a workload makes of
+//! them. The trait of their kinds, and the plan of their own status, are the operator's.
+//!
+//! A use has a [role](Role). A *guard* protects: a proxy without it must not serve, and the guards that a proxy was made
+//! with are written on its pods ([`guards`](crate::guards)). A *setting* shapes: a change of it rolls the Deployment, and one
+//! that cannot be used leaves what runs as it is.
 
+mod look_up;
 mod terms;
+mod uses;
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::EnvVar;
 use mcp_runconfig::RunConfig;
 
 use crate::{
@@ -13,9 +20,12 @@ use crate::{
     settings::Settings,
 };
 
-pub use terms::{Guarded, Terms};
+pub(crate) use look_up::{State, Used};
+pub use look_up::{UseCondition, Uses};
+pub use terms::Terms;
+pub use uses::{ConfigUse, Configs, Origin, Requested, Role};
 
-/// How the conditions of workloads speak of a kind of configuration.
+/// How the conditions of workloads speak of a configuration that they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
     /// The condition's type.
@@ -47,20 +57,52 @@ pub struct BundleWords {
     pub not_valid: &'static str,
 }
 
+/// The workload that uses a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The address at which clients inside the cluster reach it, as its status says.
+    pub url: String,
+}
+
+/// The needs of a proxy for a configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Needs {
+    /// Files.
+    pub files: Vec<MountedFile>,
+    /// Variables of its process with values of Secrets.
+    pub secrets: Vec<SecretVariable>,
+    /// Other variables of its process.
+    pub variables: Vec<EnvVar>,
+    /// Whether it needs the CA and the token of its pod's ServiceAccount.
+    pub account: bool,
+}
+
 /// A configuration whose kind does not matter.
 pub trait Config: Debug + Send + Sync {
     /// Every rule that it breaks under the operator's settings. With one of them it can never work.
-    fn problems(&self, settings: &Settings) -> Vec<Problem>;
+    fn problems(&self, settings: &Settings) -> Vec<Problem> {
+        let _ = settings;
+        Vec::new()
+    }
+
     /// Everything that it refers to.
-    fn references(&self) -> Vec<Reference>;
+    fn references(&self) -> Vec<Reference> {
+        Vec::new()
+    }
+
     /// The hash of its spec.
     fn hash(&self) -> String;
-    /// The files that a proxy needs for it.
-    fn files(&self) -> Vec<MountedFile>;
-    /// The variables that a proxy's process needs for it.
-    fn variables(&self) -> Vec<SecretVariable>;
-    /// Whether a proxy needs the CA and the token of its pod's ServiceAccount for it.
-    fn needs_account(&self) -> bool;
-    /// Puts into the document of a workload's proxy what it is to enforce.
-    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig);
+
+    /// What the proxy of `target` needs for it, used on these terms.
+    fn needs(&self, target: &Target, terms: &Terms) -> Needs {
+        let _ = (target, terms);
+        Needs::default()
+    }
+
+    /// Puts into the document of the proxy of `target` what it is to do, on these terms.
+    fn render(&self, target: &Target, terms: &Terms, document: &mut RunConfig);
 }

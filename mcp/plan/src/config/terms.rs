@@ -1,73 +1,27 @@
 //! What a workload's reference to a configuration says beside the name.
 
-use http::Uri;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{additions::Additions, digest::short_digest, problem::Problem};
-
-/// The terms on which a workload refers to a configuration. A kind of configuration reads what concerns it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Terms {
-    /// The audience that tokens must be issued for.
-    pub audience: String,
-    /// The scopes that clients are told to ask for.
-    pub scopes: Vec<String>,
-    /// The address by which clients know the workload, where it is not the one of its Service.
-    pub resource_url: Option<String>,
-    /// The requests of the workload's annotations to its proxy.
-    #[serde(skip_serializing_if = "Additions::is_empty")]
-    pub additions: Additions,
-}
-
-/// The workload that a configuration guards.
-#[derive(Clone, Copy, Debug)]
-pub struct Guarded<'a> {
-    /// Where clients inside the cluster reach it, as its status says.
-    pub url: &'a str,
-    /// What its reference to the configuration says.
-    pub terms: &'a Terms,
-}
-
-// === impl Terms ===
+/// The terms on which a workload uses a configuration, as the kind of the configuration wrote them and reads them again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms(String);
 
 impl Terms {
-    /// A digest of what they say; none where they say nothing.
-    pub fn digest(&self) -> Option<String> {
-        let told = *self != Self::default();
-        told.then(|| short_digest(self))
+    /// Those of a reference that says `own`.
+    pub fn of<T: Serialize + Default + PartialEq>(own: &T) -> Self {
+        if *own == T::default() {
+            return Self::default();
+        }
+        Self(serde_json::to_string(own).unwrap_or_default())
     }
 
-    /// What is wrong with them in the reference at `field`.
-    pub fn problems(&self, field: &str) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if self.audience.trim().is_empty() {
-            let message =
-                "is empty: a token for any other server would open this one; write the audience of this server";
-            problems.push(Problem::new(format!("{field}.audience"), message));
-        }
-        if let Some(url) = self.resource_url.as_deref().filter(|url| !is_resource(url)) {
-            let message = format!(
-                "{url:?} is not the URL of a resource; write one of http or https without a fragment or a user name, such as https://mcp.example.com/mcp"
-            );
-            problems.push(Problem::new(format!("{field}.resourceUrl"), message));
-        }
-        for (at, scope) in self.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
-            let message = format!("{scope:?} is not a scope; write one word of ASCII without quotes and backslashes");
-            problems.push(Problem::new(format!("{field}.scopes[{at}]"), message));
-        }
-        problems
+    /// What the reference says, in the type that it was [written](Self::of) from.
+    pub fn read<T: DeserializeOwned + Default>(&self) -> T {
+        serde_json::from_str(&self.0).unwrap_or_default()
     }
-}
 
-/// Whether it identifies a protected resource (RFC 8707 §2): an absolute URL without a fragment, nor a user.
-fn is_resource(url: &str) -> bool {
-    let Ok(uri) = url.parse::<Uri>() else { return false };
-    let http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let named = uri.authority().is_some_and(|it| !it.host().is_empty() && !it.as_str().contains('@'));
-    http && named && !url.contains('#')
-}
-
-/// Whether it is a scope token (RFC 6749 §3.3).
-fn is_scope(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))
+    /// The text of what it says; empty where it says nothing. Equal terms have equal texts.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
 }

@@ -1,36 +1,31 @@
 //! The guards of a workload: what its spec asks to stand between a caller and the MCP server, and what stands there.
 //!
-//! A guard is a configuration that a workload refers to and without which it must not run. The guards that a proxy was
-//! made with are written on its pod template ([`GUARDS`]), where users' overrides cannot reach, so every pod says which
-//! guards it enforces. One function compares what is asked for with what is there ([`Guards::standing`]): where a guard
-//! is missing, old pods go before new ones come; where one has changed or is not asked for any more, the Deployment rolls.
-//! The status says more of the pods that serve: that their proxy container is the one that was made ([`ProxyContainer`]).
+//! A guard is a configuration without which a workload must not run. The guards that a proxy was made with are written on
+//! its pod template ([`GUARDS`]), where users' overrides cannot reach, so every pod says which guards it enforces. One
+//! function compares what is asked for with what is there ([`judge`]): where a guard is missing, old pods go before new ones
+//! come; where one has changed or is not asked for any more, the Deployment rolls. The status says more of the pods that
+//! serve: that their proxy container is the one that was made ([`ProxyContainer`]).
 
 mod container;
-mod guard;
 mod live;
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::BTreeMap;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, PodSpec},
+};
 use mcp_api::names::annotation::GUARDS;
-use mcp_runconfig::RunConfig;
+use serde::Deserialize as _;
 
 use crate::{
-    additions::Additions,
-    config::Guarded,
-    reference::{Data, MountedFile, SecretVariable},
-    settings::Settings,
+    config::{Role, State, Used, Uses},
+    workload::{Child, ChildKind, status},
 };
 
 pub use container::{CONTAINER, OWN_FIELDS, POD_FIELDS, ProxyContainer, is_own_variable};
-pub use guard::{Configs, GuardCondition, GuardRef};
 pub use live::{TEMPLATE_HASH, belongs_to};
 
-use guard::{Guard, State, Usable};
 use live::{Live, annotation, content, deletions, has_ended, parse, template};
 
 /// Reason: a pod that serves enforces an older content of a guard.
@@ -42,24 +37,34 @@ pub const MISSING: &str = "GuardMissing";
 /// Reason: a pod that serves was made with the guards, and its proxy container is another one than the operator makes.
 pub const CHANGED: &str = "ProxyChanged";
 
-/// The guards that a spec asks for.
-#[derive(Clone, Debug, Default)]
-pub struct RequestedGuards {
-    /// Those that are configurations of this version's kinds.
-    pub configs: Vec<GuardRef>,
-    /// Fields that ask for a guard of a kind that this version does not have.
-    pub unbuilt: Vec<&'static str>,
-    /// The requests of the workload's annotations to its proxy.
-    pub additions: Additions,
+/// What runs of a workload's proxy, and what would.
+#[derive(Clone, Copy, Debug)]
+pub struct Running<'a> {
+    /// The Deployment.
+    pub deployment: Option<&'a Deployment>,
+    /// The pods of the Deployment.
+    pub own: &'a [&'a Pod],
+    /// The pods with the labels of a proxy that no ReplicaSet of the Deployment controls: whatever they say of themselves,
+    /// they enforce nothing.
+    pub foreign: &'a [&'a Pod],
+    /// The proxy containers of the pods, by the pods' names.
+    pub containers: &'a BTreeMap<&'a str, &'a ProxyContainer>,
+    /// The children that the operator makes; none while it makes none.
+    pub rendered: Option<&'a [Child]>,
+    /// The prefixes below which images may be those that were asked for.
+    pub mirrors: &'a [String],
 }
 
-/// The guards of one workload, looked up.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_field_names, reason = "the guards are what the type is named after")]
-pub struct Guards {
-    guards: Vec<Guard>,
-    unbuilt: Vec<&'static str>,
-    additions: Additions,
+/// What is to think of what runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The guards of the proxy that exists: whether it may go on.
+    pub standing: Standing,
+    /// What the pods that serve enforce; none where nothing is asked for.
+    pub in_force: Option<InForce>,
+    /// The hash of each configuration that is in force, by the field that asks for it: of the pods that serve, an older one
+    /// first; where none serves, the one that new pods will have.
+    pub hashes: Vec<(&'static str, String)>,
 }
 
 /// What a proxy that exists enforces, compared with what is asked for.
@@ -88,202 +93,62 @@ pub struct InForce {
     pub by_hand: bool,
 }
 
-// === impl RequestedGuards ===
-
-impl RequestedGuards {
-    /// Those of `configs` that are referred to; of `unbuilt`, fields and whether they are set, those that are.
-    pub fn of(configs: impl IntoIterator<Item = Option<GuardRef>>, unbuilt: &[(&'static str, bool)]) -> Self {
-        let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field);
-        let configs = configs.into_iter().flatten().collect();
-        Self { configs, unbuilt: unbuilt.collect(), additions: Additions::default() }
-    }
-
-    /// The same for a workload whose annotations ask for `additions`. What those say is part of each guard: a proxy that was made before a
-    /// change of them enforces something else.
-    #[must_use]
-    pub fn with_additions(mut self, additions: Additions) -> Self {
-        self.configs.iter_mut().for_each(|guard| guard.terms.additions = additions.clone());
-        Self { additions, ..self }
-    }
-
-    /// The fields and annotations that the proxy's image cannot enforce.
-    pub fn unbuilt(&self, settings: &Settings) -> Vec<&'static str> {
-        let configs = self.configs.iter().filter(|guard| !guard.is_built(settings)).map(|guard| guard.field);
-        let additions = self.additions.unbuilt(settings).filter(|_| self.judge_messages());
-        self.unbuilt.iter().copied().chain(configs).chain(additions).collect()
-    }
-
-    /// Whether one of them judges messages, so that the proxy serves MCP endpoints alone.
-    pub fn judge_messages(&self) -> bool {
-        self.configs.iter().any(GuardRef::judges_messages)
-    }
+/// Compares the guards among `uses` with what runs.
+pub fn judge(uses: &Uses, runs: &Running<'_>) -> Verdict {
+    let judge = Judge { uses, runs, serving: status::serving(runs.own) };
+    let hashes = uses.all().iter().filter_map(|used| Some((used.asked.field, judge.hash(used)?)));
+    Verdict { standing: judge.standing(), in_force: judge.in_force(), hashes: hashes.collect() }
 }
 
-// === impl InForce ===
-
-impl InForce {
-    /// Compares what the pods that serve run with `asked`, the proxy container that the operator makes: pods tell of guards
-    /// in an annotation, which anybody may copy. Where the operator makes none now, nothing can be told. Images may come from `mirrors`.
-    #[must_use]
-    pub fn in_containers<'a>(
-        self,
-        asked: Option<&ProxyContainer>,
-        found: impl ExactSizeIterator<Item = Option<&'a ProxyContainer>>,
-        mirrors: &[String],
-    ) -> Self {
-        if !self.asked {
-            return self;
-        }
-        let of = found.len();
-        let message = if let Some(asked) = asked {
-            let changed = found.filter_map(|found| match found {
-                Some(found) => asked.first_difference(found, mirrors),
-                None => Some("name".into()),
-            });
-            let changed: Vec<_> = changed.collect();
-            let Some(first) = changed.first() else { return self };
-            format!(
-                "{} of {of} proxy pods that serve have another proxy container than this operator makes ({first})",
-                changed.len()
-            )
-        } else {
-            "proxy pods were made with what is asked for; what runs in them is not known while no proxy can be made"
-                .to_owned()
-        };
-        Self { asked: false, reason: CHANGED, message, ..self }
-    }
+struct Judge<'a> {
+    uses: &'a Uses,
+    runs: &'a Running<'a>,
+    serving: Vec<&'a Pod>,
 }
 
-// === impl Guards ===
+// === impl Judge ===
 
-impl Guards {
-    /// Looks up what `asked` names.
-    pub fn look_up(asked: RequestedGuards, configs: &Configs, data: &Data, settings: &Settings) -> Self {
-        let unbuilt = asked.unbuilt(settings);
-        let RequestedGuards { configs: asked, additions, .. } = asked;
-        let guards = asked.into_iter().map(|asked| asked.look_up(configs, data, settings)).collect();
-        Self { guards, unbuilt, additions }
-    }
-
-    /// The fields that ask for a guard that this version cannot enforce.
-    pub fn unbuilt(&self) -> &[&'static str] {
-        &self.unbuilt
-    }
-
-    /// Whether all that is asked for can be put in place.
-    pub fn can_be_enforced(&self) -> bool {
-        self.unbuilt.is_empty() && self.usable().count() == self.guards.len()
-    }
-
-    /// What the conditions of the workload say of each.
-    pub fn conditions(&self) -> impl Iterator<Item = &GuardCondition> {
-        self.guards.iter().flat_map(|guard| &guard.conditions)
-    }
-
-    /// The kinds of the configurations that guard the workload.
-    pub fn kinds(&self) -> BTreeSet<Cow<'static, str>> {
-        self.guards.iter().map(|guard| guard.asked.kind.clone()).collect()
-    }
-
-    /// The annotation of a proxy made with these guards; none where there are none.
-    pub fn digest(&self) -> Option<String> {
-        let mut all: Vec<String> = self
-            .usable()
-            .map(|(asked, usable)| format!("{}/{}/{}", asked.kind, asked.name, asked.mark(&usable.hash)))
-            .collect();
-        all.sort();
-        if all.is_empty() { None } else { Some(all.join(",")) }
-    }
-
-    /// The annotations of the proxy's Deployment by which older versions know its guards.
-    pub fn annotations(&self) -> BTreeMap<String, String> {
-        let named = self.usable().filter_map(|(asked, usable)| {
-            Some((asked.annotation?.to_owned(), format!("{}/{}", asked.name, usable.hash)))
-        });
-        named.collect()
-    }
-
-    /// The files that the proxy needs, in a fixed order, each once.
-    pub fn files(&self) -> Vec<&MountedFile> {
-        let all = self.usable().flat_map(|(_, usable)| &usable.files).map(|file| (&file.directory, file));
-        all.collect::<BTreeMap<_, _>>().into_values().collect()
-    }
-
-    /// The variables that the proxy's process needs, in a fixed order.
-    pub fn variables(&self) -> Vec<&SecretVariable> {
-        self.usable().flat_map(|(_, usable)| &usable.variables).collect()
-    }
-
-    /// Whether the proxy needs the CA and the token of its pod's ServiceAccount.
-    pub fn need_account(&self) -> bool {
-        self.usable().any(|(_, usable)| usable.config.needs_account())
-    }
-
-    /// Puts into the document of the proxy what it is to enforce for the workload at `url`.
-    pub fn enforce(&self, url: &str, document: &mut RunConfig) {
-        self.additions.render(document);
-        for (asked, usable) in self.usable() {
-            usable.config.enforce(&Guarded { url, terms: &asked.terms }, document);
-        }
-    }
-
+impl Judge<'_> {
     /// What the live proxy enforces, compared with what is asked for.
     ///
-    /// `own` are the pods of the Deployment: one that somebody else made with the labels of a proxy would not go with the
-    /// Deployment, so it must not make the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
+    /// A pod that somebody else made with the labels of a proxy would not go with the Deployment, so it must not make the
+    /// Deployment go. The status tells of it ([`in_force`](Self::in_force)).
     ///
     /// Pods of an older content are a rollout under way: whether the proxy is outdated is for its template to say. Where
     /// the Deployment is gone its pods count until they have ended: a proxy made anew must not serve beside open ones.
-    pub fn standing(&self, deployment: Option<&Deployment>, own: &[&Pod]) -> Standing {
-        let template = deployment.and_then(template);
-        let told = template.is_none();
+    fn standing(&self) -> Standing {
+        let deployment = self.runs.deployment;
         let counts = |pod: &Pod| deployment.is_none() || pod.metadata.deletion_timestamp.is_none();
-        let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, told)) == Standing::Missing;
         // A rollout that somebody undid may leave pods that the template does not describe.
-        if own.iter().any(|pod| !has_ended(pod) && counts(pod) && lacks(pod)) {
+        if self.runs.own.iter().any(|pod| !has_ended(pod) && counts(pod) && self.lacks(pod)) {
             return Standing::Missing;
         }
-        match (deployment, template) {
+        match (deployment, deployment.and_then(template)) {
             (None, _) => Standing::NoProxy,
             (Some(_), Some(template)) => self.compare(&parse(template)),
-            (Some(_), None) => self.compare(&self.before_the_digest(deployment, true)),
+            (Some(_), None) => self.compare(&self.before_the_digest(true)),
         }
     }
 
-    /// What the pods that serve enforce; none where nothing is asked for. `own` are the pods of the Deployment: those that
-    /// serve, and those that serve until they are gone, are told apart from the rest. `foreign` are pods with the labels of a
-    /// proxy that no ReplicaSet of the Deployment controls: whatever they say of themselves, they enforce nothing.
-    pub fn in_force(
-        &self,
-        deployment: Option<&Deployment>,
-        own: &[&Pod],
-        serving: &[&Pod],
-        ending: &[&Pod],
-        foreign: &[&Pod],
-    ) -> Option<InForce> {
-        if self.guards.is_empty() {
-            return None;
-        }
-        let (mut older, mut without, of) = (0_usize, 0_usize, serving.len());
-        for pod in serving {
-            match self.compare(&self.of_pod(pod, deployment, false)) {
-                Standing::NoProxy | Standing::Current => {}
-                Standing::Outdated => older += 1,
-                Standing::Missing => without += 1,
-            }
-        }
-        let lacks = |pod: &Pod| self.compare(&self.of_pod(pod, deployment, false)) == Standing::Missing;
-        let ending = ending.iter().filter(|pod| !has_ended(pod) && lacks(pod)).count();
+    /// What the pods that serve enforce, and those that serve until they are gone.
+    fn in_force(&self) -> Option<InForce> {
+        let Running { deployment, own, foreign, .. } = *self.runs;
+        self.uses.guards().next()?;
+        let of = self.serving.len();
+        let with = |standing| self.serving.iter().filter(|pod| self.of_pod(pod) == standing).count();
+        let (older, without) = (with(Standing::Outdated), with(Standing::Missing));
+        let ending = status::ending(own);
+        let lacking = ending.iter().filter(|pod| !has_ended(pod) && self.lacks(pod)).count();
         // Those of a Deployment that was deleted without them (`--cascade=orphan`) stay, and keep a new one from being made.
         let orphans: Vec<&Pod> = match deployment {
             Some(_) => Vec::new(),
-            None => own.iter().copied().filter(|pod| lacks(pod)).collect(),
+            None => own.iter().copied().filter(|pod| self.lacks(pod)).collect(),
         };
         let stays = |pod: &&&Pod| pod.metadata.deletion_timestamp.is_none() && !has_ended(pod);
         let stay: Vec<&Pod> = orphans.iter().chain(foreign).filter(stays).copied().collect();
         let delete = deletions(stay.iter());
         let by_hand = delete.is_some();
-        let unusable = self.guards.iter().find_map(|guard| match &guard.state {
+        let unusable = self.uses.guards().find_map(|guard| match &guard.state {
             State::Unusable(message) => Some(message),
             State::Usable(_) => None,
         });
@@ -292,88 +157,103 @@ impl Guards {
             (false, MISSING, message)
         } else if without > 0 {
             (false, MISSING, format!("{without} of {of} pods behind the proxy's Service lack a guard"))
-        } else if ending > 0 {
-            (false, MISSING, format!("{ending} pods that are ending lack a guard"))
+        } else if lacking > 0 {
+            (false, MISSING, format!("{lacking} pods that are ending lack a guard"))
         } else if of == 0 {
             (false, "NoPodServes", "no proxy pod serves".to_owned())
         } else if let Some(unusable) = unusable {
             (false, "GuardNotUsable", format!("proxy pods enforce what was asked for before: {unusable}"))
         } else if older > 0 {
             (false, OUTDATED, format!("{older} of {of} proxy pods that serve enforce an older policy"))
+        } else if let Some(changed) = self.changed(&ending) {
+            (false, CHANGED, changed)
         } else {
-            (true, "Enforced", format!("every proxy pod that serves enforces {}{}", self.names(), self.passed_by()))
+            let names: Vec<_> = self.uses.guards().map(|guard| guard.asked.title()).collect();
+            let names = names.join(", ");
+            (true, "Enforced", format!("every proxy pod that serves enforces {names}{}", self.uses.passed_by()))
         };
         Some(InForce { asked, message, reason, by_hand })
     }
 
-    /// The hash of a kind's configuration that is in force: of the pods that serve, an older one first; where none
-    /// serves, the one that new pods will enforce.
-    pub fn hash(&self, kind: &str, deployment: Option<&Deployment>, serving: &[&Pod]) -> Option<String> {
-        let guard = self.guards.iter().find(|guard| guard.asked.kind == kind)?;
-        let asked = match &guard.state {
+    /// What of the pods that serve, or serve until they are gone, is not what the operator makes: pods tell of guards in an
+    /// annotation, which anybody may copy. Where the operator makes no proxy now, nothing can be told.
+    fn changed(&self, ending: &[&Pod]) -> Option<String> {
+        let asked = self.runs.rendered.and_then(|children| {
+            let deployment = children.iter().find(|child| child.reference.kind == ChildKind::Deployment)?;
+            let pod = PodSpec::deserialize(deployment.object.pointer("/spec/template/spec")?).ok()?;
+            ProxyContainer::of(&pod)
+        });
+        let Some(asked) = asked else {
+            let message = "proxy pods were made with what is asked for; what runs in them is not known while no proxy can be made";
+            return Some(message.to_owned());
+        };
+        let pods = self.serving.iter().chain(ending);
+        let changed =
+            pods.filter_map(|pod| match self.runs.containers.get(pod.metadata.name.as_deref().unwrap_or_default()) {
+                Some(found) => asked.first_difference(found, self.runs.mirrors),
+                None => Some("name".into()),
+            });
+        let (changed, of): (Vec<_>, _) = (changed.collect(), self.serving.len() + ending.len());
+        let first = changed.first()?;
+        Some(format!(
+            "{} of {of} proxy pods that serve have another proxy container than this operator makes ({first})",
+            changed.len()
+        ))
+    }
+
+    fn hash(&self, used: &Used) -> Option<String> {
+        let asked = match &used.state {
             State::Usable(usable) => Some(usable.hash.clone()),
             State::Unusable(_) => None,
         };
-        let id = guard.asked.id();
-        let live = serving.iter().map(|pod| {
-            let mark = self.of_pod(pod, deployment, false).remove(&id).flatten()?;
+        if used.asked.role == Role::Setting {
+            return asked;
+        }
+        let id = used.asked.id();
+        let live = self.serving.iter().map(|pod| {
+            let mark = self.live(pod).remove(&id).flatten()?;
             Some(content(&mark).to_owned())
         });
         live.into_iter().find(|hash| *hash != asked).unwrap_or(asked)
     }
 
-    fn usable(&self) -> impl Iterator<Item = (&GuardRef, &Usable)> {
-        self.guards.iter().filter_map(|Guard { asked, state, .. }| match state {
-            State::Usable(usable) => Some((asked, usable)),
-            State::Unusable(_) => None,
-        })
+    fn lacks(&self, pod: &Pod) -> bool {
+        self.of_pod(pod) == Standing::Missing
     }
 
-    fn names(&self) -> String {
-        let names: Vec<_> = self.guards.iter().map(|it| format!("{} {:?}", it.asked.kind, it.asked.name)).collect();
-        names.join(", ")
-    }
-
-    /// The paths that are open although a guard judges messages.
-    fn passed_by(&self) -> String {
-        let open = &self.additions.paths.open_paths;
-        if open.is_empty() || !self.guards.iter().any(|guard| guard.asked.judges_messages()) {
-            return String::new();
-        }
-        format!("; requests to {} pass unjudged", open.join(", "))
+    fn of_pod(&self, pod: &Pod) -> Standing {
+        self.compare(&self.live(pod))
     }
 
     fn compare(&self, live: &Live) -> Standing {
-        if !self.unbuilt.is_empty() {
+        if !self.uses.unbuilt().is_empty() {
             return Standing::Missing;
         }
-        let each = self.guards.iter().map(|Guard { asked, state, .. }| match (state, live.get(&asked.id())) {
+        let each = self.uses.guards().map(|Used { asked, state, .. }| match (state, live.get(&asked.id())) {
             (_, None) => Standing::Missing,
-            (State::Usable(usable), Some(mark)) if mark.as_deref() != Some(&*asked.mark(&usable.hash)) => {
+            (State::Usable(usable), Some(mark)) if mark.as_deref() != Some(&*self.uses.mark(asked, &usable.hash)) => {
                 Standing::Outdated
             }
             // Its content is not known; what the reference says is.
-            (State::Unusable(_), Some(Some(mark))) if *mark != asked.mark(content(mark)) => Standing::Outdated,
+            (State::Unusable(_), Some(Some(mark))) if *mark != self.uses.mark(asked, content(mark)) => {
+                Standing::Outdated
+            }
             (State::Usable(_) | State::Unusable(_), Some(_)) => Standing::Current,
         });
         each.max().unwrap_or(Standing::Current)
     }
 
-    /// What a pod enforces. One without the annotation was made by a version before it, and counts as its Deployment says;
-    /// but which content it enforces is `told` only while the template was made by that version too.
-    fn of_pod(&self, pod: &Pod, deployment: Option<&Deployment>, told: bool) -> Live {
-        match annotation(&pod.metadata, GUARDS) {
-            Some(digest) => parse(digest),
-            None => self.before_the_digest(deployment, told),
-        }
+    /// What a pod says that it enforces. One without the annotation was made by a version before it, and has the guards of
+    /// its Deployment; which content they have it does not say.
+    fn live(&self, pod: &Pod) -> Live {
+        annotation(&pod.metadata, GUARDS).map_or_else(|| self.before_the_digest(false), parse)
     }
 
-    fn before_the_digest(&self, deployment: Option<&Deployment>, with_hash: bool) -> Live {
-        let Some(deployment) = deployment else { return Live::new() };
-        let told = self.guards.iter().filter_map(|Guard { asked, .. }| {
+    fn before_the_digest(&self, with_hash: bool) -> Live {
+        let Some(deployment) = self.runs.deployment else { return Live::new() };
+        let told = self.uses.guards().filter_map(|Used { asked, .. }| {
             let (name, hash) = annotation(&deployment.metadata, asked.annotation?)?.split_once('/')?;
-            let hash = if with_hash { Some(hash.to_owned()) } else { None };
-            Some(((asked.kind.clone().into_owned(), name.to_owned()), hash))
+            Some(((asked.id().0, name.to_owned()), with_hash.then(|| hash.to_owned())))
         });
         told.collect()
     }

@@ -11,7 +11,7 @@ use super::{
     names,
     owner::Owner,
 };
-use crate::{digest::digest, guards::Guards};
+use crate::{config::Uses, digest::digest};
 
 /// A rendered RunConfig.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ pub fn workload_labels(name: &str, transport: &str, port: i32) -> BTreeMap<Strin
 // === impl Document ===
 
 impl Document {
-    /// Renders `run_config` with what the guards of the workload at `url` add, and the chain that follows.
-    pub fn of(mut run_config: RunConfig, guards: &Guards, url: &str) -> Self {
-        guards.enforce(url, &mut run_config);
+    /// Renders `run_config` with what the configurations that the workload uses add, and the chain that follows.
+    pub fn of(mut run_config: RunConfig, uses: &Uses) -> Self {
+        uses.render(&mut run_config);
         run_config.middleware_configs = chain::of(&run_config);
         let text = run_config.to_json();
         let checksum = digest(text.as_bytes());

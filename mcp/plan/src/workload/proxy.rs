@@ -32,7 +32,7 @@ use super::{
     proxy_template,
 };
 use crate::{
-    guards::Guards,
+    config::Uses,
     image,
     reference::{Data, MountedFile, SecretVariable},
     settings::Settings,
@@ -69,7 +69,7 @@ pub struct Proxy<'a> {
     pub account: String,
     /// The file with the root certificates that it trusts in place of those of its image.
     pub ca_bundle: Option<MountedFile>,
-    /// Whether it speaks to the Kubernetes API. One that does not, and has no guard that does, carries no token for it.
+    /// Whether it speaks to the Kubernetes API. One that does not, and uses no configuration for which it does, carries no token for it.
     pub needs_api: bool,
     /// Whether no pod of it may run beside another, not even while it rolls.
     pub is_alone: bool,
@@ -77,7 +77,7 @@ pub struct Proxy<'a> {
     pub pull_secrets: Option<Vec<LocalObjectReference>>,
     /// Key and value of a template annotation whose change restarts the pods.
     pub restart: Option<(&'static str, String)>,
-    /// Values of Secrets in its environment, beside those that guards bring. A changed one rolls the pods.
+    /// Values of Secrets in its environment, beside those that configurations bring. A changed one rolls the pods.
     pub secrets: Vec<SecretVariable>,
     /// The path at which the pod is asked whether it is ready.
     pub readiness_path: &'static str,
@@ -90,13 +90,13 @@ pub struct Proxy<'a> {
 }
 
 impl Proxy<'_> {
-    /// The Deployment of a proxy started with this document, behind these guards.
-    pub fn deployment(&self, guards: &Guards, data: &Data, document: &Document) -> Child {
+    /// The Deployment of a proxy started with this document, with these configurations.
+    pub fn deployment(&self, uses: &Uses, data: &Data, document: &Document) -> Child {
         let name = self.owner.name;
         let overrides = self.deployment_overrides();
         let labels = names::proxy_labels(self.app, name);
 
-        let user = |annotations: Option<&BTreeMap<String, String>>| {
+        let of_user = |annotations: Option<&BTreeMap<String, String>>| {
             // Written by a user, these would tell a later plan of guards that the pods do not have, or would be written over by Kubernetes
             // without end.
             let mut kept = annotations.cloned().unwrap_or_default();
@@ -106,7 +106,7 @@ impl Proxy<'_> {
         let deployment = overrides.and_then(|it| it.annotations.as_ref());
         let mut metadata =
             self.owner.metadata(name, merged(labels.clone(), overrides.and_then(|it| it.labels.as_ref())));
-        metadata.annotations = some(merged(guards.annotations(), Some(&user(deployment))));
+        metadata.annotations = some(merged(uses.annotations(), Some(&of_user(deployment))));
 
         let pods = overrides.and_then(|it| it.pod_template_metadata_overrides.as_ref());
         let mut pod_labels = pods.and_then(|pods| pods.labels.clone()).unwrap_or_default();
@@ -115,12 +115,12 @@ impl Proxy<'_> {
             metadata: Some(ObjectMeta {
                 labels: some(merged(labels.clone(), Some(&pod_labels))),
                 annotations: some(merged(
-                    self.template_annotations(guards, data, document),
-                    Some(&user(pods.and_then(|pods| pods.annotations.as_ref()))),
+                    self.template_annotations(uses, data, document),
+                    Some(&of_user(pods.and_then(|pods| pods.annotations.as_ref()))),
                 )),
                 ..ObjectMeta::default()
             }),
-            spec: Some(self.pod(guards)),
+            spec: Some(self.pod(uses)),
         };
         if let Some(user) = &self.template {
             proxy_template::merge(&mut template, user);
@@ -164,28 +164,38 @@ impl Proxy<'_> {
         self.overrides?.proxy_deployment.as_ref()
     }
 
-    fn secret_variables<'a>(&'a self, guards: &'a Guards) -> Vec<&'a SecretVariable> {
-        guards.variables().into_iter().chain(&self.secrets).collect()
+    fn secret_variables<'a>(&'a self, uses: &'a Uses) -> Vec<&'a SecretVariable> {
+        uses.secrets().into_iter().chain(&self.secrets).collect()
     }
 
-    fn template_annotations(&self, guards: &Guards, data: &Data, document: &Document) -> BTreeMap<String, String> {
+    /// Its variables, and those that configurations and Secrets bring, which no user's variable replaces.
+    fn environment(&self, uses: &Uses) -> Vec<EnvVar> {
+        let mut brought: Vec<EnvVar> = uses.variables().into_iter().cloned().collect();
+        brought.extend(self.secret_variables(uses).into_iter().map(SecretVariable::variable));
+        let own = self.env.iter().filter(|own| brought.iter().all(|it| it.name != own.name));
+        let mut all: Vec<EnvVar> = own.cloned().collect();
+        all.append(&mut brought);
+        all
+    }
+
+    fn template_annotations(&self, uses: &Uses, data: &Data, document: &Document) -> BTreeMap<String, String> {
         let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
         let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
-        let variables = self.secret_variables(guards);
+        let variables = self.secret_variables(uses);
         let secrets = data.checksum(variables.iter().map(|it| (&*it.secret, &*it.key)));
         let secrets = secrets.map(|checksum| (annotation::SECRETS_CHECKSUM.to_owned(), checksum));
-        let guards = guards.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
+        let guards = uses.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
         [Some(checksum), restart, secrets, guards].into_iter().flatten().collect()
     }
 
-    fn pod(&self, guards: &Guards) -> PodSpec {
-        let (volumes, mounts) = self.volumes(guards).into_iter().unzip();
+    fn pod(&self, uses: &Uses) -> PodSpec {
+        let (volumes, mounts) = self.volumes(uses).into_iter().unzip();
         let container = Container {
             name: proxy_template::CONTAINER.to_owned(),
             image: Some(self.image.to_owned()),
             command: image::program(self.image).map(|program| vec![program.to_owned()]),
             args: Some(self.args.clone()),
-            env: Some(with_checksum(with_secrets(self.env.clone(), &self.secret_variables(guards)))),
+            env: Some(with_checksum(self.environment(uses))),
             ports: Some(vec![ContainerPort {
                 name: Some(PORT_NAME.to_owned()),
                 container_port: self.port,
@@ -207,7 +217,7 @@ impl Proxy<'_> {
             containers: vec![container],
             volumes: Some(volumes),
             service_account_name: Some(self.account.clone()),
-            automount_service_account_token: match (guards.need_account(), self.needs_api) {
+            automount_service_account_token: match (uses.need_account(), self.needs_api) {
                 // Said here it counts, whatever the ServiceAccount says.
                 (true, _) => Some(true),
                 (false, true) => None,
@@ -228,7 +238,7 @@ impl Proxy<'_> {
     }
 
     /// What the proxy reads as files; all of it mounted as directories, so that changes reach a running pod.
-    fn volumes(&self, guards: &Guards) -> Vec<(Volume, VolumeMount)> {
+    fn volumes(&self, uses: &Uses) -> Vec<(Volume, VolumeMount)> {
         let run_config =
             ConfigMapVolumeSource { name: names::run_config(self.owner.name), ..ConfigMapVolumeSource::default() };
         let volume = Volume { name: "runconfig".to_owned(), config_map: Some(run_config), ..Volume::default() };
@@ -239,16 +249,9 @@ impl Proxy<'_> {
             ..VolumeMount::default()
         };
         let mut all = vec![(volume, mount)];
-        all.extend(guards.files().into_iter().chain(&self.ca_bundle).map(MountedFile::mount));
+        all.extend(uses.files().into_iter().chain(&self.ca_bundle).map(MountedFile::mount));
         all
     }
-}
-
-/// Variables, and those with values of Secrets, which no user's variable replaces.
-fn with_secrets(mut env: Vec<EnvVar>, secrets: &[&SecretVariable]) -> Vec<EnvVar> {
-    env.retain(|var| secrets.iter().all(|secret| secret.name != var.name));
-    env.extend(secrets.iter().map(|secret| secret.variable()));
-    env
 }
 
 /// Variables, and the checksum of the document that the pod was made for. The document is one ConfigMap for all pods: a

@@ -49,14 +49,14 @@ pub struct Report {
     pub ready: i32,
     /// Where clients inside the cluster reach it; none while nothing is there to reach.
     pub url: Option<String>,
-    /// The hash of each configuration that is in force, by its kind.
-    pub hashes: Vec<(String, String)>,
+    /// The hash of each configuration that is in force, by the field that asks for it.
+    pub hashes: Vec<(&'static str, String)>,
 }
 
 impl Report {
-    /// The hash of the configuration of this kind that is in force.
-    pub fn hash(&self, kind: &str) -> Option<String> {
-        self.hashes.iter().find(|(of, _)| of == kind).map(|(_, hash)| hash.clone())
+    /// The hash of the configuration that is in force for this field.
+    pub fn hash(&self, field: &str) -> Option<String> {
+        self.hashes.iter().find(|(of, _)| *of == field).map(|(_, hash)| hash.clone())
     }
 }
 

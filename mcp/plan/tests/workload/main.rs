@@ -7,3 +7,4 @@ mod pod_template;
 mod proxy_container;
 mod proxy_template;
 mod quantity;
+mod uses;

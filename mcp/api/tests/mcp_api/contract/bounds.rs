@@ -25,7 +25,7 @@ struct Probe {
 async fn every_bound_enum_pattern_format_and_required_member_of_the_contract_admits_one_object_and_refuses_another() {
     let judge = Judge::in_namespace("bounds").await;
     let mut problems = Vec::new();
-    for kind in KINDS {
+    for kind in KINDS.iter() {
         judge.store_example(kind).await;
         let probes = probes(kind);
         // A kind without bounds of its own still has those of its conditions.
@@ -56,7 +56,7 @@ async fn every_bound_enum_pattern_format_and_required_member_of_the_contract_adm
 
 #[test]
 fn the_examples_have_every_member_that_the_contract_knows() {
-    for kind in KINDS {
+    for kind in KINDS.iter() {
         let examples = examples::of(kind);
         for path in Contract::of(kind).stored_fields().keys() {
             let refused = examples::REFUSED.iter().any(|(of, refused)| *of == kind && path.starts_with(refused));
@@ -69,7 +69,7 @@ fn the_examples_have_every_member_that_the_contract_knows() {
 #[tokio::test]
 async fn every_member_of_the_examples_is_admitted_and_kept() {
     let judge = Judge::in_namespace("examples").await;
-    for kind in KINDS {
+    for kind in KINDS.iter() {
         judge.store_example(kind).await;
         for example in examples::of(kind) {
             let stored = judge.create(kind, &example).await.unwrap();

@@ -1,12 +1,22 @@
 //! Reads the contract, and finds its paths in objects.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use serde_json::{Map, Value};
 
-/// The kinds that have a contract here.
-pub(crate) const KINDS: [&str; 6] =
-    ["MCPOIDCConfig", "MCPRemoteProxy", "MCPServer", "MCPToolConfig", "MCPWebhookConfig", "VirtualMCPServer"];
+/// The kinds of the API. Each has a contract here.
+pub(crate) static KINDS: LazyLock<Vec<String>> =
+    LazyLock::new(|| mcp_api::crds().into_iter().map(|crd| crd.spec.names.kind).collect());
+
+/// The kinds that have a contract.
+pub(crate) fn contracts() -> BTreeSet<String> {
+    let files = std::fs::read_dir(format!("{}/tests/mcp_api/contract", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
+}
 
 /// The contract of one kind.
 pub(crate) struct Contract(pub(crate) Value);

@@ -14,7 +14,7 @@ use crate::contract::{
 #[tokio::test]
 async fn every_rule_of_the_contract_admits_one_object_and_refuses_another() {
     let judge = Judge::in_namespace("rules").await;
-    for kind in KINDS {
+    for kind in KINDS.iter() {
         judge.store_example(kind).await;
     }
     let mut problems = Vec::new();
@@ -48,7 +48,7 @@ fn every_rule_of_the_contract_has_a_case() {
     let tested: BTreeSet<(String, String, String)> =
         cases::all().into_iter().map(|case| (case.kind.into(), case.path, case.rule.into())).collect();
     let mut contract = BTreeSet::new();
-    for kind in KINDS {
+    for kind in KINDS.iter() {
         for (path, says) in Contract::of(kind).stored_fields() {
             let rules = says.get("cel").and_then(Value::as_array).into_iter().flatten().map(|rule| &rule["message"]);
             for text in rules.filter_map(Value::as_str) {

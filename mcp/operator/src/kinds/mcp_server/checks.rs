@@ -36,7 +36,7 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
         let message = format!("spec.maxRequestBodySize: {}; until then that bound holds", rules::above_bound(bytes));
         findings.conditions.set(BODY_LIMIT_CAPPED, ConditionStatus::True, "AboveBound", message);
     }
-    workload::checks::unsupported(&fields::unsupported(spec), findings);
+    workload::checks::unsupported(server, &fields::unsupported(spec), findings);
 }
 
 fn check_sessions(spec: &MCPServerSpec, findings: &mut Findings<'_>) {

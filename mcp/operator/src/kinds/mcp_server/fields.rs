@@ -8,7 +8,6 @@ use crate::workload::checks;
 pub(super) fn unsupported(spec: &MCPServerSpec) -> Vec<&'static str> {
     checks::set_fields(&[
         ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
-        ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ])

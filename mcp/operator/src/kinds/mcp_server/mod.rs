@@ -15,8 +15,7 @@ use mcp_api::{
     v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
 };
 use mcp_plan::{
-    additions::Additions,
-    guards::{GuardRef, RequestedGuards},
+    config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference},
     settings::{CaBundle, Settings},
@@ -35,7 +34,7 @@ use portcullis::{
 };
 
 use crate::{
-    config::{ConfigKind as _, ConfigRef as _},
+    config::{ConfigKind as _, audit},
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };
@@ -52,7 +51,7 @@ impl Subject for MCPServer {
 
     fn references(&self) -> Vec<Reference> {
         let spec = &self.spec;
-        let mut all: Vec<_> = self.guards().configs.iter().map(GuardRef::reference).collect();
+        let mut all: Vec<_> = self.uses().references();
         all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
         all.extend(spec.secrets.iter().flatten().map(|it| Reference::to_secret("spec.secrets", &it.name)));
         all
@@ -118,15 +117,16 @@ impl Workload for MCPServer {
             .then(|| Attached { pod: names::first_pod(Owner::of(self).name), container: backend::CONTAINER })
     }
 
-    fn guards(&self) -> RequestedGuards {
+    fn uses(&self) -> Requested {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
-        let configs = [
-            login.map(|it| MCPOIDCConfig::guard("spec.oidcConfigRef", &it.name).on(it.terms())),
-            webhooks.map(|it| MCPWebhookConfig::guard("spec.webhookConfigRef", &it.name)),
-            tools.map(|it| MCPToolConfig::guard("spec.toolConfigRef", &it.name)),
+        let uses = [
+            login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
+            webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
+            tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
@@ -135,7 +135,7 @@ impl Workload for MCPServer {
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
             ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
-        RequestedGuards::of(configs, &unbuilt).with_additions(Additions::of(self.metadata.annotations.as_ref()))
+        Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
     }
 
     fn has_option_as_image(&self) -> bool {
@@ -171,10 +171,10 @@ impl Workload for MCPServer {
     }
 
     fn render(&self, rendering: &Rendering<'_>) -> Vec<Child> {
-        let Rendering { guards, data, settings } = *rendering;
+        let Rendering { uses, data, settings } = *rendering;
         let owner = Owner::of(self);
         let proxy = proxy_of(self, &owner, settings);
-        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
+        let document = Document::of(document::run_config(owner.name, &self.spec, settings), uses);
         let backend = Backend::of(&owner, &self.spec, data, proxy.pull_secrets.clone());
 
         let mut children = vec![access::account(&owner, &proxy.account)];
@@ -191,7 +191,7 @@ impl Workload for MCPServer {
         // Before what it closes exists.
         children.push(backend.network_policy(Self::APP));
         children.push(backend.stateful_set());
-        children.push(proxy.deployment(guards, data, &document));
+        children.push(proxy.deployment(uses, data, &document));
         children
     }
 
@@ -248,9 +248,9 @@ impl Workload for MCPServer {
 
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
-            oidc_config_hash: report.hash("MCPOIDCConfig"),
-            tool_config_hash: report.hash("MCPToolConfig"),
-            webhook_config_hash: report.hash("MCPWebhookConfig"),
+            oidc_config_hash: report.hash("spec.oidcConfigRef"),
+            tool_config_hash: report.hash("spec.toolConfigRef"),
+            webhook_config_hash: report.hash("spec.webhookConfigRef"),
             conditions: report.conditions,
             message: Some(report.message),
             observed_generation: report.observed_generation,

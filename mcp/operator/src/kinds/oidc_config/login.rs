@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use mcp_api::v1beta1::{KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType, SecretKeyRef};
 use mcp_plan::{
-    config::Guarded,
+    config::Target,
     reference::{Content, MountedFile, Source},
 };
 use mcp_runconfig::{OidcConfig, paths::ACCOUNT};
+
+use super::LoginTerms;
 
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";
@@ -17,11 +19,10 @@ const BUNDLES: &str = "/config/certs";
 const BUNDLE_KEY: &str = "ca.crt";
 
 /// What the proxy of a workload reads.
-pub(super) fn login(spec: &MCPOIDCConfigSpec, guarded: &Guarded<'_>) -> OidcConfig {
-    let terms = guarded.terms;
+pub(super) fn login(spec: &MCPOIDCConfigSpec, target: &Target, terms: &LoginTerms) -> OidcConfig {
     let login = OidcConfig {
         audience: terms.audience.clone(),
-        resource_url: terms.resource_url.clone().unwrap_or_else(|| origin(guarded.url).to_owned()),
+        resource_url: terms.resource_url.clone().unwrap_or_else(|| origin(&target.url).to_owned()),
         scopes: terms.scopes.clone(),
         ..OidcConfig::default()
     };

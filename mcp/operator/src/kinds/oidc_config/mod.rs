@@ -2,24 +2,28 @@
 
 mod login;
 mod rules;
+mod terms;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::{
     names::{condition, finalizer, reason},
-    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef},
+    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, WorkloadRef},
 };
 use mcp_plan::{
-    config::{BundleWords, Guarded, Terms, Words},
+    config::{BundleWords, Needs, Target, Words},
     problem::Problem,
-    reference::{MountedFile, Reference, Referrer, SecretVariable, Source},
+    reference::{Reference, Referrer, SecretVariable, Source},
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, chain, environment};
 
 use crate::{
-    config::{ConfigKind, ConfigRef, ConfigReport},
+    config::{ConfigKind, ConfigReport},
     subject::Subject,
 };
+
+use terms::LoginTerms;
+pub(super) use terms::problems as reference_problems;
 
 impl Subject for MCPOIDCConfig {
     const FINALIZER: Option<&'static str> = Some(finalizer::MCP_OIDC_CONFIG);
@@ -64,25 +68,24 @@ impl ConfigKind for MCPOIDCConfig {
     const VALIDITY: (&'static str, &'static str) = (reason::CONFIG_VALID, reason::CONFIG_INVALID);
     const MIDDLEWARE: &'static [&'static str] = &[chain::AUTH];
 
-    fn files(&self) -> Vec<MountedFile> {
-        login::ca_bundle(&self.spec).into_iter().collect()
-    }
+    type Terms = LoginTerms;
 
-    fn variables(&self) -> Vec<SecretVariable> {
+    fn needs(&self, _: &Target, _: &LoginTerms) -> Needs {
         let secret = login::client_secret(&self.spec).map(|it| SecretVariable {
             name: environment::OIDC_CLIENT_SECRET.into(),
             secret: it.name.clone(),
             key: it.key.clone(),
         });
-        secret.into_iter().collect()
+        Needs {
+            files: login::ca_bundle(&self.spec).into_iter().collect(),
+            secrets: secret.into_iter().collect(),
+            account: login::needs_account(&self.spec),
+            ..Needs::default()
+        }
     }
 
-    fn needs_account(&self) -> bool {
-        login::needs_account(&self.spec)
-    }
-
-    fn enforce(&self, guarded: &Guarded<'_>, document: &mut RunConfig) {
-        document.require_login(login::login(&self.spec, guarded));
+    fn render(&self, target: &Target, terms: &LoginTerms, document: &mut RunConfig) {
+        document.require_login(login::login(&self.spec, target, terms));
     }
 
     fn conditions(status: &MCPOIDCConfigStatus) -> Option<&Vec<Condition>> {
@@ -101,18 +104,6 @@ impl ConfigKind for MCPOIDCConfig {
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
             referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
-        }
-    }
-}
-
-/// The reference of a workload, of whichever kind.
-impl ConfigRef for OidcConfigRef {
-    fn terms(&self) -> Terms {
-        Terms {
-            audience: self.audience.clone(),
-            scopes: self.scopes.clone().unwrap_or_default(),
-            resource_url: self.resource_url.clone().filter(|url| !url.is_empty()),
-            ..Terms::default()
         }
     }
 }

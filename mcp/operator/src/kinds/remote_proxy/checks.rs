@@ -25,7 +25,7 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
     check_configuration(proxy, data, findings);
     checks::pod_template(pod_template(spec), &template_notes(spec), findings);
     checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
-    checks::unsupported(&unsupported(spec), findings);
+    checks::unsupported(proxy, &unsupported(spec), findings);
 }
 
 /// What the message of the status says of what keeps the proxy from being made, in ToolHive's words (toolhive-0.63 §2.3).
@@ -43,7 +43,6 @@ pub(super) fn refusal(Block { condition, message, .. }: &Block) -> String {
 pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Vec<&'static str> {
     checks::set_fields(&[
         ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
-        ("spec.audit", spec.audit.as_ref().is_some_and(|audit| audit.enabled)),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ])
@@ -71,7 +70,7 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let broken: BTreeSet<_> =
         wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Bytes)).collect();
     let problems = rules::problems(proxy);
-    let unbuilt = proxy.guards().unbuilt(findings.settings);
+    let unbuilt = proxy.uses().unbuilt(findings.settings);
     let forbidden = rules::remote_url_problem(proxy, findings.settings);
     let mut block = |reason, message: String| {
         findings.block(TYPE, reason, message.clone());

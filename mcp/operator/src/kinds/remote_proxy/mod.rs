@@ -11,8 +11,7 @@ use mcp_api::{
     v1beta1::{HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
 };
 use mcp_plan::{
-    additions::Additions,
-    guards::{GuardRef, RequestedGuards},
+    config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference, SECRET},
     settings::{CaBundle, Settings},
@@ -25,7 +24,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::{ConfigKind as _, ConfigRef as _},
+    config::{ConfigKind as _, audit},
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -37,7 +36,7 @@ impl Subject for MCPRemoteProxy {
 
     fn references(&self) -> Vec<Reference> {
         let spec = &self.spec;
-        let mut all: Vec<_> = self.guards().configs.iter().map(GuardRef::reference).collect();
+        let mut all: Vec<_> = self.uses().references();
         all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
         let secret =
             |it: &HeaderFromSecret| Reference::of_proxy(headers::SECRET_FIELD, SECRET, &it.value_secret_ref.name);
@@ -96,13 +95,14 @@ impl Workload for MCPRemoteProxy {
         checks::refusal(block)
     }
 
-    fn guards(&self) -> RequestedGuards {
+    fn uses(&self) -> Requested {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
-        let configs = [
-            login.map(|it| MCPOIDCConfig::guard("spec.oidcConfigRef", &it.name).on(it.terms())),
-            tools.map(|it| MCPToolConfig::guard("spec.toolConfigRef", &it.name)),
+        let uses = [
+            login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
+            tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
@@ -110,7 +110,7 @@ impl Workload for MCPRemoteProxy {
             ("spec.authzConfig", spec.authz_config.is_some()),
             ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
-        RequestedGuards::of(configs, &unbuilt).with_additions(Additions::of(self.metadata.annotations.as_ref()))
+        Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -141,17 +141,17 @@ impl Workload for MCPRemoteProxy {
     }
 
     fn render(&self, rendering: &Rendering<'_>) -> Vec<Child> {
-        let Rendering { guards, data, settings } = *rendering;
+        let Rendering { uses, data, settings } = *rendering;
         let owner = Owner::of(self);
         let proxy = proxy_of(self, &owner, settings);
-        let document = Document::of(document::run_config(owner.name, &self.spec, settings), guards, &self.url());
+        let document = Document::of(document::run_config(owner.name, &self.spec, settings), uses);
         let mut children = Vec::new();
         if own_account(self).is_none() {
             children.push(access::account(&owner, &proxy.account));
         }
         children.push(document.config_map(&owner, label::MCP_REMOTE_PROXY));
         children.push(proxy.service(&names::service(owner.name)));
-        children.push(proxy.deployment(guards, data, &document));
+        children.push(proxy.deployment(uses, data, &document));
         children
     }
 
@@ -194,8 +194,8 @@ impl Workload for MCPRemoteProxy {
 
     fn status_of(report: Report) -> MCPRemoteProxyStatus {
         MCPRemoteProxyStatus {
-            oidc_config_hash: report.hash("MCPOIDCConfig"),
-            tool_config_hash: report.hash("MCPToolConfig"),
+            oidc_config_hash: report.hash("spec.oidcConfigRef"),
+            tool_config_hash: report.hash("spec.toolConfigRef"),
             conditions: report.conditions,
             message: Some(report.message),
             observed_generation: report.observed_generation,

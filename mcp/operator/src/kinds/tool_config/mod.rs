@@ -8,7 +8,7 @@ use mcp_api::{
     v1beta1::{MCPToolConfig, MCPToolConfigStatus, WorkloadRef},
 };
 use mcp_plan::{
-    config::{Guarded, Words},
+    config::{Target, Words},
     problem::Problem,
     reference::{Reference, Referrer},
     settings::Settings,
@@ -78,7 +78,9 @@ impl ConfigKind for MCPToolConfig {
     };
     const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];
 
-    fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
+    type Terms = ();
+
+    fn render(&self, _: &Target, (): &(), document: &mut RunConfig) {
         let shown = self.spec.tools_override.iter().flatten().map(|(tool, change)| {
             let change = ToolOverride {
                 name: change.name.clone().unwrap_or_default(),

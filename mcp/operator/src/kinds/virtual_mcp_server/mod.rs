@@ -11,7 +11,7 @@ use mcp_api::{
     v1beta1::{VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase, virtual_server::IncomingAuthType},
 };
 use mcp_plan::{
-    guards::RequestedGuards,
+    config::Requested,
     problem::Problem,
     reference::{Data, Reference},
     settings::Settings,
@@ -34,9 +34,9 @@ impl Subject for VirtualMCPServer {
 
     fn references(&self) -> Vec<Reference> {
         // Whatever the type: a configuration that is named must not go under the feet of the author who corrects that.
-        let guards: Vec<_> = references::login(&self.spec).into_iter().chain(references::tools(&self.spec)).collect();
-        let guards = guards.iter().map(|guard| Reference { while_missing: references::MISSING, ..guard.reference() });
-        guards
+        let uses = references::login(&self.spec).into_iter().chain(references::tools(&self.spec));
+        uses.flat_map(|used| used.references())
+            .map(|reference| Reference { while_missing: references::MISSING, ..reference })
             .chain(references::unbuilt(self).into_iter().map(|(_, reference)| reference))
             .chain(references::policies(self).map(|policies| policies.reference()))
             .collect()
@@ -59,12 +59,9 @@ impl Workload for VirtualMCPServer {
     const WARNINGS: &'static [&'static str] = &[condition::AUTH_CONFIGURED];
     const CHILDREN: &'static [ChildKind] = &[];
 
-    fn guards(&self) -> RequestedGuards {
+    fn uses(&self) -> Requested {
         let login = references::login(&self.spec).filter(|_| self.spec.incoming_auth.kind == IncomingAuthType::Oidc);
-        RequestedGuards {
-            configs: login.into_iter().chain(references::tools(&self.spec)).collect(),
-            ..RequestedGuards::default()
-        }
+        Requested { uses: login.into_iter().chain(references::tools(&self.spec)).collect(), ..Requested::default() }
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -120,7 +117,7 @@ impl Workload for VirtualMCPServer {
 
     fn status_of(report: Report) -> VirtualMCPServerStatus {
         VirtualMCPServerStatus {
-            oidc_config_hash: report.hash("MCPOIDCConfig"),
+            oidc_config_hash: report.hash(references::LOGIN),
             conditions: report.conditions,
             message: Some(report.message),
             observed_generation: report.observed_generation,

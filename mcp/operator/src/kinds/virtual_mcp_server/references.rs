@@ -10,12 +10,14 @@ use mcp_api::{
     },
 };
 use mcp_plan::{
-    guards::GuardRef,
+    config::{ConfigUse, Role},
     reference::{Reference, Source},
 };
 
-use crate::config::{ConfigKind as _, ConfigRef as _};
+use crate::config::ConfigKind as _;
 
+/// The field that refers to the login.
+pub(super) const LOGIN: &str = "spec.incomingAuth.oidcConfigRef";
 /// What happens while a configuration does not exist: the end of a sentence.
 pub(super) const MISSING: &str = "until then the virtual server counts as failed";
 
@@ -46,18 +48,19 @@ pub(super) fn policies(server: &VirtualMCPServer) -> Option<Policies<'_>> {
 }
 
 /// The MCPOIDCConfig by which its clients log in.
-pub(super) fn login(spec: &VirtualMCPServerSpec) -> Option<GuardRef> {
+pub(super) fn login(spec: &VirtualMCPServerSpec) -> Option<ConfigUse> {
     let it = spec.incoming_auth.oidc_config_ref.as_ref()?;
-    Some(MCPOIDCConfig::guard("spec.incomingAuth.oidcConfigRef", &it.name).on(it.terms()))
+    Some(MCPOIDCConfig::used(Role::Guard, LOGIN, &it.name, &it.into()))
 }
 
 /// The MCPToolConfigs, each once.
-pub(super) fn tools(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = GuardRef> {
+pub(super) fn tools(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = ConfigUse> {
     let aggregation = spec.config.as_ref().and_then(|config| config.aggregation.as_ref());
     let tools = aggregation.into_iter().flat_map(|it| it.tools.iter().flatten());
     let names = tools.filter_map(|it| Some(&*it.tool_config_ref.as_ref()?.name)).filter(|name| !name.is_empty());
     let names: BTreeSet<_> = names.collect();
-    names.into_iter().map(|name| MCPToolConfig::guard("spec.config.aggregation.tools[].toolConfigRef", name))
+    let field = "spec.config.aggregation.tools[].toolConfigRef";
+    names.into_iter().map(move |name| MCPToolConfig::used(Role::Guard, field, name, &()))
 }
 
 /// References to kinds that this version does not have, each with the condition that tells of it.

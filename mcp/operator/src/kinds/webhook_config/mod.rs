@@ -8,9 +8,9 @@ use mcp_api::{
     v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
 };
 use mcp_plan::{
-    config::{Guarded, Words},
+    config::{Needs, Target, Words},
     problem::Problem,
-    reference::{MountedFile, Reference},
+    reference::Reference,
 };
 use mcp_runconfig::{
     RunConfig,
@@ -49,11 +49,13 @@ impl ConfigKind for MCPWebhookConfig {
     const ANNOTATION: Option<&'static str> = Some(annotation::WEBHOOK_CONFIG);
     const MIDDLEWARE: &'static [&'static str] = &[MUTATING, VALIDATING];
 
-    fn files(&self) -> Vec<MountedFile> {
-        translate::translated(&self.spec).2
+    type Terms = ();
+
+    fn needs(&self, _: &Target, (): &()) -> Needs {
+        Needs { files: translate::translated(&self.spec).2, ..Needs::default() }
     }
 
-    fn enforce(&self, _: &Guarded<'_>, document: &mut RunConfig) {
+    fn render(&self, _: &Target, (): &(), document: &mut RunConfig) {
         let (mutating, validating, _) = translate::translated(&self.spec);
         (document.mutating_webhooks, document.validating_webhooks) = (mutating, validating);
     }

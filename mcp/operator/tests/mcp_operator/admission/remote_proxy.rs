@@ -85,7 +85,6 @@ async fn a_proxy_is_warned_of_what_does_not_exist_or_is_not_built() {
             json!({"externalAuthConfigRef": {"name": "e"}}),
             "spec.externalAuthConfigRef cannot be enforced by this version: the server gets no proxy".to_owned(),
         ),
-        ("audit", json!({"audit": {"enabled": true}}), "spec.audit has no effect in this version".to_owned()),
         (
             "template",
             json!({"podTemplateSpec": {"spec": {"containers": [{"name": "toolhive", "image": "other"}]}}}),

@@ -2,6 +2,7 @@
 //! account and rights that it generates, which deploy/rbac.yaml ships.
 
 mod at_rest;
+mod audit;
 mod backend;
 mod deaf;
 mod deletion;

@@ -205,7 +205,7 @@ fn a_webhooks_secret_that_its_proxy_could_not_use_reaches_no_proxy() {
     );
     let with_secrets = |values: [(&str, &str); 4]| {
         let mut world = World::gated();
-        world.webhook_config = Some(guard.clone());
+        world.has(guard.clone());
         for (key, value) in values {
             world.secret("tls", key, value);
         }

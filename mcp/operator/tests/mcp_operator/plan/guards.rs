@@ -83,14 +83,17 @@ fn a_new_server_whose_webhook_config_is_missing_or_broken_gets_no_proxy() {
     ];
     for (found, reason, message) in cases {
         let mut world = World::gated();
-        world.webhook_config = found;
+        world.configs.clear();
+        if let Some(config) = found {
+            world.has(config);
+        }
         assert_nothing_runs(&world, reason);
         let condition = condition(&world.plan(), "WebhookConfigValidated", "False").unwrap();
         assert!(condition.0 == reason && condition.1.contains(message), "{condition:?}");
     }
     let mut nameless = World::gated();
     nameless.workload.spec.webhook_config_ref.as_mut().unwrap().name = String::new();
-    nameless.webhook_config = None;
+    nameless.configs.clear();
     assert_nothing_runs(&nameless, "a reference without a name still asks for a guard");
 }
 
@@ -98,9 +101,9 @@ fn a_new_server_whose_webhook_config_is_missing_or_broken_gets_no_proxy() {
 fn a_gated_proxy_outlives_its_vanished_config_because_it_keeps_its_gate() {
     let mut world = World::gated();
     world.applied(&world.plan());
-    world.webhook_config = None;
+    world.configs.clear();
     assert_left_alone(&world, "config deleted by force");
-    world.webhook_config = Some(config("gates", json!({"validating": [{"name": "p", "url": "ftp://p/"}]})));
+    world.has(config("gates", json!({"validating": [{"name": "p", "url": "ftp://p/"}]})));
     assert_left_alone(&world, "config edited into nonsense");
 }
 
@@ -114,7 +117,7 @@ fn an_ungated_proxy_does_not_outlive_the_wish_for_a_gate() {
     assert_nothing_runs(&world, "the wished-for gate does not exist");
 
     // It exists: the old pods go before the new ones come, since a rolling update could keep them for ever.
-    world.webhook_config = gated.webhook_config.clone();
+    world.configs = gated.configs.clone();
     let first = world.plan();
     assert!(is_absent(&first, ChildKind::Deployment, "fetch"), "the ungated proxy goes");
     assert!(child(&first, ChildKind::Deployment, "fetch").is_none());
@@ -130,9 +133,9 @@ fn a_proxy_behind_another_config_does_not_outlive_the_switch() {
     let mut world = World::gated();
     world.applied(&world.plan());
     world.workload.spec.webhook_config_ref.as_mut().unwrap().name = "stricter".into();
-    world.webhook_config = None;
+    world.configs.clear();
     assert_nothing_runs(&world, "the stricter gate does not exist");
-    world.webhook_config = Some(config("stricter", json!({"validating": [{"name": "q", "url": "https://q/"}]})));
+    world.has(config("stricter", json!({"validating": [{"name": "q", "url": "https://q/"}]})));
     assert!(is_absent(&world.plan(), ChildKind::Deployment, "fetch"));
 }
 
@@ -140,7 +143,7 @@ fn a_proxy_behind_another_config_does_not_outlive_the_switch() {
 fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
     let mut world = World::gated();
     world.applied(&world.plan());
-    world.webhook_config = Some(config("gates", json!({"validating": [{"name": "policy", "url": "https://new/"}]})));
+    world.has(config("gates", json!({"validating": [{"name": "policy", "url": "https://new/"}]})));
     let plan = world.plan();
     assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"));
     assert!(run_config(&plan).contains("https://new/"));
@@ -157,7 +160,7 @@ fn a_stricter_config_beside_a_broken_spec_leaves_no_laxer_proxy() {
     world.applied(&world.plan());
     world.workload.spec.image = String::new();
     assert_left_alone(&world, "the guard is the one asked for");
-    world.webhook_config = Some(config("gates", json!({"validating": [{"name": "policy", "url": "https://new/"}]})));
+    world.has(config("gates", json!({"validating": [{"name": "policy", "url": "https://new/"}]})));
     let plan = world.plan();
     assert!(plan.children.is_empty(), "the new webhook cannot be put in place");
     assert_eq!(plan.absent, [ChildRef::new(ChildKind::Deployment, "fetch")], "what runs behind it does no wrong");

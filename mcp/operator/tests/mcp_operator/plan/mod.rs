@@ -1,6 +1,7 @@
 //! The plans' promises, one module per concern. No IO: every test builds inputs and looks at the plan.
 
 mod additions;
+mod audit;
 mod children;
 mod children_without_owner;
 mod config_plan;

@@ -198,7 +198,7 @@ fn addresses_that_a_proxy_may_not_call_are_refused_where_the_text_says_so() {
         let plan = plan(&config, &[]);
         assert!(says(&plan, "Valid").unwrap().2.contains(field), "{spec}");
         let mut world = World::login();
-        world.oidc_config = Some(config);
+        world.has(config);
         assert_eq!(condition(&world.plan(), "OIDCConfigRefValidated", "False").unwrap().0, "OIDCConfigRefNotValid");
     }
     let fine = [
@@ -294,7 +294,7 @@ fn the_run_config_has_the_login_that_the_config_and_the_reference_say() {
     ];
     for (spec, reference, changed) in cases {
         let mut world = World::login();
-        world.oidc_config = Some(oidc_config("idp", spec.clone()));
+        world.has(oidc_config("idp", spec.clone()));
         let mut server = json!({"name": "idp", "audience": "fetch"});
         server.as_object_mut().unwrap().extend(reference.as_object().unwrap().clone());
         world.workload.spec.oidc_config_ref = serde_json::from_value(server).unwrap();
@@ -335,7 +335,7 @@ fn a_login_needs_a_variable_and_a_directory() {
 
     // Names of ConfigMaps may have dots, names of volumes not.
     let reference = json!({"configMapRef": {"name": "kube-root-ca.crt", "key": "ca.crt"}});
-    world.oidc_config = Some(oidc_config("idp", inline(json!({"caBundleRef": reference}))));
+    world.has(oidc_config("idp", inline(json!({"caBundleRef": reference}))));
     world.config_map("kube-root-ca.crt", "ca.crt", &super::pem::authority());
     let plan = world.plan();
     assert!(entry(&pod_of(&plan)["volumes"], "name", "oidc-ca-bundle-kube-root-ca-crt").is_some());
@@ -361,9 +361,9 @@ fn a_server_whose_login_is_missing_or_broken_gets_no_proxy_and_says_why() {
     type Case = (fn(&mut World), &'static str, &'static str, &'static str);
     let (oidc, bundle) = ("OIDCConfigRefValidated", "CABundleRefValidated");
     let cases: [Case; 7] = [
-        (|world| world.oidc_config = None, oidc, "OIDCConfigRefNotFound", "MCPOIDCConfig \"idp\" does not exist"),
+        (|world| world.configs.clear(), oidc, "OIDCConfigRefNotFound", "MCPOIDCConfig \"idp\" does not exist"),
         (
-            |world| world.oidc_config = Some(oidc_config("idp", inline(json!({"issuer": "http://idp"})))),
+            |world| world.has(oidc_config("idp", inline(json!({"issuer": "http://idp"})))),
             oidc,
             "OIDCConfigRefNotValid",
             "spec.inline.issuer: ",
@@ -411,8 +411,8 @@ fn a_server_whose_login_is_missing_or_broken_gets_no_proxy_and_says_why() {
         assert!(plan.children.is_empty() && plan.absent.is_empty(), "{reason}");
         let mut open = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
         open.applied(&open.plan());
-        (open.workload.spec, open.oidc_config, open.data) =
-            (guarded.workload.spec.clone(), guarded.oidc_config.clone(), guarded.data.clone());
+        (open.workload.spec, open.configs, open.data) =
+            (guarded.workload.spec.clone(), guarded.configs.clone(), guarded.data.clone());
         assert!(is_absent(&open.plan(), ChildKind::Deployment, "fetch"), "{reason}");
     }
 }
@@ -433,7 +433,7 @@ fn a_login_that_is_added_never_stands_beside_an_open_proxy() {
     let mut repointed = World::login();
     repointed.applied(&repointed.plan());
     repointed.workload.spec.oidc_config_ref.as_mut().unwrap().name = "other".into();
-    repointed.oidc_config = Some(oidc_config("other", inline(json!({}))));
+    repointed.has(oidc_config("other", inline(json!({}))));
     assert!(is_absent(&repointed.plan(), ChildKind::Deployment, "fetch"));
 }
 
@@ -443,7 +443,7 @@ fn a_changed_audience_alone_is_another_policy_until_every_pod_enforces_it() {
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
     let before = world.plan();
-    let hash = world.oidc_config.as_ref().unwrap().hash();
+    let hash = world.hash("MCPOIDCConfig", "idp");
     let mark = guards(&before).as_str().unwrap();
     assert!(mark.starts_with(&format!("MCPOIDCConfig/idp/{hash}/")), "{mark}");
     assert!(condition(&before, "GuardsEnforced", "True").is_some());
@@ -470,10 +470,8 @@ fn a_changed_audience_alone_is_another_policy_until_every_pod_enforces_it() {
         assert!(condition(&world.plan(), "GuardsEnforced", "False").is_some(), "an old pod serves as well");
     }
     // What the configuration says cannot be told while it is not usable. Whose tokens the reference wants can.
-    let breaks: [fn(&mut World); 2] = [
-        |world| world.oidc_config = None,
-        |world| world.oidc_config = Some(oidc_config("idp", json!({"type": "inline"}))),
-    ];
+    let breaks: [fn(&mut World); 2] =
+        [|world| world.configs.clear(), |world| world.has(oidc_config("idp", json!({"type": "inline"})))];
     for make_broken in breaks {
         let mut world = world.clone();
         make_broken(&mut world);

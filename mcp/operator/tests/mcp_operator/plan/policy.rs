@@ -1,7 +1,6 @@
 //! Which policy is in force: the guards on the pod template, and what the status says of the pods that serve.
 
 use k8s_openapi::api::core::v1::Pod;
-use mcp_operator::config::ConfigKind as _;
 use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ const GUARDS: &str = "toolhive.stacklok.dev/guards";
 const WEBHOOK_CONFIG: &str = "toolhive.stacklok.dev/webhook-config";
 
 fn hash(world: &World) -> String {
-    world.webhook_config.as_ref().unwrap().hash()
+    world.hash("MCPWebhookConfig", "gates")
 }
 
 /// A gated server whose proxy serves.
@@ -25,7 +24,7 @@ fn serving() -> World {
 }
 
 fn edit(world: &mut World, url: &str) {
-    world.webhook_config = Some(config("gates", json!({"validating": [{"name": "policy", "url": url}]})));
+    world.has(config("gates", json!({"validating": [{"name": "policy", "url": url}]})));
 }
 
 fn enforced(plan: &Plan) -> (String, String, String) {
@@ -83,8 +82,8 @@ fn the_digest_names_every_guard_in_one_order() {
     let mut world = World::gated();
     let tools = World::tooled();
     world.workload.spec.tool_config_ref = tools.workload.spec.tool_config_ref;
-    world.tool_config = tools.tool_config;
-    let tools = world.tool_config.as_ref().unwrap().hash();
+    world.configs.extend(tools.configs);
+    let tools = world.hash("MCPToolConfig", "tools");
     let expected = format!("MCPToolConfig/tools/{tools},MCPWebhookConfig/gates/{}", hash(&world));
     assert_eq!(guards(&world.plan()), &json!(expected));
 }
@@ -186,7 +185,10 @@ fn a_config_that_cannot_be_used_any_more_leaves_the_old_policy_in_force_and_says
     for broken in [None, Some(config("gates", json!({"validating": [{"name": "policy", "url": "ftp://x/"}]})))] {
         let mut world = serving();
         let before = hash(&world);
-        world.webhook_config = broken;
+        world.configs.clear();
+        if let Some(config) = broken {
+            world.has(config);
+        }
         let plan = world.plan();
         let (status, reason, message) = enforced(&plan);
         assert_eq!((&*status, &*reason), ("False", "GuardNotUsable"));
@@ -219,15 +221,15 @@ fn an_added_guard_comes_after_the_old_pods_and_another_change_rolls() {
     for (what, before, after, first_absent) in cases {
         for pods in [false, true] {
             let mut world = World::of(before.clone());
-            world.webhook_config = World::gated().webhook_config;
-            world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["a"]})));
+            world.configs = World::gated().configs;
+            world.has(tool_config("tools", json!({"toolsFilter": ["a"]})));
             world.applied(&world.plan());
             if pods {
                 world.pods = vec![world.pod_of_now("Running", true, None)];
             }
             world.workload.spec = World::of(after.clone()).workload.spec;
             if after["webhookConfigRef"]["name"] == "other" {
-                world.webhook_config.as_mut().unwrap().metadata.name = Some("other".into());
+                world.has(config("other", json!({"validating": [{"name": "policy", "url": "https://policy/"}]})));
             }
             let plan = world.plan();
             assert_eq!(is_absent(&plan, ChildKind::Deployment, "fetch"), first_absent, "{what}");
@@ -258,7 +260,7 @@ fn where_a_guard_is_added_pods_that_outlive_their_deployment_are_waited_for() {
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
     world.workload.spec = World::gated().workload.spec;
-    world.webhook_config = World::gated().webhook_config;
+    world.configs = World::gated().configs;
     // Its deletion waits for its pods: until then every plan says the same, and none makes a new one.
     world.deployment.as_mut().unwrap().metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
@@ -311,7 +313,7 @@ fn open_pods_that_are_ending_are_told_of_until_they_are_gone() {
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
     world.workload.spec = World::gated().workload.spec;
-    world.webhook_config = World::gated().webhook_config;
+    world.configs = World::gated().configs;
     world.applied(&world.plan());
     world.pods[0].metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
     let (status, reason, message) = enforced(&world.plan());
@@ -333,7 +335,7 @@ fn a_block_during_a_rollout_takes_nothing_down() {
     let breaks: [fn(&mut World); 3] = [
         |world| world.unreadable = Some("cannot read Secret team/s: the server is busy".to_owned()),
         |world| world.workload.spec.image = String::new(),
-        |world| world.webhook_config = None,
+        |world| world.configs.clear(),
     ];
     for make_broken in breaks {
         let mut world = serving();
@@ -447,8 +449,8 @@ fn an_upgrade_takes_no_guarded_proxy_down_and_rolls_it_once() {
 fn an_upgrade_of_a_server_that_is_broken_meanwhile_takes_no_guarded_proxy_down() {
     let breaks: [fn(&mut World); 3] = [
         |world| world.workload.spec.image = String::new(),
-        |world| world.webhook_config = None,
-        |world| world.webhook_config = Some(config("gates", json!({}))),
+        |world| world.configs.clear(),
+        |world| world.has(config("gates", json!({}))),
     ];
     for make_broken in breaks {
         let mut world = serving();

@@ -216,7 +216,7 @@ fn no_login_sends_a_secret_of_the_operator() {
     world.secret("op-digest", "key", "hunter2");
     let secret =
         json!({"clientSecretRef": {"name": "op-digest", "key": "key"}, "introspectionUrl": "https://evil.example"});
-    world.oidc_config = Some(oidc_config("idp", inline(secret)));
+    world.has(oidc_config("idp", inline(secret)));
     let plan: world::Plan = world.plan();
     assert!(plan.children.is_empty());
     let said = plan.status.message.unwrap();

@@ -392,7 +392,7 @@ fn annotations_of_users_survive_beside_the_operators_and_on_their_own_level() {
         },
     });
     world.workload.spec = serde_json::from_value(spec).unwrap();
-    world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
+    world.has(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
     let plan = world.plan();
     let annotations = &plan.template()["metadata"]["annotations"];
     let keys: BTreeSet<_> = annotations.as_object().unwrap().keys().map(String::as_str).collect();
@@ -489,7 +489,7 @@ fn a_tool_config_guards_a_proxy_as_it_does_a_server() {
     let mut world = World::with(json!({"toolConfigRef": {"name": "tools"}}));
     assert_eq!(condition(&world.plan(), "ToolConfigValidated", "False").unwrap().0, "ToolConfigNotFound");
     assert_eq!(world.workload.references()[0].token(), "MCPToolConfig/tools");
-    world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
+    world.has(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
     let plan = world.plan();
     assert_eq!(plan.document()["tools_filter"], json!(["fetch"]));
     assert!(plan.status.tool_config_hash.is_some());
@@ -518,12 +518,9 @@ fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
             "{field}"
         );
     }
-    let plan = World::with(
-        json!({"telemetryConfigRef": {"name": "t"}, "audit": {"enabled": true}, "groupRef": {"name": "g"}}),
-    )
-    .plan();
+    let plan = World::with(json!({"telemetryConfigRef": {"name": "t"}, "groupRef": {"name": "g"}})).plan();
     let message = condition(&plan, "UnsupportedFields", "True").unwrap().1;
-    assert_eq!(message, "spec.telemetryConfigRef, spec.audit, spec.groupRef has no effect in this version");
+    assert_eq!(message, "spec.telemetryConfigRef, spec.groupRef has no effect in this version");
     assert!(!plan.children.is_empty());
     let mut clear = World::with_secret_header();
     clear.workload.spec.remote_url = "http://mcp.example.com".into();

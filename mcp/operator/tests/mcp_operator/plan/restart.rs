@@ -139,10 +139,8 @@ fn a_failed_server_without_pods_stays_failed_until_pods_come() {
 
 #[test]
 fn a_server_that_failed_for_another_reason_is_pending_once_that_is_mended() {
-    let breaks: [fn(&mut World); 2] = [
-        |world| world.workload.spec.image = String::new(),
-        |world| world.webhook_config = Some(config("gates", json!({}))),
-    ];
+    let breaks: [fn(&mut World); 2] =
+        [|world| world.workload.spec.image = String::new(), |world| world.has(config("gates", json!({})))];
     for make_broken in breaks {
         for ran in [false, true] {
             let whole = World::gated();
@@ -154,7 +152,7 @@ fn a_server_that_failed_for_another_reason_is_pending_once_that_is_mended() {
             world.applied(&world.plan());
             assert_eq!(world.plan().status.phase.unwrap().as_str(), "Failed");
             world.workload.spec = whole.workload.spec.clone();
-            world.webhook_config = whole.webhook_config.clone();
+            world.configs = whole.configs.clone();
             world.applied(&world.plan());
             let status = world.plan().status;
             assert_eq!(status.phase.unwrap().as_str(), "Pending", "{ran}");

@@ -66,12 +66,12 @@ fn the_checksum_is_that_of_the_document_and_stands_on_config_map_and_pods_alike(
 #[test]
 fn an_edit_of_anything_the_proxy_reads_rolls_it() {
     let base = json!({"image": "x:1", "transport": "streamable-http", "webhookConfigRef": {"name": "gates"}});
-    let gates = |webhook: Value| Some(config("gates", json!({"validating": [webhook]})));
+    let gates = |webhook: Value| config("gates", json!({"validating": [webhook]}));
     let plan = |change: &Value, webhook: &Value| {
         let mut spec = base.clone();
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let mut world = World::of(spec);
-        world.webhook_config = gates(webhook.clone());
+        world.has(gates(webhook.clone()));
         world.secret("s", "k", &pem::authority());
         checksum(&world.plan()).to_owned()
     };
@@ -131,7 +131,7 @@ fn an_edit_that_changes_nothing_for_a_pod_rolls_nothing() {
 #[test]
 fn a_webhook_secrets_new_value_changes_no_child() {
     let mut world = World::gated();
-    world.webhook_config = Some(config(
+    world.has(config(
         "gates",
         json!({"validating": [{"name": "p", "url": "https://p/", "hmacSecretRef": {"name": "s", "key": "k"}}]}),
     ));
@@ -204,7 +204,7 @@ proptest! {
                 "transport": "streamable-http", "env": [{"name": "V", "value": value}],
                 "webhookConfigRef": {"name": "gates"}}));
             let policy = if ignore { "ignore" } else { "fail" };
-            world.webhook_config = Some(config("gates", json!({"mutating": [
+            world.has(config("gates", json!({"mutating": [
                 {"name": webhook, "url": "https://w/", "failurePolicy": policy}]})));
             let plan = world.plan();
             (run_config(&plan).to_owned(), checksum(&plan).to_owned())

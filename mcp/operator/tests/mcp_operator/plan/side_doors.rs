@@ -92,8 +92,8 @@ fn open_pods_that_outlive_what_made_them_get_no_service_and_are_named_with_what_
 
                 // A broken reference beside them opens nothing.
                 let mut broken = world.clone();
-                broken.oidc_config = None;
-                broken.webhook_config = None;
+                broken.configs.clear();
+                broken.configs.clear();
                 assert!(!service(&broken, &why), "{why}");
                 // Those that are ending go by themselves, and once they are gone all is as ever.
                 let asked = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now);
@@ -142,7 +142,7 @@ fn a_secret_that_cannot_be_read_keeps_no_unguarded_proxy_serving() {
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
     world.applied(&world.plan());
     world.workload.spec = gated.workload.spec.clone();
-    world.webhook_config = Some(super::world::config(
+    world.has(super::world::config(
         "gates",
         json!({"validating": [{"name": "p", "url": "https://p/", "hmacSecretRef": {"name": "s", "key": "k"}}]}),
     ));
@@ -165,7 +165,7 @@ fn a_guard_that_is_about_to_be_seen_costs_the_open_proxy_and_not_its_service_or_
     let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http"}));
     world.applied(&world.plan());
     world.workload.spec = World::gated().workload.spec;
-    (world.webhook_config, world.unseen) = (None, true);
+    world.unseen = true;
     let gone = |world: &mut World| {
         let plan = world.plan();
         assert!(plan.children.is_empty(), "{:?}", plan.children);
@@ -184,7 +184,7 @@ fn a_guard_that_is_about_to_be_seen_costs_the_open_proxy_and_not_its_service_or_
 fn the_network_policy_does_not_go_before_the_pods_it_closes() {
     let mut world = running();
     world.workload.spec.webhook_config_ref.as_mut().unwrap().name = "absent".into();
-    world.webhook_config = None;
+    world.configs.clear();
     let blocked = world.plan();
     assert!(is_absent(&blocked, ChildKind::StatefulSet, "fetch"));
     assert!(!is_absent(&blocked, ChildKind::NetworkPolicy, "mcp-fetch"));

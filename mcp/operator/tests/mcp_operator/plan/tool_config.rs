@@ -129,12 +129,12 @@ fn the_hash_changes_with_every_member_of_the_spec() {
 #[test]
 fn the_run_config_filters_tools_between_auth_and_the_parser() {
     let mut world = World::tooled();
-    world.tool_config = Some(tool_config(
+    world.has(tool_config(
         "tools",
         json!({"toolsFilter": ["fetch", "b"], "toolsOverride": {"get": {"name": "fetch"}, "b": {"description": "B"}}}),
     ));
     world.workload.spec.webhook_config_ref = World::gated().workload.spec.webhook_config_ref;
-    world.webhook_config = World::gated().webhook_config;
+    world.configs.extend(World::gated().configs);
     let chain =
         ["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "validating-webhook", "recovery"];
     assert_eq!(kinds(&world), chain);
@@ -149,7 +149,7 @@ fn the_run_config_filters_tools_between_auth_and_the_parser() {
     assert_eq!(document["tools_filter"], json!(["fetch", "b"]));
     assert_eq!(document["tools_override"], json!({"b": {"description": "B"}, "get": {"name": "fetch"}}));
 
-    world.tool_config = Some(tool_config("tools", json!({})));
+    world.has(tool_config("tools", json!({})));
     assert_eq!(kinds(&world), ["bodylimit", "auth", "mcp-parser", "validating-webhook", "recovery"]);
 }
 
@@ -157,9 +157,8 @@ fn the_run_config_filters_tools_between_auth_and_the_parser() {
 fn a_server_carries_the_hash_of_the_config_it_enforces() {
     let world = World::tooled();
     let status = world.plan().status;
-    let hash = plan(world.tool_config.as_ref().unwrap(), &[]).status.config_hash;
-    assert!(hash.is_some());
-    assert_eq!((status.tool_config_hash, status.webhook_config_hash), (hash, None));
+    let hash = world.hash("MCPToolConfig", "tools");
+    assert_eq!((status.tool_config_hash, status.webhook_config_hash), (Some(hash), None));
 }
 
 #[test]
@@ -167,11 +166,11 @@ fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
     let mut world = World::tooled();
     world.applied(&world.plan());
     let before = world.plan();
-    world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["other"]})));
+    world.has(tool_config("tools", json!({"toolsFilter": ["other"]})));
     let after = world.plan();
     assert!(!is_absent(&after, ChildKind::Deployment, "fetch"));
     assert_ne!(checksum(&before), checksum(&after));
-    let hash = world.tool_config.as_ref().unwrap().hash();
+    let hash = world.hash("MCPToolConfig", "tools");
     assert_eq!(guards(&after), &json!(format!("MCPToolConfig/tools/{hash}")));
     assert_ne!(guards(&before), guards(&after));
 }
@@ -188,7 +187,10 @@ fn a_server_whose_tool_config_is_missing_or_broken_gets_no_proxy() {
     ];
     for (spec, reason, words) in cases {
         let mut world = World::tooled();
-        world.tool_config = spec.map(|spec| tool_config("tools", spec));
+        world.configs.clear();
+        if let Some(spec) = spec {
+            world.has(tool_config("tools", spec));
+        }
         let plan = world.plan();
         let (said, message) = condition(&plan, "ToolConfigValidated", "False").unwrap();
         assert!(said == reason && message.contains(words), "{said}: {message}");

@@ -12,7 +12,7 @@ use mcp_operator::{
     workload::{Inputs, Workload as _, plan_workload},
 };
 use mcp_plan::{
-    guards::Configs,
+    config::Configs,
     reference::{Reference, missing},
 };
 use portcullis::controller::PlannedEvent;
@@ -207,7 +207,7 @@ fn everything_it_refers_to_is_a_reference_and_what_is_missing_is_warned_of() {
     let reference = json!({"name": "idp", "audience": "all"});
     let open = virtual_server(json!({"incomingAuth": {"type": "anonymous", "oidcConfigRef": reference}}));
     assert!(open.references().iter().any(|reference| reference.token() == "MCPOIDCConfig/idp"));
-    assert!(open.guards().configs.is_empty());
+    assert!(open.uses().uses.is_empty());
 }
 
 #[test]

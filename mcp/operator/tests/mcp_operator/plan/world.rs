@@ -11,19 +11,19 @@ use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::Condition,
 };
-use kube::core::object::HasStatus;
+use kube::{ResourceExt as _, core::object::HasStatus};
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
     v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
 };
 use mcp_operator::{
-    config::erased,
+    config::{ConfigKind, erased},
     workload::{Inputs, Reach, Workload, plan_workload},
 };
 use mcp_plan::{
-    config::Config,
+    config::Configs,
     digest::DigestKey,
-    guards::{Configs, ProxyContainer},
+    guards::ProxyContainer,
     reference::{Data, Entry},
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Opened},
@@ -46,9 +46,7 @@ pub(crate) struct Plan<W: HasStatus = MCPServer> {
 #[derive(Clone)]
 pub(crate) struct World<W = MCPServer> {
     pub(crate) workload: W,
-    pub(crate) oidc_config: Option<MCPOIDCConfig>,
-    pub(crate) webhook_config: Option<MCPWebhookConfig>,
-    pub(crate) tool_config: Option<MCPToolConfig>,
+    pub(crate) configs: Configs,
     pub(crate) data: Data,
     pub(crate) unseen: bool,
     pub(crate) unreadable: Option<String>,
@@ -79,8 +77,7 @@ impl World {
     pub(crate) fn gated() -> Self {
         let mut world =
             Self::of(json!({"image": "x:1", "transport": "streamable-http", "webhookConfigRef": {"name": "gates"}}));
-        world.webhook_config =
-            Some(config("gates", json!({"validating": [{"name": "policy", "url": "https://policy/"}]})));
+        world.has(config("gates", json!({"validating": [{"name": "policy", "url": "https://policy/"}]})));
         world
     }
 
@@ -88,7 +85,7 @@ impl World {
     pub(crate) fn tooled() -> Self {
         let mut world =
             Self::of(json!({"image": "x:1", "transport": "streamable-http", "toolConfigRef": {"name": "tools"}}));
-        world.tool_config = Some(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
+        world.has(tool_config("tools", json!({"toolsFilter": ["fetch"]})));
         world
     }
 
@@ -97,7 +94,7 @@ impl World {
         let mut world = Self::of(json!({
             "image": "x:1", "transport": "streamable-http", "oidcConfigRef": {"name": "idp", "audience": "fetch"},
         }));
-        world.oidc_config = Some(oidc_config(
+        world.has(oidc_config(
             "idp",
             inline(json!({
                 "clientId": "mcp", "clientSecretRef": {"name": "client", "key": "secret"},
@@ -119,9 +116,7 @@ where
     pub(crate) fn around(workload: Value) -> Self {
         Self {
             workload: serde_json::from_value(workload).unwrap(),
-            oidc_config: None,
-            webhook_config: None,
-            tool_config: None,
+            configs: Configs::new(),
             data: Data::default(),
             unseen: false,
             unreadable: None,
@@ -160,6 +155,16 @@ where
         pod
     }
 
+    /// Lets this configuration exist, in the place of one of its kind and name.
+    pub(crate) fn has<K: ConfigKind>(&mut self, config: K) {
+        self.configs.insert((K::kind(&()), config.name_any()), erased(Arc::new(config)));
+    }
+
+    /// The hash of a configuration that exists.
+    pub(crate) fn hash(&self, kind: &'static str, name: &str) -> String {
+        self.configs[&(kind.into(), name.to_owned())].hash()
+    }
+
     pub(crate) fn secret(&mut self, name: &str, key: &str, value: &str) {
         self.data.secrets.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
@@ -170,25 +175,12 @@ where
 
     pub(crate) fn plan(&self) -> Plan<W> {
         let pods: Vec<&Pod> = self.pods.iter().collect();
-        let mut configs = Configs::new();
-        let mut known = |kind: &'static str, name: Option<String>, config: Option<Arc<dyn Config>>| {
-            configs.extend(name.zip(config).map(|(name, config)| ((kind.into(), name), config)));
-        };
-        let login = self.oidc_config.clone();
-        let name = login.as_ref().and_then(|config| config.metadata.name.clone());
-        known("MCPOIDCConfig", name, login.map(|config| erased(Arc::new(config))));
-        let webhooks = self.webhook_config.clone();
-        let name = webhooks.as_ref().and_then(|config| config.metadata.name.clone());
-        known("MCPWebhookConfig", name, webhooks.map(|config| erased(Arc::new(config))));
-        let tools = self.tool_config.clone();
-        let name = tools.as_ref().and_then(|config| config.metadata.name.clone());
-        known("MCPToolConfig", name, tools.map(|config| erased(Arc::new(config))));
         let containers: Vec<_> = self.pods.iter().map(|pod| pod.spec.as_ref().and_then(ProxyContainer::of)).collect();
         let names = self.pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
         let containers = names.zip(&containers).filter_map(|(name, found)| Some((name, found.as_ref()?))).collect();
         let plan = plan_workload(&Inputs {
             workload: &self.workload,
-            configs: &configs,
+            configs: &self.configs,
             unseen: self.unseen,
             data: &self.data,
             unreadable: self.unreadable.as_deref(),

@@ -1,0 +1,62 @@
+//! What a workload's reference to an MCPOIDCConfig says beside the name.
+
+use http::Uri;
+use mcp_api::v1beta1::OidcConfigRef;
+use mcp_plan::problem::Problem;
+use serde::{Deserialize, Serialize};
+
+/// The terms on which a workload is opened by tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginTerms {
+    /// The audience that tokens must be issued for.
+    pub audience: String,
+    /// The scopes that clients are told to ask for.
+    pub scopes: Vec<String>,
+    /// The address by which clients know the workload, where it is not the one of its Service.
+    pub resource_url: Option<String>,
+}
+
+/// The reference of a workload, of whichever kind.
+impl From<&OidcConfigRef> for LoginTerms {
+    fn from(reference: &OidcConfigRef) -> Self {
+        Self {
+            audience: reference.audience.clone(),
+            scopes: reference.scopes.clone().unwrap_or_default(),
+            resource_url: reference.resource_url.clone().filter(|url| !url.is_empty()),
+        }
+    }
+}
+
+/// What is wrong with the reference at `field`.
+pub(in crate::kinds) fn problems(reference: &OidcConfigRef, field: &str) -> Vec<Problem> {
+    let terms = LoginTerms::from(reference);
+    let mut problems = Vec::new();
+    if terms.audience.trim().is_empty() {
+        let message = "is empty: a token for any other server would open this one; write the audience of this server";
+        problems.push(Problem::new(format!("{field}.audience"), message));
+    }
+    if let Some(url) = terms.resource_url.as_deref().filter(|url| !is_resource(url)) {
+        let message = format!(
+            "{url:?} is not the URL of a resource; write one of http or https without a fragment or a user name, such as https://mcp.example.com/mcp"
+        );
+        problems.push(Problem::new(format!("{field}.resourceUrl"), message));
+    }
+    for (at, scope) in terms.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
+        let message = format!("{scope:?} is not a scope; write one word of ASCII without quotes and backslashes");
+        problems.push(Problem::new(format!("{field}.scopes[{at}]"), message));
+    }
+    problems
+}
+
+/// Whether it identifies a protected resource (RFC 8707 §2): an absolute URL without a fragment, nor a user.
+fn is_resource(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let named = uri.authority().is_some_and(|it| !it.host().is_empty() && !it.as_str().contains('@'));
+    http && named && !url.contains('#')
+}
+
+/// Whether it is a scope token (RFC 6749 §3.3).
+fn is_scope(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))
+}

@@ -1,0 +1,258 @@
+//! The uses of a workload, looked up: whether each configuration exists and can be used, and what it brings.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::core::v1::EnvVar;
+use mcp_api::names::{condition, reason};
+use mcp_runconfig::RunConfig;
+
+use super::{BundleWords, Config, ConfigUse, Configs, Needs, Origin, Requested, Role, Target, Words};
+use crate::{
+    additions::Additions,
+    digest::short_digest_of,
+    problem::sentences,
+    reference::{Content, Data, MountedFile, SecretVariable, Source},
+    settings::Settings,
+};
+
+/// The configurations that a workload uses, looked up.
+#[derive(Clone, Debug, Default)]
+pub struct Uses {
+    target: Target,
+    all: Vec<Used>,
+    unbuilt: Vec<&'static str>,
+    additions: Additions,
+}
+
+/// A use, looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Used {
+    pub(crate) asked: ConfigUse,
+    pub(crate) state: State,
+    conditions: Vec<UseCondition>,
+}
+
+/// What a condition of a workload says of a configuration that it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UseCondition {
+    /// The condition's type.
+    pub type_: &'static str,
+    /// Whether all is well.
+    pub good: bool,
+    /// One word for it.
+    pub reason: &'static str,
+    /// A sentence for the author.
+    pub message: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// It can be used.
+    Usable(Usable),
+    /// It cannot be used, and why.
+    Unusable(String),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Usable {
+    config: Arc<dyn Config>,
+    /// The hash of the configuration.
+    pub(crate) hash: String,
+    needs: Needs,
+}
+
+// === impl Uses ===
+
+impl Uses {
+    /// Looks up what the workload `target` asks for.
+    pub fn look_up(asked: Requested, target: Target, configs: &Configs, data: &Data, settings: &Settings) -> Self {
+        let unbuilt = asked.unbuilt(settings);
+        let Requested { uses, additions, .. } = asked;
+        let has_effect = |asked: &ConfigUse| asked.role == Role::Guard || asked.is_built(settings);
+        let uses = uses.into_iter().filter(has_effect);
+        let all = uses.map(|asked| Used::look_up(asked, &target, configs, data, settings)).collect();
+        Self { target, all, unbuilt, additions }
+    }
+
+    /// The fields that ask for a guard that this version cannot enforce.
+    pub fn unbuilt(&self) -> &[&'static str] {
+        &self.unbuilt
+    }
+
+    /// Whether all guards can be put in place.
+    pub fn can_be_enforced(&self) -> bool {
+        self.unbuilt.is_empty() && self.guards().all(|it| matches!(it.state, State::Usable(_)))
+    }
+
+    /// What the conditions of the workload say of each.
+    pub fn conditions(&self) -> impl Iterator<Item = &UseCondition> {
+        self.all.iter().flat_map(|used| &used.conditions)
+    }
+
+    /// The annotation of a proxy made with these guards; none where there are none.
+    pub fn digest(&self) -> Option<String> {
+        let mut all: Vec<String> = self
+            .usable()
+            .filter(|(asked, _)| asked.role == Role::Guard)
+            .map(|(asked, usable)| {
+                let (kind, name) = asked.id();
+                format!("{kind}/{name}/{}", self.mark(asked, &usable.hash))
+            })
+            .collect();
+        all.sort();
+        if all.is_empty() { None } else { Some(all.join(",")) }
+    }
+
+    /// The annotations of the proxy's Deployment by which older versions know its guards.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        let named = self.usable().filter_map(|(asked, usable)| {
+            Some((asked.annotation?.to_owned(), format!("{}/{}", asked.id().1, usable.hash)))
+        });
+        named.collect()
+    }
+
+    /// The files that the proxy needs, in a fixed order, each once.
+    pub fn files(&self) -> Vec<&MountedFile> {
+        let all = self.needs().flat_map(|needs| &needs.files).map(|file| (&file.directory, file));
+        all.collect::<BTreeMap<_, _>>().into_values().collect()
+    }
+
+    /// The variables with values of Secrets that the proxy's process needs, in a fixed order.
+    pub fn secrets(&self) -> Vec<&SecretVariable> {
+        self.needs().flat_map(|needs| &needs.secrets).collect()
+    }
+
+    /// The other variables that the proxy's process needs, in a fixed order.
+    pub fn variables(&self) -> Vec<&EnvVar> {
+        self.needs().flat_map(|needs| &needs.variables).collect()
+    }
+
+    /// Whether the proxy needs the CA and the token of its pod's ServiceAccount.
+    pub fn need_account(&self) -> bool {
+        self.needs().any(|needs| needs.account)
+    }
+
+    /// Puts into the document of the proxy what it is to do.
+    pub fn render(&self, document: &mut RunConfig) {
+        self.additions.render(document);
+        for (asked, usable) in self.usable() {
+            usable.config.render(&self.target, &asked.terms, document);
+        }
+    }
+
+    pub(crate) fn all(&self) -> &[Used] {
+        &self.all
+    }
+
+    pub(crate) fn guards(&self) -> impl Iterator<Item = &Used> {
+        self.all.iter().filter(|it| it.asked.role == Role::Guard)
+    }
+
+    /// What a proxy that enforces this guard says of it: the hash of the configuration, and after a slash a digest of what
+    /// the reference and the workload's annotations say, if they say anything. Both decide who may call.
+    pub(crate) fn mark(&self, asked: &ConfigUse, hash: &str) -> String {
+        let additions = Some(&self.additions).filter(|it| !it.is_empty());
+        let additions = additions.map(|it| serde_json::to_string(it).unwrap_or_default()).unwrap_or_default();
+        let told = format!("{}{additions}", asked.terms.text());
+        if told.is_empty() { hash.to_owned() } else { format!("{hash}/{}", short_digest_of(told.as_bytes())) }
+    }
+
+    /// The paths that are open although a guard judges messages: the end of a sentence.
+    pub(crate) fn passed_by(&self) -> String {
+        let open = &self.additions.paths.open_paths;
+        if open.is_empty() || !self.all.iter().any(|it| it.asked.judges_messages()) {
+            return String::new();
+        }
+        format!("; requests to {} pass unjudged", open.join(", "))
+    }
+
+    fn usable(&self) -> impl Iterator<Item = (&ConfigUse, &Usable)> {
+        self.all.iter().filter_map(|Used { asked, state, .. }| match state {
+            State::Usable(usable) => Some((asked, usable)),
+            State::Unusable(_) => None,
+        })
+    }
+
+    fn needs(&self) -> impl Iterator<Item = &Needs> {
+        self.usable().map(|(_, usable)| &usable.needs)
+    }
+}
+
+// === impl Used ===
+
+impl Used {
+    /// Whether it can be used with these configurations and what they need.
+    fn look_up(asked: ConfigUse, target: &Target, configs: &Configs, data: &Data, settings: &Settings) -> Self {
+        let what = asked.title();
+        let config = match &asked.origin {
+            Origin::Object { kind, name } => configs.get(&(kind.clone(), name.clone())).cloned(),
+            Origin::Inline(config) => Some(config.clone()),
+        };
+        let problems = config.as_ref().map(|config| config.problems(settings)).unwrap_or_default();
+        let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
+        let bundle = asked.words.and_then(|words| words.bundle).zip(needs.as_ref());
+        let bundle = bundle.and_then(|(words, needs)| bundle_condition(words, &needs.files, data));
+        let unusable = |reason: fn(&Words) -> &'static str, message: String| {
+            let words = asked.words.as_ref();
+            let (type_, reason) =
+                words.map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason(words)));
+            let condition = UseCondition { type_, good: false, reason, message: message.clone() };
+            (State::Unusable(message), Some(condition))
+        };
+        let (state, condition) = match (config, needs) {
+            (None, _) => unusable(|words| words.not_found, format!("{what} does not exist")),
+            (Some(_), None) => {
+                unusable(|words| words.not_valid, format!("{what} is not valid: {}", sentences(&problems)))
+            }
+            (Some(config), Some(needs)) => {
+                let (missing, broken) = faults(&needs, data);
+                if !missing.is_empty() {
+                    let message = format!("{what} needs what does not exist: {}", missing.join(", "));
+                    unusable(|words| words.data_not_found, message)
+                } else if !broken.is_empty() {
+                    let message = format!("{what} needs what cannot be used: {}", broken.join("; "));
+                    unusable(|words| words.data_not_valid, message)
+                } else {
+                    let message = format!("{what} is valid");
+                    let valid = |words: Words| UseCondition {
+                        type_: words.condition,
+                        good: true,
+                        reason: words.valid,
+                        message,
+                    };
+                    let condition = asked.words.map(valid);
+                    (State::Usable(Usable { hash: config.hash(), config, needs }), condition)
+                }
+            }
+        };
+        Self { asked, state, conditions: condition.into_iter().chain(bundle).collect() }
+    }
+}
+
+/// The entries of Secrets and ConfigMaps among the needs that do not exist, and what is wrong with those that do.
+fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
+    let files = needs.files.iter().map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
+    let secret = |it: &SecretVariable| (Source::Secret(it.secret.clone()), it.key.clone(), Content::Bytes);
+    let all: Vec<_> = files.chain(needs.secrets.iter().map(secret)).collect();
+    let missing = data.missing(all.iter().map(|(source, key, _)| (source.clone(), key.clone())));
+    let broken: BTreeSet<String> =
+        all.iter().filter_map(|(source, key, content)| data.problem(source, key, content)).collect();
+    (missing, broken.into_iter().collect())
+}
+
+/// What is to say of the CA bundle in a ConfigMap, where there is one.
+fn bundle_condition(words: BundleWords, files: &[MountedFile], data: &Data) -> Option<UseCondition> {
+    let file = files.iter().find(|file| matches!(file.source, Source::ConfigMap(_)))?;
+    let (name, key) = (file.source.name(), &file.key);
+    let (good, reason, message) = if data.entry(&file.source, key).is_none() {
+        (false, words.not_found, format!("CA bundle ConfigMap {name:?} or its key {key:?} does not exist"))
+    } else if let Some(problem) = data.problem(&file.source, key, &file.content) {
+        (false, words.not_valid, format!("CA bundle {problem}"))
+    } else {
+        (true, words.valid, format!("CA bundle ConfigMap '{name}' is valid (key: {key})"))
+    };
+    Some(UseCondition { type_: words.condition, good, reason, message })
+}

@@ -1,0 +1,159 @@
+//! The uses of configurations that the spec of a workload asks for.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use mcp_runconfig::chain;
+
+use super::{Config, Terms, Words};
+use crate::{additions::Additions, reference::Reference, settings::Settings};
+
+/// The configurations that workloads may refer to, by kind and name.
+pub type Configs = BTreeMap<(Cow<'static, str>, String), Arc<dyn Config>>;
+
+/// What a configuration is to a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It protects: a proxy without it must not serve.
+    Guard,
+    /// It shapes: a change of it rolls the Deployment, and takes nothing down.
+    Setting,
+}
+
+/// Where a configuration stands.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// In an object of this kind and name.
+    Object {
+        /// The kind.
+        kind: Cow<'static, str>,
+        /// The name.
+        name: String,
+    },
+    /// In the spec of the workload itself.
+    Inline(Arc<dyn Config>),
+}
+
+/// A use of a configuration by a workload.
+#[derive(Clone, Debug)]
+pub struct ConfigUse {
+    /// What it is to the workload.
+    pub role: Role,
+    /// The field that asks for it.
+    pub field: &'static str,
+    /// Where it stands.
+    pub origin: Origin,
+    /// What the reference says beside the name.
+    pub terms: Terms,
+    /// How conditions speak of it. Without words they say nothing of one that can be used, and `Valid` speaks of another.
+    pub words: Option<Words>,
+    /// The annotation of a Deployment by which versions before the guards' digest tell of it.
+    pub annotation: Option<&'static str>,
+    /// The types of middleware that it takes.
+    pub middleware: &'static [&'static str],
+}
+
+/// What a spec asks to have in and around its proxy.
+#[derive(Clone, Debug, Default)]
+pub struct Requested {
+    /// The configurations.
+    pub uses: Vec<ConfigUse>,
+    /// Fields that ask for a guard of a kind that this version does not have.
+    pub unbuilt: Vec<&'static str>,
+    /// The requests of the workload's annotations to its proxy. They are part of each guard: a proxy that was made before a
+    /// change of them enforces something else.
+    pub additions: Additions,
+}
+
+// === impl ConfigUse ===
+
+impl ConfigUse {
+    /// A use of what the spec itself says at `field`.
+    pub fn inline(
+        role: Role,
+        field: &'static str,
+        config: Arc<dyn Config>,
+        middleware: &'static [&'static str],
+    ) -> Self {
+        let origin = Origin::Inline(config);
+        Self { role, field, origin, terms: Terms::default(), words: None, annotation: None, middleware }
+    }
+
+    /// What it refers to: an object, or what the spec itself names for it.
+    pub fn references(&self) -> Vec<Reference> {
+        match (&self.origin, self.role) {
+            (Origin::Object { kind, name }, Role::Guard) => vec![Reference::of_proxy(self.field, kind.clone(), name)],
+            (Origin::Object { kind, name }, Role::Setting) => {
+                let while_missing = "until then the proxy stays as it is";
+                vec![Reference { while_missing, ..Reference::of_proxy(self.field, kind.clone(), name) }]
+            }
+            (Origin::Inline(config), _) => config.references(),
+        }
+    }
+
+    /// Whether the proxy's image has what it takes.
+    pub fn is_built(&self, settings: &Settings) -> bool {
+        settings.can_run(self.middleware)
+    }
+
+    /// Whether it judges messages, so that the proxy serves MCP endpoints alone.
+    pub fn judges_messages(&self) -> bool {
+        self.middleware.iter().any(|kind| chain::judges_messages(kind))
+    }
+
+    /// What pods tell of it by: kind and name.
+    pub(crate) fn id(&self) -> (String, String) {
+        match &self.origin {
+            Origin::Object { kind, name } => (kind.clone().into_owned(), name.clone()),
+            Origin::Inline(_) => ("inline".to_owned(), self.field.to_owned()),
+        }
+    }
+
+    /// What messages call it.
+    pub(crate) fn title(&self) -> String {
+        match &self.origin {
+            Origin::Object { kind, name } => format!("{kind} {name:?}"),
+            Origin::Inline(_) => self.field.to_owned(),
+        }
+    }
+}
+
+// === impl Requested ===
+
+impl Requested {
+    /// Those of `uses` that are asked for; of `unbuilt`, fields and whether they are set, those that are; and what the
+    /// workload's annotations ask for.
+    pub fn of(
+        uses: impl IntoIterator<Item = Option<ConfigUse>>,
+        unbuilt: &[(&'static str, bool)],
+        annotations: Option<&BTreeMap<String, String>>,
+    ) -> Self {
+        let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect();
+        Self { uses: uses.into_iter().flatten().collect(), unbuilt, additions: Additions::of(annotations) }
+    }
+
+    /// Everything that they refer to.
+    pub fn references(&self) -> Vec<Reference> {
+        self.uses.iter().flat_map(ConfigUse::references).collect()
+    }
+
+    /// The fields and annotations that ask for a guard which the proxy's image does not have.
+    pub fn unbuilt(&self, settings: &Settings) -> Vec<&'static str> {
+        let uses = self.fields_without_middleware(Role::Guard, settings);
+        let additions = self.additions.unbuilt(settings).filter(|_| self.judge_messages());
+        self.unbuilt.iter().copied().chain(uses).chain(additions).collect()
+    }
+
+    /// The fields that ask for a setting which the proxy's image does not have: they change nothing.
+    pub fn without_effect(&self, settings: &Settings) -> Vec<&'static str> {
+        self.fields_without_middleware(Role::Setting, settings).collect()
+    }
+
+    /// Whether one of them judges messages, so that the proxy serves MCP endpoints alone.
+    pub fn judge_messages(&self) -> bool {
+        self.uses.iter().any(ConfigUse::judges_messages)
+    }
+
+    fn fields_without_middleware(&self, role: Role, settings: &Settings) -> impl Iterator<Item = &'static str> {
+        self.uses.iter().filter(move |it| it.role == role && !it.is_built(settings)).map(|it| it.field)
+    }
+}
