@@ -82,8 +82,8 @@ impl<'a> View<'a> {
     }
 
     /// Whether the webhooks are served from outside of the cluster: then there are no pods of it to look at.
-    pub(super) fn is_external(self) -> bool {
-        self.service().is_some_and(is_external)
+    pub(super) fn is_external_name(self) -> bool {
+        self.service().is_some_and(is_external_name)
     }
 
     /// The port of the pods that the Service calls.
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
 
     /// Whether the operator runs under a ServiceAccount of this cluster.
     pub(super) fn has_account(self) -> bool {
-        !self.is_external() || self.deployment().is_some()
+        !self.is_external_name() || self.deployment().is_some()
     }
 
     /// Name of the ServiceAccount that the operator runs under.
@@ -156,7 +156,7 @@ impl<'a> View<'a> {
 }
 
 /// Whether the Service stands for a host outside of the cluster.
-pub(super) fn is_external(service: &Service) -> bool {
+pub(super) fn is_external_name(service: &Service) -> bool {
     service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"))
 }
 

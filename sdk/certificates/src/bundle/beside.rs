@@ -1,4 +1,4 @@
-//! Another CA, beside those that callers trust already.
+//! Adds another CA to the bundles that callers trust already, once: for `certs ensure` before an upgrade (hooks).
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
@@ -13,7 +13,7 @@ use super::target::{BundleTarget, CONVERSION, object};
 use crate::Configurations;
 use crate::pauses::pauses;
 
-/// What is to be trusted as well, where.
+/// The CA to be trusted as well, and its writer.
 pub(crate) struct Beside<'a> {
     pub(crate) client: &'a Client,
     /// The field manager that writes it.

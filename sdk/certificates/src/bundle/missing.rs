@@ -11,7 +11,7 @@ use super::{Bundle, objects};
 use crate::Configurations;
 use crate::ServingCertificate;
 
-/// What an object says by which nobody calls us.
+/// The meaning of an object by which nobody calls us ([`State::Absent`]), for one who waits.
 #[derive(Clone, Copy)]
 enum Absence {
     /// That we cannot be called as we should.

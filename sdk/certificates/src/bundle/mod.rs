@@ -3,7 +3,7 @@
 //! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` follows what the
 //! object says, and writes where the bundle is not right; how each object stands is kept (`state`), and whoever waits
 //! for the bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common
-//! is in `target`. `published` reads them once, for those who do not stay; `beside` adds to them, once.
+//! is in `target`. `published` reads them once; `beside` adds to them once. Only it and `publisher` write to them.
 
 mod beside;
 mod missing;

@@ -37,14 +37,14 @@ pub(super) struct Publisher<'a, C> {
     live: Option<Arc<C>>,
     /// Those of ours that it did not register when it was seen last.
     unregistered: Vec<&'a String>,
-    /// Whom another installation has it call.
+    /// The Service of another installation that it calls, of which the log was told.
     others: Option<String>,
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
     /// Since when the Secret is asked first whether it says what is to be written.
     doubted: Option<Instant>,
-    /// What was written last.
+    /// The bundle that was written last: another one there now is somebody else's doing.
     last_written: Option<Arc<str>>,
 }
 
@@ -92,8 +92,8 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         }
     }
 
-    /// Tells how the object stands, and writes to it where it does not stand right. Returns when to look again though
-    /// nothing has happened.
+    /// Records how the object stands, and writes the bundle where it is not right, unless this installation only observes
+    /// (`bundle.manager`). Returns when to look again though nothing has happened.
     async fn look(&mut self, wanted: &Wanted) -> Option<Instant> {
         let Some(live) = self.live.clone() else {
             // An object that is installed again has never had ours.
@@ -138,7 +138,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         self.publish(&live, &mine, wanted.bundle()).await
     }
 
-    /// The entries to look after; how the object stands when there are none.
+    /// The entries to look after: named like ours, and calling our Service. How the object stands when there are none.
     fn mine<'o>(&mut self, live: &'o C) -> Result<Vec<Entry<'o>>, State> {
         let entries = live.entries();
         let registered = |name: &String| entries.iter().any(|entry| entry.name == *name);
@@ -157,7 +157,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
             self.others = None;
             return Ok(mine);
         }
-        let Some(other) = other else { return Err(State::Absent(C::STRANGE.to_owned())) };
+        let Some(other) = other else { return Err(State::Absent(C::NO_ENTRY.to_owned())) };
         if !C::SHARED {
             return Err(State::Absent(format!(
                 "it calls {other}, of another installation; give --namespace and --service-name, or see '{}'",

@@ -21,10 +21,10 @@ pub(super) trait BundleTarget:
     + Send
     + 'static
 {
-    /// What writes the manifest.
+    /// The command that writes the manifest.
     const COMMAND: &'static str;
-    /// What is the matter when it has no entry of ours.
-    const STRANGE: &'static str;
+    /// The reason for which nobody calls us, when it has no entry of ours.
+    const NO_ENTRY: &'static str;
     /// Whether it is the same object for all installations: one that is another's keeps nobody from being called.
     const SHARED: bool;
 
@@ -102,7 +102,7 @@ macro_rules! configuration {
     ($kind:ty) => {
         impl BundleTarget for $kind {
             const COMMAND: &'static str = "generate webhooks";
-            const STRANGE: &'static str = "it registers none of the webhooks that are served";
+            const NO_ENTRY: &'static str = "it registers none of the webhooks that are served";
             const SHARED: bool = false;
 
             fn entries(&self) -> Vec<Entry<'_>> {
@@ -124,7 +124,7 @@ pub(super) const CONVERSION: &str = "conversion";
 
 impl BundleTarget for CustomResourceDefinition {
     const COMMAND: &'static str = "generate crds";
-    const STRANGE: &'static str = "its conversion strategy is not Webhook; see 'generate crds'";
+    const NO_ENTRY: &'static str = "its conversion strategy is not Webhook; see 'generate crds'";
     const SHARED: bool = true;
 
     fn entries(&self) -> Vec<Entry<'_>> {

@@ -14,7 +14,7 @@ use crate::snapshot::{Listener, Reached};
 pub(super) fn endpoints(view: View<'_>) -> Vec<Note> {
     let place = view.subject.place();
     let Some(service) = view.service() else { return vec![fine("see W4: there is no Service")] };
-    if view.is_external() {
+    if view.is_external_name() {
         return vec![info("the webhooks are served from outside of the cluster: there are no pods to look at")];
     }
     if view.ready_endpoints(&place).unwrap_or_default() > 0 {
@@ -61,7 +61,7 @@ fn container_ports(pod: &Pod) -> impl Iterator<Item = (String, i32)> {
 /// C4
 pub(super) fn reached(view: View<'_>) -> Vec<Note> {
     let (namespace, service) = (view.subject.namespace(), &view.subject.installation.service);
-    let external = view.is_external();
+    let external = view.is_external_name();
     let by_hand = if external {
         format!(
             "kubectl -n {namespace} get service {} -o yaml names the host; where it runs: curl -vk https://localhost:{}/",

@@ -5,10 +5,10 @@ use kube::ResourceExt as _;
 use portcullis_manifest::{FailurePolicy, MatchPolicy, WebhookKind};
 use portcullis_pki::Certificate;
 
-use super::trusted::publish;
+use super::trusted::bundle_fix;
 use super::{Note, fail, info, warn};
 use crate::configuration::{Configuration, Entry, conversion, selects, shown};
-use crate::lookups::is_external;
+use crate::lookups::is_external_name;
 use crate::parts::View;
 use crate::rules::missing;
 use crate::trust::day;
@@ -84,12 +84,12 @@ pub(super) fn bundles(view: View<'_>) -> Vec<Note> {
     let mut notes = Vec::new();
     for (label, entry) in view.ours() {
         let Some(bundle) = entry.bundle() else {
-            notes.push(fail(format!("{label}: caBundle is empty"), publish(subject, &entry)));
+            notes.push(fail(format!("{label}: caBundle is empty"), bundle_fix(subject, &entry)));
             continue;
         };
-        let publish = publish(subject, &entry);
+        let fix = bundle_fix(subject, &entry);
         match Certificate::all_from_pem(bundle) {
-            Err(why) => notes.push(fail(format!("{label}: caBundle is not PEM: {why}"), publish)),
+            Err(why) => notes.push(fail(format!("{label}: caBundle is not PEM: {why}"), fix)),
             Ok(found) => {
                 let expired = found.iter().find(|certificate| certificate.not_after < now);
                 let all = found.iter().all(|certificate| certificate.not_after < now);
@@ -100,7 +100,7 @@ pub(super) fn bundles(view: View<'_>) -> Vec<Note> {
                     day(expired.not_after)
                 );
                 // Another one may still vouch.
-                notes.push(if all { fail(message, publish) } else { warn(message, publish) });
+                notes.push(if all { fail(message, fix) } else { warn(message, fix) });
             }
         }
     }
@@ -136,7 +136,7 @@ pub(super) fn services(view: View<'_>) -> Vec<Note> {
             continue;
         };
         let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-        if !is_external(service) && !ports.iter().any(|one| one.port == port) {
+        if !is_external_name(service) && !ports.iter().any(|one| one.port == port) {
             let has: Vec<_> = ports.iter().map(|one| one.port.to_string()).collect();
             let message = format!("{label}: Service {namespace}/{name} has no port {port} (it has {})", has.join(", "));
             notes.push(fail(message, format!("{}; or give --service-port", subject.apply("operator"))));

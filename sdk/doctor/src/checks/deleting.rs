@@ -7,7 +7,7 @@ use portcullis_pki::Certificate;
 
 use super::{Note, fail, warn};
 use crate::configuration::{Configuration, Entry};
-use crate::lookups::is_external;
+use crate::lookups::is_external_name;
 use crate::parts::View;
 use crate::subject::Kind;
 use crate::trust::span;
@@ -117,7 +117,7 @@ fn unreachable(view: View<'_>, entry: &Entry) -> Option<String> {
     let Some(service) = view.service_at(&place)? else {
         return Some(format!("Service {namespace}/{name} is gone"));
     };
-    if !is_external(service) && view.ready_endpoints(&place) == Some(0) {
+    if !is_external_name(service) && view.ready_endpoints(&place) == Some(0) {
         return Some(format!("Service {namespace}/{name} has no ready endpoints"));
     }
     let Some(bundle) = entry.bundle() else { return Some("its caBundle is empty".to_owned()) };

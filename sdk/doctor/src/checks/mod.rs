@@ -1,5 +1,5 @@
 //! The checks: pure functions of the parts of a snapshot that they declare. A new check is a row of the table and its
-//! function.
+//! function, a case in `tests.rs` and a variant in `tests/doctor/broken.rs`; then `make generate` for the docs.
 
 mod answers;
 mod called;

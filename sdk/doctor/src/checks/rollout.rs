@@ -54,7 +54,7 @@ fn still_called(view: View<'_>) -> Note {
 
 /// C1
 pub(super) fn pods(view: View<'_>) -> Vec<Note> {
-    if view.is_external() {
+    if view.is_external_name() {
         return vec![info("the webhooks are served from outside of the cluster: no pods are expected")];
     }
     let pods = view.operator_pods();

@@ -18,7 +18,7 @@ use portcullis_manifest::CertificateMode;
 /// A replica takes up a new Secret within this time.
 const TAKEN_UP: SignedDuration = SignedDuration::from_mins(3);
 
-/// The way to make a pair anew.
+/// The fix that makes a pair anew, as text.
 fn renew(subject: &Subject) -> String {
     let (namespace, secret) = (subject.namespace(), &subject.installation.secret);
     match subject.installation.certificates {
@@ -38,8 +38,8 @@ fn renew(subject: &Subject) -> String {
     }
 }
 
-/// The way to put the bundle of an entry right.
-pub(super) fn publish(subject: &Subject, entry: &Entry) -> String {
+/// The fix that puts the bundle of an entry right, as text.
+pub(super) fn bundle_fix(subject: &Subject, entry: &Entry) -> String {
     match subject.installation.certificates {
         CertificateMode::Automatic => {
             format!("a running operator publishes it; without one: {}", subject.command("certs publish"))
@@ -163,7 +163,7 @@ pub(super) fn bundles(view: View<'_>) -> Vec<Note> {
             let message = format!(
                 "{label}: caBundle does not sign the serving certificate (x509: certificate signed by unknown authority)"
             );
-            notes.push(fail(message, publish(subject, &entry)));
+            notes.push(fail(message, bundle_fix(subject, &entry)));
         }
     }
     notes

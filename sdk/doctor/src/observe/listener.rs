@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::Reading;
-use crate::lookups::{is_external, port_of, ready};
+use crate::lookups::{is_external_name, port_of, ready};
 use crate::snapshot::{Answer, Listed, Listener, Look, Reached, Served};
 
 const CONNECT: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const PATHS: usize = 16;
 pub(super) async fn listeners(reading: &Reading<'_>) -> Look<Listed<Listener>> {
     let (view, provider) = (reading.view, reading.provider);
     let installation = &view.subject.installation;
-    let service = view.service().filter(|service| is_external(service)).and_then(|service| service.spec.as_ref());
+    let service = view.service().filter(|service| is_external_name(service)).and_then(|service| service.spec.as_ref());
     let mut targets: Vec<(String, Vec<SocketAddr>)> = Vec::new();
     let mut more = false;
     if let Some(host) = service.and_then(|spec| spec.external_name.as_deref()) {

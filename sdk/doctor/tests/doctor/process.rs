@@ -15,7 +15,7 @@ fn command(arguments: &[&str]) -> Command {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     let binary = profile.join("examples").join("shop_operator");
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis-doctor --examples`", binary.display());
+    assert!(binary.is_file(), "{} is missing: run `cargo build --workspace --examples`", binary.display());
     let mut command = Command::new(binary);
     command.args(arguments).kill_on_drop(true).stdin(Stdio::null());
     for variable in ["KUBECONFIG", "POD_NAMESPACE", "RUST_LOG", "RUST_BACKTRACE", "HOME", "NO_COLOR"] {

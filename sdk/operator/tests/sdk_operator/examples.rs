@@ -14,7 +14,7 @@ pub(crate) fn binary(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     let binary = profile.join("examples").join(example);
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis-operator --examples`", binary.display());
+    assert!(binary.is_file(), "{} is missing: run `cargo build --workspace --examples`", binary.display());
     binary
 }
 

@@ -82,7 +82,7 @@ impl Process {
 fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let binary = test.parent().and_then(Path::parent).unwrap().join("examples/standalone");
-    assert!(binary.is_file(), "{} is missing: run `cargo build -p portcullis-webhook --examples`", binary.display());
+    assert!(binary.is_file(), "{} is missing: run `cargo build --workspace --examples`", binary.display());
     binary
 }
 
