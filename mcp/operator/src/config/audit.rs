@@ -9,7 +9,7 @@ use mcp_plan::{
 };
 use mcp_runconfig::{AUDIT, AuditConfig, RunConfig};
 
-/// What ToolHive's operator makes of it; there is nothing to choose.
+/// A line about each request, as ToolHive's operator asks for it; there is nothing to choose.
 #[derive(Debug)]
 struct Lines;
 

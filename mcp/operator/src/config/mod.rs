@@ -1,10 +1,11 @@
-//! What all configuration kinds share: objects that workloads refer to, as guards or as settings.
+//! The common part of configuration kinds: objects that workloads refer to, as guards or as settings.
 //!
 //! A kind says what is particular to it ([`ConfigKind`]). From that follow the [plan](plan_config) of its status, and a
 //! controller and an admission webhook of its own. Unlike [`mcp_plan::config`], which has what a workload's plan takes from
 //! a configuration of any kind, this is about the configuration itself.
 
 mod audit;
+mod login;
 mod plan;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::subject::Subject;
 
 pub use audit::audit;
+pub use login::LoginTerms;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
 
 /// A kind of configuration.
@@ -41,10 +43,10 @@ pub trait ConfigKind: Subject {
     /// The types of middleware that it takes.
     const MIDDLEWARE: &'static [&'static str];
 
-    /// What a workload's reference to it says beside the name; `()` where that is nothing.
+    /// The terms of a workload's reference to it, beside the name; `()` where there are none.
     type Terms: Serialize + DeserializeOwned + Default + PartialEq;
 
-    /// What the proxy of `target` needs for it, used on these terms.
+    /// Lists the needs of `target`'s proxy for it, used on these terms.
     fn needs(&self, target: &Target, terms: &Self::Terms) -> Needs {
         let _ = (target, terms);
         Needs::default()

@@ -22,6 +22,8 @@ use mcp_plan::{
 };
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
+use serde_json::Value;
+
 use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, network, refused_pods};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
@@ -105,31 +107,31 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         return deleted(workload, inputs.pods, ended, inputs.now);
     }
 
-    // What is asked for, and what keeps it from being made.
+    // The workload as it is asked for, and the reasons against making it.
     let uses = Uses::look_up(workload.uses(), target(workload), inputs.configs, data, settings);
     let refused = refused_pods(workload, settings);
     let mut findings = findings(inputs, &uses, &refused);
     let rendered = (findings.blocks.is_empty() && W::NOT_BUILT.is_none())
         .then(|| workload.render(&Rendering { uses: &uses, data, settings }));
 
-    // What runs, and whether it may.
+    // The proxy as it runs, and whether it may.
     let name = metadata.name.as_deref().unwrap_or_default();
     let (own, foreign): (Vec<&Pod>, Vec<&Pod>) = inputs.pods.iter().partition(|pod| belongs_to(pod, name));
-    let Verdict { standing, in_force, hashes } = judge(
-        &uses,
-        &Running {
-            deployment: inputs.deployment,
-            own: &own,
-            foreign: &foreign,
-            containers: inputs.containers,
-            rendered: rendered.as_deref(),
-            mirrors: &settings.image_mirrors,
-        },
-    );
+    let running = Running {
+        deployment: inputs.deployment,
+        own: &own,
+        serving: &status::serving(&own),
+        ending: &status::ending(&own),
+        foreign: &foreign,
+        containers: inputs.containers,
+        rendered: rendered.as_deref().and_then(pods_of_proxy),
+        mirrors: &settings.image_mirrors,
+    };
+    let Verdict { standing, in_force, hashes } = judge(&uses, &running);
     // Nobody but a person takes such pods away, and what selects them would send calls past the guard.
     let closed = in_force.as_ref().filter(|force| force.by_hand).and_then(|_| workload.front());
 
-    // What is made, and what goes.
+    // The children that are made, and those that go.
     let is_rendered = rendered.is_some();
     let (children, absent) = match rendered {
         Some(rendered) => planned(inputs, rendered, standing, closed.as_ref()),
@@ -142,7 +144,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         }
     };
 
-    // What the status says.
+    // The status.
     let backend = backend(inputs, &own);
     if let Some(Backend { outlook, reason, message, .. }) = &backend {
         findings.conditions.set(BACKEND_READY, (*outlook == Outlook::Runs).into(), reason, message.clone());
@@ -188,7 +190,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     };
     findings.conditions.set(condition::READY, ready.into(), ready_reason, state.message.clone());
 
-    // What is told once.
+    // The events, each told once.
     let Findings { conditions, blocks, .. } = findings;
     let failure = match blocks.first() {
         Some(block) => block.reason,
@@ -254,13 +256,13 @@ fn target<W: Workload>(workload: &W) -> Target {
     Target { name: name.to_owned(), namespace: namespace.to_owned(), url: workload.url() }
 }
 
-/// What is found before anything is made. What is said first matters most.
+/// Checks a workload before anything is made of it. The first that is said matters most.
 fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Problem]) -> Findings<'a> {
     let workload = inputs.workload;
     let conditions = Conditions::after(workload.previous().conditions, workload.meta().generation, inputs.now);
     let mut findings = Findings { conditions, settings: inputs.settings, blocks: Vec::new() };
     if let Some(problem) = inputs.unreadable {
-        // What the rest says of these is not known to be so.
+        // The rest may say of these what is not so.
         findings.block(REFERENCES_READABLE, "ReferenceNotReadable", problem.to_owned());
     }
     if let unbuilt @ [_, ..] = uses.unbuilt() {
@@ -300,6 +302,12 @@ fn report_reach<W: Workload>(inputs: &Inputs<'_, W>, findings: &mut Findings<'_>
         }
     };
     findings.conditions.set(REMOTE_REACHABLE, (*reach == Reach::Answers).into(), reason, message);
+}
+
+/// The pods that the Deployment among `children` makes.
+fn pods_of_proxy(children: &[Child]) -> Option<&Value> {
+    let deployment = children.iter().find(|child| child.reference.kind == ChildKind::Deployment)?;
+    deployment.object.pointer("/spec/template/spec")
 }
 
 /// The children but for `closed`, and what must not be beside them.

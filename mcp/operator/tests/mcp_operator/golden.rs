@@ -41,7 +41,7 @@ const PENDING: [(&str, &str); 4] = [
     ("12-rate-limits", "rate limits and sessions in Redis"),
 ];
 
-/// What those wait for: fields of specs, and what upstream makes of them, members of a RunConfig and types of middleware.
+/// The fields of specs that those wait for, and the members of a RunConfig and types of middleware that upstream makes of them.
 const UNBUILT_FIELDS: [&str; 5] =
     ["telemetryConfigRef", "authzConfig", "authzConfigRef", "rateLimiting", "sessionStorage"];
 const UNBUILT: [&str; 8] = [

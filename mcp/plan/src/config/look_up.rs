@@ -35,7 +35,7 @@ pub(crate) struct Used {
     conditions: Vec<UseCondition>,
 }
 
-/// What a condition of a workload says of a configuration that it uses.
+/// A condition of a workload about a configuration that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UseCondition {
     /// The condition's type.
@@ -87,7 +87,7 @@ impl Uses {
         self.unbuilt.is_empty() && self.guards().all(|it| matches!(it.state, State::Usable(_)))
     }
 
-    /// What the conditions of the workload say of each.
+    /// The conditions of the workload about each.
     pub fn conditions(&self) -> impl Iterator<Item = &UseCondition> {
         self.all.iter().flat_map(|used| &used.conditions)
     }
@@ -151,7 +151,7 @@ impl Uses {
         self.all.iter().filter(|it| it.asked.role == Role::Guard)
     }
 
-    /// What a proxy that enforces this guard says of it: the hash of the configuration, and after a slash a digest of what
+    /// The mark of a proxy that enforces this guard: the hash of the configuration, and after a slash a digest of what
     /// the reference and the workload's annotations say, if they say anything. Both decide who may call.
     pub(crate) fn mark(&self, asked: &ConfigUse, hash: &str) -> String {
         let additions = Some(&self.additions).filter(|it| !it.is_empty());
@@ -243,7 +243,7 @@ fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
     (missing, broken.into_iter().collect())
 }
 
-/// What is to say of the CA bundle in a ConfigMap, where there is one.
+/// The condition about the CA bundle in a ConfigMap, where there is one.
 fn bundle_condition(words: BundleWords, files: &[MountedFile], data: &Data) -> Option<UseCondition> {
     let file = files.iter().find(|file| matches!(file.source, Source::ConfigMap(_)))?;
     let (name, key) = (file.source.name(), &file.key);

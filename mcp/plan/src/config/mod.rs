@@ -25,7 +25,7 @@ pub use look_up::{UseCondition, Uses};
 pub use terms::Terms;
 pub use uses::{ConfigUse, Configs, Origin, Requested, Role};
 
-/// How the conditions of workloads speak of a configuration that they use.
+/// The words of workloads' conditions for a configuration that they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
     /// The condition's type.
@@ -97,7 +97,7 @@ pub trait Config: Debug + Send + Sync {
     /// The hash of its spec.
     fn hash(&self) -> String;
 
-    /// What the proxy of `target` needs for it, used on these terms.
+    /// Lists the needs of `target`'s proxy for it, used on these terms.
     fn needs(&self, target: &Target, terms: &Terms) -> Needs {
         let _ = (target, terms);
         Needs::default()

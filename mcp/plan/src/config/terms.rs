@@ -1,4 +1,4 @@
-//! What a workload's reference to a configuration says beside the name.
+//! The terms of a workload's reference to a configuration, beside the name.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub struct Terms(String);
 
 impl Terms {
-    /// Those of a reference that says `own`.
+    /// Writes the terms of a reference that says `own`.
     pub fn of<T: Serialize + Default + PartialEq>(own: &T) -> Self {
         if *own == T::default() {
             return Self::default();
@@ -15,7 +15,7 @@ impl Terms {
         Self(serde_json::to_string(own).unwrap_or_default())
     }
 
-    /// What the reference says, in the type that it was [written](Self::of) from.
+    /// Reads them, in the type that they were [written](Self::of) from.
     pub fn read<T: DeserializeOwned + Default>(&self) -> T {
         serde_json::from_str(&self.0).unwrap_or_default()
     }

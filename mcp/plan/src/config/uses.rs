@@ -10,7 +10,7 @@ use crate::{additions::Additions, reference::Reference, settings::Settings};
 /// The configurations that workloads may refer to, by kind and name.
 pub type Configs = BTreeMap<(Cow<'static, str>, String), Arc<dyn Config>>;
 
-/// What a configuration is to a workload.
+/// The role of a configuration in a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It protects: a proxy without it must not serve.
@@ -36,15 +36,15 @@ pub enum Origin {
 /// A use of a configuration by a workload.
 #[derive(Clone, Debug)]
 pub struct ConfigUse {
-    /// What it is to the workload.
+    /// Its role.
     pub role: Role,
     /// The field that asks for it.
     pub field: &'static str,
     /// Where it stands.
     pub origin: Origin,
-    /// What the reference says beside the name.
+    /// The terms of the reference, beside the name.
     pub terms: Terms,
-    /// How conditions speak of it. Without words they say nothing of one that can be used, and `Valid` speaks of another.
+    /// The words of conditions. Without words they say nothing of one that can be used, and `Valid` speaks of another.
     pub words: Option<Words>,
     /// The annotation of a Deployment by which versions before the guards' digest tell of it.
     pub annotation: Option<&'static str>,
@@ -52,7 +52,7 @@ pub struct ConfigUse {
     pub middleware: &'static [&'static str],
 }
 
-/// What a spec asks to have in and around its proxy.
+/// The wishes of a spec for its proxy.
 #[derive(Clone, Debug, Default)]
 pub struct Requested {
     /// The configurations.
@@ -78,7 +78,7 @@ impl ConfigUse {
         Self { role, field, origin, terms: Terms::default(), words: None, annotation: None, middleware }
     }
 
-    /// What it refers to: an object, or what the spec itself names for it.
+    /// Lists its references: to an object, or to those that the spec itself names for it.
     pub fn references(&self) -> Vec<Reference> {
         match (&self.origin, self.role) {
             (Origin::Object { kind, name }, Role::Guard) => vec![Reference::of_proxy(self.field, kind.clone(), name)],
@@ -100,7 +100,7 @@ impl ConfigUse {
         self.middleware.iter().any(|kind| chain::judges_messages(kind))
     }
 
-    /// What pods tell of it by: kind and name.
+    /// The kind and name by which pods tell of it.
     pub(crate) fn id(&self) -> (String, String) {
         match &self.origin {
             Origin::Object { kind, name } => (kind.clone().into_owned(), name.clone()),
@@ -108,7 +108,7 @@ impl ConfigUse {
         }
     }
 
-    /// What messages call it.
+    /// The name that messages have for it.
     pub(crate) fn title(&self) -> String {
         match &self.origin {
             Origin::Object { kind, name } => format!("{kind} {name:?}"),
@@ -120,8 +120,8 @@ impl ConfigUse {
 // === impl Requested ===
 
 impl Requested {
-    /// Those of `uses` that are asked for; of `unbuilt`, fields and whether they are set, those that are; and what the
-    /// workload's annotations ask for.
+    /// Collects the members of `uses` that are asked for, the fields of `unbuilt` that are set, and the requests of the
+    /// workload's annotations.
     pub fn of(
         uses: impl IntoIterator<Item = Option<ConfigUse>>,
         unbuilt: &[(&'static str, bool)],

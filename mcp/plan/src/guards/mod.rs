@@ -17,11 +17,9 @@ use k8s_openapi::api::{
 };
 use mcp_api::names::annotation::GUARDS;
 use serde::Deserialize as _;
+use serde_json::Value;
 
-use crate::{
-    config::{Role, State, Used, Uses},
-    workload::{Child, ChildKind, status},
-};
+use crate::config::{Role, State, Used, Uses};
 
 pub use container::{CONTAINER, OWN_FIELDS, POD_FIELDS, ProxyContainer, is_own_variable};
 pub use live::{TEMPLATE_HASH, belongs_to};
@@ -37,30 +35,34 @@ pub const MISSING: &str = "GuardMissing";
 /// Reason: a pod that serves was made with the guards, and its proxy container is another one than the operator makes.
 pub const CHANGED: &str = "ProxyChanged";
 
-/// What runs of a workload's proxy, and what would.
+/// The proxy of a workload as it runs, and as the operator makes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Running<'a> {
     /// The Deployment.
     pub deployment: Option<&'a Deployment>,
     /// The pods of the Deployment.
     pub own: &'a [&'a Pod],
+    /// The pods among them that serve.
+    pub serving: &'a [&'a Pod],
+    /// The pods among them that serve until they are gone.
+    pub ending: &'a [&'a Pod],
     /// The pods with the labels of a proxy that no ReplicaSet of the Deployment controls: whatever they say of themselves,
     /// they enforce nothing.
     pub foreign: &'a [&'a Pod],
     /// The proxy containers of the pods, by the pods' names.
     pub containers: &'a BTreeMap<&'a str, &'a ProxyContainer>,
-    /// The children that the operator makes; none while it makes none.
-    pub rendered: Option<&'a [Child]>,
+    /// The pods that the operator makes now; none while it makes none.
+    pub rendered: Option<&'a Value>,
     /// The prefixes below which images may be those that were asked for.
     pub mirrors: &'a [String],
 }
 
-/// What is to think of what runs.
+/// The result of [`judge`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The guards of the proxy that exists: whether it may go on.
     pub standing: Standing,
-    /// What the pods that serve enforce; none where nothing is asked for.
+    /// The guards of the pods that serve; none where nothing is asked for.
     pub in_force: Option<InForce>,
     /// The hash of each configuration that is in force, by the field that asks for it: of the pods that serve, an older one
     /// first; where none serves, the one that new pods will have.
@@ -95,7 +97,7 @@ pub struct InForce {
 
 /// Compares the guards among `uses` with what runs.
 pub fn judge(uses: &Uses, runs: &Running<'_>) -> Verdict {
-    let judge = Judge { uses, runs, serving: status::serving(runs.own) };
+    let judge = Judge { uses, runs };
     let hashes = uses.all().iter().filter_map(|used| Some((used.asked.field, judge.hash(used)?)));
     Verdict { standing: judge.standing(), in_force: judge.in_force(), hashes: hashes.collect() }
 }
@@ -103,7 +105,6 @@ pub fn judge(uses: &Uses, runs: &Running<'_>) -> Verdict {
 struct Judge<'a> {
     uses: &'a Uses,
     runs: &'a Running<'a>,
-    serving: Vec<&'a Pod>,
 }
 
 // === impl Judge ===
@@ -130,14 +131,13 @@ impl Judge<'_> {
         }
     }
 
-    /// What the pods that serve enforce, and those that serve until they are gone.
+    /// The guards of the pods that serve, and of those that serve until they are gone.
     fn in_force(&self) -> Option<InForce> {
-        let Running { deployment, own, foreign, .. } = *self.runs;
+        let Running { deployment, own, serving, ending, foreign, .. } = *self.runs;
         self.uses.guards().next()?;
-        let of = self.serving.len();
-        let with = |standing| self.serving.iter().filter(|pod| self.of_pod(pod) == standing).count();
+        let of = serving.len();
+        let with = |standing| serving.iter().filter(|pod| self.of_pod(pod) == standing).count();
         let (older, without) = (with(Standing::Outdated), with(Standing::Missing));
-        let ending = status::ending(own);
         let lacking = ending.iter().filter(|pod| !has_ended(pod) && self.lacks(pod)).count();
         // Those of a Deployment that was deleted without them (`--cascade=orphan`) stay, and keep a new one from being made.
         let orphans: Vec<&Pod> = match deployment {
@@ -165,7 +165,7 @@ impl Judge<'_> {
             (false, "GuardNotUsable", format!("proxy pods enforce what was asked for before: {unusable}"))
         } else if older > 0 {
             (false, OUTDATED, format!("{older} of {of} proxy pods that serve enforce an older policy"))
-        } else if let Some(changed) = self.changed(&ending) {
+        } else if let Some(changed) = self.changed() {
             (false, CHANGED, changed)
         } else {
             let names: Vec<_> = self.uses.guards().map(|guard| guard.asked.title()).collect();
@@ -175,25 +175,23 @@ impl Judge<'_> {
         Some(InForce { asked, message, reason, by_hand })
     }
 
-    /// What of the pods that serve, or serve until they are gone, is not what the operator makes: pods tell of guards in an
-    /// annotation, which anybody may copy. Where the operator makes no proxy now, nothing can be told.
-    fn changed(&self, ending: &[&Pod]) -> Option<String> {
-        let asked = self.runs.rendered.and_then(|children| {
-            let deployment = children.iter().find(|child| child.reference.kind == ChildKind::Deployment)?;
-            let pod = PodSpec::deserialize(deployment.object.pointer("/spec/template/spec")?).ok()?;
-            ProxyContainer::of(&pod)
-        });
+    /// A sentence on the pods that serve, or serve until they are gone, and have another proxy container than the operator
+    /// makes: pods tell of guards in an annotation, which anybody may copy. Where the operator makes no proxy now, nothing
+    /// can be told.
+    fn changed(&self) -> Option<String> {
+        let Running { serving, ending, rendered, .. } = *self.runs;
+        let asked = rendered.and_then(|pod| ProxyContainer::of(&PodSpec::deserialize(pod).ok()?));
         let Some(asked) = asked else {
             let message = "proxy pods were made with what is asked for; what runs in them is not known while no proxy can be made";
             return Some(message.to_owned());
         };
-        let pods = self.serving.iter().chain(ending);
+        let pods = serving.iter().chain(ending);
         let changed =
             pods.filter_map(|pod| match self.runs.containers.get(pod.metadata.name.as_deref().unwrap_or_default()) {
                 Some(found) => asked.first_difference(found, self.runs.mirrors),
                 None => Some("name".into()),
             });
-        let (changed, of): (Vec<_>, _) = (changed.collect(), self.serving.len() + ending.len());
+        let (changed, of): (Vec<_>, _) = (changed.collect(), serving.len() + ending.len());
         let first = changed.first()?;
         Some(format!(
             "{} of {of} proxy pods that serve have another proxy container than this operator makes ({first})",
@@ -210,7 +208,7 @@ impl Judge<'_> {
             return asked;
         }
         let id = used.asked.id();
-        let live = self.serving.iter().map(|pod| {
+        let live = self.runs.serving.iter().map(|pod| {
             let mark = self.live(pod).remove(&id).flatten()?;
             Some(content(&mark).to_owned())
         });
@@ -243,7 +241,7 @@ impl Judge<'_> {
         each.max().unwrap_or(Standing::Current)
     }
 
-    /// What a pod says that it enforces. One without the annotation was made by a version before it, and has the guards of
+    /// The guards that a pod says it enforces. One without the annotation was made by a version before it, and has the guards of
     /// its Deployment; which content they have it does not say.
     fn live(&self, pod: &Pod) -> Live {
         annotation(&pod.metadata, GUARDS).map_or_else(|| self.before_the_digest(false), parse)

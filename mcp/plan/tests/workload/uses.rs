@@ -107,6 +107,8 @@ fn judged(made: &Uses, asked: &Uses) -> Verdict {
         &Running {
             deployment: Some(&deployment),
             own: &[&pod],
+            serving: &[&pod],
+            ending: &[],
             foreign: &[],
             containers: &BTreeMap::new(),
             rendered: None,
@@ -141,7 +143,7 @@ fn a_setting_that_cannot_be_used_is_said_and_weakens_no_guard() {
         assert_eq!(said, [("ToyValidated", false, "ToyNotFound")], "{role:?}");
         assert_eq!(uses.can_be_enforced(), enforced, "{role:?}");
     }
-    // Of an inline one without words, `Valid` says it.
+    // `Valid` says it of an inline one without words.
     let uses = looked_up(vec![inline(Role::Setting, "1")], false);
     let said: Vec<_> = uses.conditions().map(|it| (it.type_, it.good, &*it.message)).collect();
     assert_eq!(said, [("Valid", false, "spec.toy needs what does not exist: Secret toy/token")]);

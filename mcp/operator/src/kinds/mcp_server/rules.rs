@@ -16,7 +16,7 @@ use mcp_plan::{
 use mcp_runconfig::{chain::MAX_BODY_LIMIT, duration};
 
 use super::{environment, names};
-use crate::kinds::oidc_config::reference_problems;
+use crate::config::LoginTerms;
 
 /// Every rule that the server breaks, `spec.podTemplateSpec` aside.
 pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
@@ -30,8 +30,8 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
     problems.extend(Additions::of(server.metadata.annotations.as_ref()).problems(no_paths));
     environment_problems(spec, &mut problems);
     volume_problems(spec, &mut problems);
-    let login = spec.oidc_config_ref.as_ref();
-    problems.extend(login.iter().flat_map(|login| reference_problems(login, "spec.oidcConfigRef")));
+    let login = spec.oidc_config_ref.as_ref().map(LoginTerms::from);
+    problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
     problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));
     if let Some(Err(message)) = spec.proxy_read_timeout.as_deref().map(read_timeout) {

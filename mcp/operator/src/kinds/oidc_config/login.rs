@@ -9,7 +9,7 @@ use mcp_plan::{
 };
 use mcp_runconfig::{OidcConfig, paths::ACCOUNT};
 
-use super::LoginTerms;
+use crate::config::LoginTerms;
 
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";

@@ -2,7 +2,6 @@
 
 mod login;
 mod rules;
-mod terms;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::{
@@ -18,12 +17,9 @@ use mcp_plan::{
 use mcp_runconfig::{RunConfig, chain, environment};
 
 use crate::{
-    config::{ConfigKind, ConfigReport},
+    config::{ConfigKind, ConfigReport, LoginTerms},
     subject::Subject,
 };
-
-use terms::LoginTerms;
-pub(super) use terms::problems as reference_problems;
 
 impl Subject for MCPOIDCConfig {
     const FINALIZER: Option<&'static str> = Some(finalizer::MCP_OIDC_CONFIG);

@@ -16,7 +16,7 @@ use mcp_plan::{
 use mcp_runconfig::endpoint::{EndpointError, EndpointPolicy};
 
 use super::{headers, names};
-use crate::kinds::oidc_config::reference_problems;
+use crate::config::LoginTerms;
 
 /// Every rule that the proxy breaks, `spec.remoteUrl` and what keeps `spec.podTemplateSpec` from being read aside.
 pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
@@ -33,8 +33,8 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
     let url = spec.remote_url.parse::<Uri>().ok().filter(|url| !matches!(url.path(), "" | "/"));
     let no_paths = url.map(|_| "the path of spec.remoteUrl replaces every other");
     problems.extend(Additions::of(proxy.metadata.annotations.as_ref()).problems(no_paths));
-    let login = spec.oidc_config_ref.as_ref();
-    problems.extend(login.iter().flat_map(|login| reference_problems(login, "spec.oidcConfigRef")));
+    let login = spec.oidc_config_ref.as_ref().map(LoginTerms::from);
+    problems.extend(login.iter().flat_map(|login| login.problems("spec.oidcConfigRef")));
     problems.extend(headers::problems(spec));
     problems.extend(spec.resources.iter().flat_map(quantity::problems));
     problems.extend(spec.resource_overrides.iter().flat_map(overrides::problems));

@@ -11,7 +11,7 @@ use mcp_api::v1beta1::{
 };
 use mcp_plan::problem::Problem;
 
-use crate::kinds::oidc_config::reference_problems;
+use crate::config::LoginTerms;
 
 pub(super) fn problems(spec: &VirtualMCPServerSpec) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -53,7 +53,7 @@ fn incoming(spec: &VirtualMCPServerSpec) -> Vec<Problem> {
                 "would check nobody, because spec.incomingAuth.type is anonymous; set that to oidc, or remove this";
             vec![Problem::new(field, message)]
         }
-        (Some(reference), IncomingAuthType::Oidc) => reference_problems(reference, field),
+        (Some(reference), IncomingAuthType::Oidc) => LoginTerms::from(reference).problems(field),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a workload's reference to an MCPOIDCConfig says beside the name.
+//! The terms of references to MCPOIDCConfigs, which every kind of workload has.
 
 use http::Uri;
 use mcp_api::v1beta1::OidcConfigRef;
@@ -27,25 +27,27 @@ impl From<&OidcConfigRef> for LoginTerms {
     }
 }
 
-/// What is wrong with the reference at `field`.
-pub(in crate::kinds) fn problems(reference: &OidcConfigRef, field: &str) -> Vec<Problem> {
-    let terms = LoginTerms::from(reference);
-    let mut problems = Vec::new();
-    if terms.audience.trim().is_empty() {
-        let message = "is empty: a token for any other server would open this one; write the audience of this server";
-        problems.push(Problem::new(format!("{field}.audience"), message));
+impl LoginTerms {
+    /// Lists the rules that they break in the reference at `field`.
+    pub fn problems(&self, field: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.audience.trim().is_empty() {
+            let message =
+                "is empty: a token for any other server would open this one; write the audience of this server";
+            problems.push(Problem::new(format!("{field}.audience"), message));
+        }
+        if let Some(url) = self.resource_url.as_deref().filter(|url| !is_resource(url)) {
+            let message = format!(
+                "{url:?} is not the URL of a resource; write one of http or https without a fragment or a user name, such as https://mcp.example.com/mcp"
+            );
+            problems.push(Problem::new(format!("{field}.resourceUrl"), message));
+        }
+        for (at, scope) in self.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
+            let message = format!("{scope:?} is not a scope; write one word of ASCII without quotes and backslashes");
+            problems.push(Problem::new(format!("{field}.scopes[{at}]"), message));
+        }
+        problems
     }
-    if let Some(url) = terms.resource_url.as_deref().filter(|url| !is_resource(url)) {
-        let message = format!(
-            "{url:?} is not the URL of a resource; write one of http or https without a fragment or a user name, such as https://mcp.example.com/mcp"
-        );
-        problems.push(Problem::new(format!("{field}.resourceUrl"), message));
-    }
-    for (at, scope) in terms.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
-        let message = format!("{scope:?} is not a scope; write one word of ASCII without quotes and backslashes");
-        problems.push(Problem::new(format!("{field}.scopes[{at}]"), message));
-    }
-    problems
 }
 
 /// Whether it identifies a protected resource (RFC 8707 §2): an absolute URL without a fragment, nor a user.
