@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use crate::RunConfig;
-
 /// `type` of the middleware that writes a line about each request.
 pub const AUDIT: &str = "audit";
 
@@ -87,24 +85,19 @@ impl AuditConfig {
 }
 
 impl AuditParameters {
-    /// The parameters for a document that asks for an audit; none where it does not.
-    pub fn of(RunConfig { audit_config, audit_config_path, transport, .. }: &RunConfig) -> Option<Self> {
-        let config_path = Some(audit_config_path.clone()).filter(|path| !path.is_empty());
-        let config_data = audit_config.clone().filter(AuditConfig::is_on);
+    /// The parameters for a document with these members; none where they do not ask for an audit.
+    pub fn of(config: Option<&AuditConfig>, path: &str, transport: &str) -> Option<Self> {
+        let config_path = Some(path.to_owned()).filter(|path| !path.is_empty());
+        let config_data = config.filter(|config| config.is_on()).cloned();
         let asked = config_path.is_some() || config_data.is_some();
-        asked.then(|| Self {
-            config_path,
-            config_data,
-            component: String::new(),
-            transport_type: transport.to_string(),
-        })
+        asked.then(|| Self { config_path, config_data, component: String::new(), transport_type: transport.to_owned() })
     }
 }
 
 fn no_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     match Option::<String>::deserialize(deserializer)?.filter(|path| !path.is_empty()) {
         None => Ok(None),
-        Some(path) => Err(D::Error::custom(format!("{path:?} is not read; write its configuration as config_data"))),
+        Some(path) => Err(D::Error::custom(format!("{path:?} is not read; write what is in it into the document"))),
     }
 }
 

@@ -166,8 +166,10 @@ impl<'de> Deserializer<'de> for Decoder {
                 let problem = format!("stands beside {other:?}, which is the same member");
                 return Err(ParseError::new(key, problem, "keep one of them"));
             }
-            if !value.is_null() {
-                members.push((known.remove(&folded).map_or(key, str::to_owned), Self(value)));
+            match known.remove(&folded) {
+                Some(_) if value.is_null() => {}
+                Some(field) => members.push((field.to_owned(), Self(value))),
+                None => members.push((key, Self(value))),
             }
         }
         visitor.visit_map(MapDeserializer::new(members.into_iter()))

@@ -1,5 +1,7 @@
 //! The document itself.
 
+pub mod chain;
+
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{
@@ -11,7 +13,6 @@ use serde_json::Value;
 use crate::{
     Additions, AuditConfig, AuthParameters, HeaderForward, OidcConfig, Parameters as _, ParseError, PermissionProfile,
     auth::AUTH,
-    chain,
     decode::{self, fold, wrong_type},
     duration,
     parameters::origin_problem,
@@ -33,7 +34,7 @@ pub struct RunConfig {
     pub schema_version: String,
     /// `metadata.generation` of the MCPServer this was made from; 0 means unversioned.
     #[serde(skip_serializing_if = "is_zero")]
-    pub mcpserver_generation: i64,
+    pub mcpserver_generation: u64,
     /// Container image of the MCP server; empty for a remote one.
     pub image: String,
     /// URL of a remote MCP server.

@@ -20,7 +20,6 @@
 mod additions;
 mod audit;
 mod auth;
-pub mod chain;
 mod decode;
 mod document;
 pub mod duration;
@@ -38,6 +37,7 @@ pub mod webhook;
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
 pub use audit::{AUDIT, AuditConfig, AuditParameters};
 pub use auth::{AuthParameters, OidcConfig};
+pub use document::chain;
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls,
     TelemetryConfig, Transport,

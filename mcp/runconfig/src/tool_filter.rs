@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::RunConfig;
-
 /// Middleware `type` that filters and renames the tools of list answers.
 pub const TOOL_FILTER: &str = "tool-filter";
 /// Middleware `type` that refuses calls of hidden tools and restores the real name of renamed ones.
@@ -33,14 +31,6 @@ pub struct ToolOverride {
     /// Its description; empty means the MCP server's own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-}
-
-impl ToolFilterParameters {
-    /// The parameters for a document that filters or renames tools; none where it does neither.
-    pub fn of(RunConfig { tools_filter, tools_override, .. }: &RunConfig) -> Option<Self> {
-        let asked = !(tools_filter.is_empty() && tools_override.is_empty());
-        asked.then(|| Self { filter_tools: tools_filter.clone(), tools_override: tools_override.clone() })
-    }
 }
 
 fn null_when_empty<S: Serializer>(tools: &[String], serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT};
-use crate::{RunConfig, duration, endpoint::without_secrets};
+use crate::{duration, endpoint::without_secrets};
 
 /// Parameters of the two webhook middleware. Rules between members are checked by [`WebhookConfig::validate`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,14 +99,6 @@ pub struct InvalidWebhook {
 }
 
 struct Sentences<'a>(&'a [Problem]);
-
-impl WebhookParameters {
-    /// The parameters for a document with these webhooks; none where there are none.
-    pub fn of(config: &RunConfig, webhooks: &[WebhookConfig]) -> Option<Self> {
-        let (server_name, transport) = (config.name.clone(), config.transport.to_string());
-        (!webhooks.is_empty()).then(|| Self { webhooks: webhooks.to_vec(), server_name, transport })
-    }
-}
 
 impl WebhookConfig {
     /// Every rule this webhook breaks; empty when it may be used. Whether the named files exist is for the caller.

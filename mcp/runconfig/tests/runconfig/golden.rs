@@ -396,6 +396,7 @@ fn audit_is_written_as_upstream_writes_it() {
         audit_config: Some(AuditConfig::read(serde_json::from_str(audit).unwrap(), "audit_config").unwrap()),
         ..RunConfig::default()
     };
+    let asked = |config: &RunConfig| AuditParameters::of(config.audit_config.as_ref(), "", config.transport.as_str());
     let operators = r#"{"detectApplicationErrors":true,"maxDataSize":1024}"#;
     let every = [
         r#"{"enabled":true,"component":"c","eventTypes":["mcp_ping"],"excludeEventTypes":["mcp_tool_call"],"includeRequestData":true,"#,
@@ -404,7 +405,7 @@ fn audit_is_written_as_upstream_writes_it() {
     .concat();
     for audit in [operators, &every] {
         let mut config = parse(audit);
-        let parameters = serde_json::to_value(AuditParameters::of(&config)).unwrap();
+        let parameters = serde_json::to_value(asked(&config)).unwrap();
         config.middleware_configs = vec![MiddlewareConfig::new(chain::AUDIT, parameters)];
         let written = config.to_json().replace([' ', '\n'], "");
         let entry = format!(
@@ -417,11 +418,11 @@ fn audit_is_written_as_upstream_writes_it() {
     }
     assert_eq!(serde_json::to_string(&AuditConfig::default()).unwrap(), operators);
     for (audit, is_on) in [("{}", true), (r#"{"enabled":true}"#, true), (r#"{"enabled":false}"#, false)] {
-        assert_eq!(AuditParameters::of(&parse(audit)).is_some(), is_on, "{audit}");
+        assert_eq!(asked(&parse(audit)).is_some(), is_on, "{audit}");
     }
     let error = AuditParameters::read(json!({"config_path": "/etc/audit.json"}), "p").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "p.config_path: \"/etc/audit.json\" is not read; write its configuration as config_data"
+        "p.config_path: \"/etc/audit.json\" is not read; write what is in it into the document"
     );
 }

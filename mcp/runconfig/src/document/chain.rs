@@ -10,7 +10,7 @@ use crate::{
     AuditParameters, AuthParameters, MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
     TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters,
     decode::fold,
-    webhook::{self, WebhookParameters},
+    webhook::{self, WebhookConfig, WebhookParameters},
 };
 
 /// `type` of the check for which web pages a request may come.
@@ -84,7 +84,9 @@ static TABLE: [Row; 19] = [
         members: &[("parameters.config_data", "audit_config"), ("parameters.config_path", "audit_config_path")],
         yields: true,
         flags: &["audit-", "enable-audit"],
-        of: |config| AuditParameters::of(config).map(Typed::Audit),
+        of: |RunConfig { audit_config, audit_config_path, transport, .. }| {
+            AuditParameters::of(audit_config.as_ref(), audit_config_path, transport.as_str()).map(Typed::Audit)
+        },
         read: |value| AuditParameters::read(value, "").map(Typed::Audit),
         ..later(AUDIT)
     },
@@ -106,12 +108,12 @@ static TABLE: [Row; 19] = [
     Row {
         kind: webhook::MUTATING,
         members: &[("parameters.webhooks", "mutating_webhooks")],
-        of: |config| WebhookParameters::of(config, &config.mutating_webhooks).map(Typed::Webhooks),
+        of: |config| webhooks(config, &config.mutating_webhooks),
         ..WEBHOOKS
     },
     Row {
         members: &[("parameters.webhooks", "validating_webhooks")],
-        of: |config| WebhookParameters::of(config, &config.validating_webhooks).map(Typed::Webhooks),
+        of: |config| webhooks(config, &config.validating_webhooks),
         ..WEBHOOKS
     },
     built(USAGE_METRICS),
@@ -137,7 +139,11 @@ const TOOLS: Row = Row {
     members: &[("parameters.filter_tools", "tools_filter"), ("parameters.tools_override", "tools_override")],
     yields: true,
     flags: &["tools"],
-    of: |config| ToolFilterParameters::of(config).map(Typed::Tools),
+    of: |RunConfig { tools_filter, tools_override, .. }| {
+        let (filter_tools, tools_override) = (tools_filter.clone(), tools_override.clone());
+        let asked = !(filter_tools.is_empty() && tools_override.is_empty());
+        asked.then_some(Typed::Tools(ToolFilterParameters { filter_tools, tools_override }))
+    },
     read: |value| ToolFilterParameters::read(value, "").map(Typed::Tools),
     ..built(TOOL_FILTER)
 };
@@ -148,6 +154,15 @@ const WEBHOOKS: Row = Row {
     read: |value| WebhookParameters::read(value, "").map(Typed::Webhooks),
     ..built(webhook::VALIDATING)
 };
+
+fn webhooks(config: &RunConfig, webhooks: &[WebhookConfig]) -> Option<Typed> {
+    let parameters = || WebhookParameters {
+        webhooks: webhooks.to_vec(),
+        server_name: config.name.clone(),
+        transport: config.transport.to_string(),
+    };
+    (!webhooks.is_empty()).then(|| Typed::Webhooks(parameters()))
+}
 
 /// The types that the proxies of this version have.
 pub fn built_kinds() -> impl Iterator<Item = &'static str> {
