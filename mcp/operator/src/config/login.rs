@@ -1,7 +1,6 @@
-//! The terms of references to MCPOIDCConfigs, which every kind of workload has.
+//! The terms of a workload's reference to a login, which every kind of workload has.
 
 use http::Uri;
-use mcp_api::v1beta1::OidcConfigRef;
 use mcp_plan::problem::Problem;
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +13,6 @@ pub struct LoginTerms {
     pub scopes: Vec<String>,
     /// The address by which clients know the workload, where it is not the one of its Service.
     pub resource_url: Option<String>,
-}
-
-/// The reference of a workload, of whichever kind.
-impl From<&OidcConfigRef> for LoginTerms {
-    fn from(reference: &OidcConfigRef) -> Self {
-        Self {
-            audience: reference.audience.clone(),
-            scopes: reference.scopes.clone().unwrap_or_default(),
-            resource_url: reference.resource_url.clone().filter(|url| !url.is_empty()),
-        }
-    }
 }
 
 impl LoginTerms {

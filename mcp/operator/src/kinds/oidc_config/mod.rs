@@ -6,7 +6,7 @@ mod rules;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::{
     names::{condition, finalizer, reason},
-    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, WorkloadRef},
+    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef},
 };
 use mcp_plan::{
     config::{BundleWords, Needs, Target, Words},
@@ -43,6 +43,17 @@ impl Subject for MCPOIDCConfig {
 
     fn warnings(&self, _: &Settings) -> Vec<String> {
         rules::warnings(&self.spec)
+    }
+}
+
+/// The reference of a workload, of whichever kind.
+impl From<&OidcConfigRef> for LoginTerms {
+    fn from(reference: &OidcConfigRef) -> Self {
+        Self {
+            audience: reference.audience.clone(),
+            scopes: reference.scopes.clone().unwrap_or_default(),
+            resource_url: reference.resource_url.clone().filter(|url| !url.is_empty()),
+        }
     }
 }
 
