@@ -28,10 +28,6 @@ async fn start(cluster: &ControlPlane) -> Process {
     Process::start("mcp-operator", NAMESPACE, &arguments, &cluster.kubeconfig_as(&user, &groups))
 }
 
-fn installed(cluster: &ControlPlane) -> Helm {
-    Helm::new().with_kubeconfig(cluster.kubeconfig_path())
-}
-
 /// The bundles and the failure policies of the webhooks.
 async fn webhooks(cluster: &ControlPlane) -> Vec<(Option<Vec<u8>>, String)> {
     let configurations: Api<ValidatingWebhookConfiguration> = Api::all(cluster.admin());
@@ -85,7 +81,7 @@ async fn create_tool_config(cluster: &ControlPlane, name: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_documented() {
     let cluster = &ControlPlane::builder().controller_manager().start().await.unwrap();
-    let helm = installed(cluster);
+    let helm = Helm::new().with_kubeconfig(cluster.kubeconfig_path());
     let fixture = |name: &str| repository(&format!("tests/charts/fixtures/{name}-0.0.1.tgz")).display().to_string();
     let current = |name: &str| chart(name).display().to_string();
     let before = inventory(cluster.admin()).await;
@@ -154,7 +150,7 @@ async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_d
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kinds_go_with_their_chart_only_where_a_value_says_so() {
     let cluster = ControlPlane::shared().await;
-    let helm = installed(cluster);
+    let helm = Helm::new().with_kubeconfig(cluster.kubeconfig_path());
     let chart = chart(CRDS).display().to_string();
     helm.run(&["install", CRDS, &chart, "--namespace", "default"]).unwrap();
     create_tool_config(cluster, "mine").await;

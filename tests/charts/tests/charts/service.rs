@@ -1,6 +1,7 @@
 //! What Services and endpoints do in a cluster with nodes: each new connection goes to the Pod that is ready.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -44,14 +45,7 @@ impl Service {
     /// ExternalName, and a port that anybody may listen on.
     pub(crate) fn chart(&self, folder: &Path) -> PathBuf {
         let copy = folder.join(DYNAMO);
-        for part in ["", "templates", "files"] {
-            std::fs::create_dir(copy.join(part)).unwrap();
-            for file in std::fs::read_dir(chart(DYNAMO).join(part)).unwrap().map(Result::unwrap) {
-                if file.file_type().unwrap().is_file() {
-                    std::fs::copy(file.path(), copy.join(part).join(file.file_name())).unwrap();
-                }
-            }
-        }
+        assert!(Command::new("cp").arg("-r").args([&chart(DYNAMO), &copy]).status().unwrap().success());
         let ports = "  ports:\n  - name: webhooks\n    port: 443\n    protocol: TCP\n    targetPort: webhooks\n";
         let named = "  type: ExternalName\n  externalName: localhost\n";
         for (file, this, that) in [
