@@ -15,7 +15,7 @@ use http::{Request, Response};
 use mcp_http::Body;
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, End, Exchange, Middleware, Next, Observation, client_network};
-use mcp_runconfig::AuditParameters;
+use mcp_runconfig::{AUDIT, AuditParameters};
 use mcp_store::Client;
 
 use self::event::{Event, Settings, is_type};
@@ -54,6 +54,9 @@ struct Pending {
 impl Audit {
     /// Opens the log file, and starts the thread that writes.
     pub(crate) async fn new(parameters: AuditParameters, context: BuildContext) -> Result<Self, BuildError> {
+        if context.is_inside_of(AUDIT) {
+            return Err(context.error("type", "stands in the chain twice", "keep one of them"));
+        }
         let AuditParameters { config_data, component, transport_type, .. } = parameters;
         let config = config_data.unwrap_or_default();
         if !config.is_on() {
@@ -62,7 +65,7 @@ impl Audit {
         for (member, types) in [("eventTypes", &config.event_types), ("excludeEventTypes", &config.exclude_event_types)]
         {
             if let Some(unknown) = types.iter().find(|name| !is_type(name)) {
-                let fix = "write one of the types of events that the reference lists, such as mcp_tool_call";
+                let fix = "write a type of events, such as mcp_tool_call";
                 let member = format!("parameters.config_data.{member}");
                 return Err(context.error(&member, format!("{unknown:?} is no type of event"), fix));
             }
@@ -112,16 +115,16 @@ impl Middleware for Audit {
     fn observes(&self) -> Option<usize> {
         let Events { settings, .. } = self.0.as_ref()?;
         let data = if settings.with_response { settings.longest } else { 0 };
-        Some(data.max(LOOKED_AT))
+        let looked_at = if settings.detects_errors { LOOKED_AT } else { 0 };
+        Some(data.max(looked_at))
     }
 
     fn observe(&self, exchange: &Exchange<'_>) -> Option<Box<dyn Observation>> {
         let events = self.0.as_ref()?;
-        let event = Event::of(exchange, &events.settings);
+        let event = Event::of(exchange, &events.settings, |kind| events.wants(kind))?;
         let network = || Client::Network(client_network(Some((exchange.client, 0).into())));
         let client = exchange.context.map_or_else(network, |context| context.client());
-        let writer = Arc::clone(&events.writer);
-        events.wants(event.kind()).then(|| Box::new(Pending { event, client, writer }) as _)
+        Some(Box::new(Pending { event, client, writer: Arc::clone(&events.writer) }))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

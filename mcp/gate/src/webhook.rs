@@ -232,10 +232,9 @@ impl Validating {
             let answer = hook.call(payload.clone()).await;
             let outcome = review.outcome(hook, &answer);
             review.context.decided(&hook.guard, outcome, started);
-            match (outcome, answer) {
-                (Outcome::Allowed | Outcome::Changed | Outcome::Ignored, _) => {}
-                (_, Ok(answer)) => return Err(denied(hook.denied(&answer))),
-                (_, Err(error)) => return Err(denied(hook.failed(&error))),
+            if outcome.refuses() {
+                let reason = answer.map_or_else(|error| hook.failed(&error), |answer| hook.denied(&answer));
+                return Err(denied(reason));
             }
         }
         Ok(())

@@ -23,6 +23,9 @@ use crate::decisions::{Decision, Guard, Outcome};
 use crate::door;
 use crate::network::client_network;
 
+/// The longest message that is kept for those who observe when another is put in its place, in bytes.
+const OBSERVED: usize = 64 << 10;
+
 /// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
 #[derive(Debug)]
@@ -142,7 +145,8 @@ impl RequestContext {
         self.found().message.clone()
     }
 
-    /// The message that the client sent, where the [`message`](Self::message) is another one by now. `None` where nobody observes the chain.
+    /// The message that the client sent, where the [`message`](Self::message) is another one by now. `None` where nobody observes the chain,
+    /// and for messages of more than 64 KiB.
     pub fn sent(&self) -> Option<OwnedMessage> {
         self.found().sent.clone()
     }
@@ -286,7 +290,8 @@ impl RequestContext {
         set_length(&mut head.headers, after.body().len());
         let body = full(after.body().clone());
         let mut found = self.found();
-        if self.observed {
+        // The share counts one body. Those who observe read the name in a longer one no more.
+        if self.observed && before.body().len() <= OBSERVED {
             found.sent.get_or_insert_with(|| before.clone());
         }
         found.message = Some(after);

@@ -84,6 +84,11 @@ impl Outcome {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Allowed, Self::Changed, Self::Denied, Self::Blamed, Self::Failed, Self::Ignored];
 
+    /// Whether the request does not pass.
+    pub fn refuses(self) -> bool {
+        matches!(self, Self::Denied | Self::Blamed | Self::Failed)
+    }
+
     /// Its name in metrics and audit events.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -22,7 +22,7 @@ pub struct Asked {
     pub user_agent: String,
     /// The client's `X-Request-ID`, or its beginning.
     pub request_id: String,
-    /// When it came.
+    /// The time at which it came.
     pub started: Instant,
 }
 
@@ -48,6 +48,8 @@ pub struct Exchange<'a> {
 pub struct End<'a> {
     /// Whether the client has got the answer to its end.
     pub complete: bool,
+    /// Whether the client left before; an answer that is not complete broke off otherwise.
+    pub left: bool,
     /// The beginning of the answer's body, as many bytes as [were asked for](crate::Middleware::observes).
     pub answer: &'a [u8],
     /// The bytes of the answer's body.

@@ -59,9 +59,9 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
-    /// Where the proxy counts, and what middleware register metrics of their own in.
+    /// The proxy's metrics, to which middleware add their own.
     pub metrics: Metrics,
-    /// Where decisions of guards are counted.
+    /// The counters of guards' decisions.
     pub decisions: Decisions,
 }
 

@@ -46,16 +46,16 @@ pub struct AuditConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AuditParameters {
-    /// A file that ToolHive's runner reads the configuration from. It is always `None`: documents that name one are refused.
+    /// A file that ToolHive's runner reads the configuration from. Only a document that is about to be refused has it.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "no_path")]
     pub config_path: Option<String>,
-    /// What is written; `None` stands for the default.
+    /// The configuration; `None` stands for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_data: Option<AuditConfig>,
-    /// The name of this proxy in the lines where the configuration has none.
+    /// The name of this proxy in the lines; the configuration's counts where there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub component: String,
-    /// How the MCP server is spoken to.
+    /// The transport of the MCP server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub transport_type: String,
 }

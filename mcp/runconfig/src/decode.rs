@@ -187,6 +187,8 @@ impl<'de> Deserializer<'de> for Decoder {
                     variants.iter().filter(|word| !word.is_empty()).map(|word| format!("{word:?}")).collect();
                 Err(ParseError::custom(format!("{text:?} is not known here; use one of {}", words.join(", "))))
             }
+            // serde would take a word from an object, too.
+            Value::Object(members) if members.values().all(Value::is_null) => Err(mismatch(&self.0, "a string")),
             Value::String(_) | Value::Object(_) => {
                 self.0.deserialize_enum(name, variants, visitor).map_err(ParseError::custom)
             }

@@ -159,7 +159,7 @@ pub struct RunConfig {
     /// How clients log in at a remote MCP server, which no proxy of this version does.
     #[serde(skip_serializing)]
     pub remote_auth_config: Option<IgnoredAny>,
-    /// Where metrics are served.
+    /// The ports of metrics.
     #[serde(skip_serializing)]
     pub telemetry_config: TelemetryConfig,
 }
@@ -242,7 +242,7 @@ pub struct SessionRedisTls {
     pub ca_cert_file: String,
 }
 
-/// Where metrics are served, of what ToolHive calls telemetry.
+/// The ports of metrics, which ToolHive has among the settings of telemetry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TelemetryConfig {

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::{ParseError, decode};
 
-/// What a middleware's `parameters` are read into. Any type that serde can deserialize is one.
+/// The type that a middleware's `parameters` are read into. Any type that serde can deserialize is one; below flattened members and tagged
+/// enums, names of members are read as they are written.
 pub trait Parameters: Sized {
     /// Reads `value`, which lies at `path` in its document, as Go's decoder does: blind to the case of a member's name, and with an error where two
     /// names differ only in case. Null counts as an object without members.

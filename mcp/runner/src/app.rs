@@ -133,9 +133,10 @@ impl Handler for App {
         let record = self.record(&request, false);
         request.into_body().discard().await;
         self.metrics.count(StatusCode::SERVICE_UNAVAILABLE);
-        let refusal = busy("all connections of this proxy are at work; ask again in a second");
-        drop(record.and_then(|record| record.answered(refusal.status(), refusal.body())));
-        refusal
+        if let Some(record) = record {
+            record.refused(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        busy("all connections of this proxy are at work; ask again in a second")
     }
 }
 
@@ -161,7 +162,7 @@ impl App {
             refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return refusal;
         }
-        // Before anything looks at a header: from here on no name can be taken for another.
+        // Before anything judges by a header: from here on no name can be taken for another.
         let removed = remove_ambiguous(request.headers_mut());
         self.metrics.removed_headers.inc_by(removed as u64);
         if self.forwards && !names_hop_by_hop_only(request.headers()) {
@@ -309,7 +310,7 @@ impl HttpBody for Tracked {
         let frame = if frame.is_pending() && this.serving.ends(cx) { Poll::Ready(None) } else { frame };
         if let (Some(record), Poll::Ready(frame)) = (&mut this.serving.record, &frame) {
             let ended = frame.is_none() || this.body.is_end_stream();
-            record.sends(frame.as_ref().and_then(|frame| frame.as_ref().ok()), ended);
+            record.sends(frame.as_ref().map(Result::as_ref), ended);
         }
         frame
     }

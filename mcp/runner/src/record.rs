@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body::{Body as _, Frame};
-use mcp_http::Body;
+use mcp_http::{Body, BoxError};
 use mcp_middleware::{Asked, Chain, End, Exchange, Observation, RequestContext};
 
 /// A request under way, where middleware observe. It ends when it is dropped: the answer is complete, or nobody wants it any more.
@@ -26,6 +26,8 @@ pub(crate) struct Record {
     answer: Vec<u8>,
     sent: u64,
     complete: bool,
+    /// Whether the answer broke off.
+    broken: bool,
 }
 
 impl Record {
@@ -43,12 +45,13 @@ impl Record {
             answer: Vec::new(),
             sent: 0,
             complete: false,
+            broken: false,
         })
     }
 
     /// The answer begins. A stream's record ends here: the stream itself ends when somebody leaves.
     pub(crate) fn answered(mut self, status: StatusCode, body: &Body) -> Option<Self> {
-        // What is for no endpoint is no stream, whatever it asks for.
+        // A request for no endpoint opens no stream, whatever it asks for.
         self.is_stream &= self.refused_by.is_none();
         self.observe(Some(status));
         // The request and its message may be as long as a body, and the answer may take long.
@@ -57,14 +60,21 @@ impl Record {
         (!self.is_stream).then_some(self)
     }
 
-    /// A part of the answer goes to the client, and it `ended` with that.
-    pub(crate) fn sends(&mut self, frame: Option<&Frame<Bytes>>, ended: bool) {
-        if let Some(data) = frame.and_then(Frame::data_ref) {
+    /// The request is refused before the chain, with this answer.
+    pub(crate) fn refused(mut self, status: StatusCode) {
+        self.observe(Some(status));
+        self.complete = true;
+    }
+
+    /// A part of the answer goes to the client, `None` at its end; `ended` says that it is the last.
+    pub(crate) fn sends(&mut self, frame: Option<Result<&Frame<Bytes>, &BoxError>>, ended: bool) {
+        self.broken |= matches!(frame, Some(Err(_)));
+        if let Some(data) = frame.and_then(Result::ok).and_then(Frame::data_ref) {
             let room = self.limit.saturating_sub(self.answer.len()).min(data.len());
             self.answer.extend_from_slice(&data[..room]);
             self.sent += data.len() as u64;
         }
-        self.complete |= ended;
+        self.complete |= ended && !self.broken;
     }
 
     fn observe(&mut self, status: Option<StatusCode>) {
@@ -85,8 +95,8 @@ impl Drop for Record {
         if self.observations.is_none() {
             self.observe(None);
         }
-        let Self { complete, ref answer, sent, .. } = *self;
-        let end = End { complete, answer, sent, took: self.asked.started.elapsed() };
+        let Self { complete, broken, ref answer, sent, .. } = *self;
+        let end = End { complete, left: !complete && !broken, answer, sent, took: self.asked.started.elapsed() };
         self.observations.take().into_iter().flatten().for_each(|observation| observation.ended(&end));
     }
 }

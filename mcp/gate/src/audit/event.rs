@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use mcp_middleware::{Decision, End, Exchange, Identity, Outcome, RequestContext};
+use mcp_middleware::{Decision, End, Exchange, Identity, RequestContext};
 use mcp_runconfig::chain;
 use mcp_wire::{OwnedMessage, compact};
 use serde::{Deserialize, Serialize, Serializer};
@@ -199,18 +199,21 @@ pub(super) fn is_type(name: &str) -> bool {
 }
 
 impl Event {
-    /// The event of a request as far as it is known when its answer begins.
-    pub(super) fn of(exchange: &Exchange<'_>, settings: &Arc<Settings>) -> Self {
+    /// The event of a request as far as it is known when its answer begins; `None` where nobody `wants` its type.
+    pub(super) fn of(exchange: &Exchange<'_>, settings: &Arc<Settings>, wants: impl Fn(&str) -> bool) -> Option<Self> {
         let (asked, context) = (exchange.asked, exchange.context);
         let message = context.and_then(RequestContext::message);
+        let kind = settings.kind(exchange, message.as_ref());
+        if !wants(kind) {
+            return None;
+        }
         let sent = context.and_then(RequestContext::sent);
         let method = message.as_ref().and_then(OwnedMessage::method);
-        let kind = settings.kind(exchange, message.as_ref());
         let name = message.as_ref().and_then(target_name);
         let requested_name = sent.as_ref().and_then(target_name).filter(|sent| Some(sent) != name.as_ref());
         let request = sent.as_ref().or(message.as_ref()).map(OwnedMessage::body).filter(|_| settings.with_request);
         let decisions = context.map(RequestContext::decisions).unwrap_or_default();
-        Self {
+        Some(Self {
             settings: Arc::clone(settings),
             kind,
             status: exchange.status,
@@ -234,12 +237,7 @@ impl Event {
             denied_by: refused_by(exchange),
             decisions,
             request: request.filter(|body| body.len() <= settings.longest).and_then(|body| json(body)),
-        }
-    }
-
-    /// Its type.
-    pub(super) fn kind(&self) -> &'static str {
-        self.kind
+        })
     }
 
     /// The line that is written of it, now that the request has ended.
@@ -249,16 +247,17 @@ impl Event {
         let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
         let denied_by = self.denied_by();
         let outcome = match self.status {
+            Some(status) if status.is_server_error() => "error",
             _ if denied_by.is_some() => "denied",
             Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => "denied",
             Some(status) if status.is_client_error() => "failure",
-            Some(status) if status.is_server_error() => "error",
-            // The client has left.
+            // The client has left, or the answer broke off.
             _ if !end.complete => "failure",
             _ if error.is_some() => "application_error",
             _ => "success",
         };
-        let has_response = settings.with_response && end.sent > 0 && end.sent <= settings.longest as u64;
+        let has_response =
+            settings.with_response && end.complete && end.sent > 0 && end.sent <= settings.longest as u64;
         let response = has_response.then(|| json(end.answer).or_else(|| text(end.answer))).flatten();
         let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
         let [user_agent, request_id] = &self.told;
@@ -278,7 +277,7 @@ impl Event {
             target: &self.target,
             metadata: Metadata {
                 extra: Extra {
-                    cancelled: !end.complete,
+                    cancelled: end.left,
                     denied_by,
                     duration_ms: (!self.is_stream).then_some(end.took),
                     guards: &guards,
@@ -306,8 +305,7 @@ impl Event {
 
     /// The guard that refused the request: the webhook's name, or the guard's type.
     fn denied_by(&self) -> Option<&str> {
-        let refused = |decision: &&Decision| matches!(decision.outcome, Outcome::Denied | Outcome::Blamed);
-        let refusing = self.decisions.iter().find(refused);
+        let refusing = self.decisions.iter().find(|decision| decision.outcome.refuses());
         let guard = refusing.map(|decision| decision.webhook.as_deref().unwrap_or(&decision.guard));
         guard.or(self.denied_by.as_deref())
     }

@@ -34,7 +34,7 @@ const GATHER: Duration = Duration::from_millis(5);
 /// The pause after an output that takes nothing now.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// Where events go.
+/// The destination of events.
 #[derive(Debug)]
 pub(super) struct Output(File);
 
@@ -58,10 +58,11 @@ struct State {
     lines: Vec<u8>,
     /// The bytes of each client's among them.
     clients: HashMap<Client, usize>,
-    /// Bytes that the thread is writing.
+    /// Bytes that the thread is writing, and the lines in them.
     writing: usize,
+    writing_lines: u64,
     closed: bool,
-    /// When the log last told of lost events.
+    /// The time at which the log last told of lost events.
     told: Option<Instant>,
 }
 
@@ -120,7 +121,9 @@ impl Writer {
         let all = state.lines.len() + state.writing + line.len();
         let held = state.clients.get(&client).map_or(0, |held| held + line.len());
         if state.closed || all > QUEUED || held > OF_CLIENT {
-            self.queue.lose(&mut state, 1, "the output does not take them");
+            let tells = self.queue.lose(&mut state, 1);
+            drop(state);
+            tell(tells, "the output does not take them");
             return;
         }
         *state.clients.entry(client).or_default() += line.len();
@@ -141,9 +144,11 @@ impl Writer {
             && timeout(longest, ended).await.is_err()
         {
             let mut state = self.queue.state();
-            let left = lines(&state.lines);
             state.told = None;
-            self.queue.lose(&mut state, left.max(1), "the output took none of them until the end");
+            let left = lines(&state.lines) + state.writing_lines;
+            let tells = self.queue.lose(&mut state, left);
+            drop(state);
+            tell(tells, "the output took none of them until the end");
         }
     }
 }
@@ -169,7 +174,7 @@ impl Queue {
         let mut batch = Vec::new();
         loop {
             let mut state = self.state();
-            state.writing = 0;
+            (state.writing, state.writing_lines) = (0, 0);
             while state.lines.is_empty() && !state.closed {
                 state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -184,7 +189,7 @@ impl Queue {
             batch.shrink_to(KEPT);
             std::mem::swap(&mut batch, &mut state.lines);
             state.clients.clear();
-            state.writing = batch.len();
+            (state.writing, state.writing_lines) = (batch.len(), lines(&batch));
             drop(state);
             if torn {
                 // Readers skip half a line, and must find the next one.
@@ -198,17 +203,27 @@ impl Queue {
             self.written.inc_by(lines(&batch[..whole]));
             torn |= whole < done;
             if let Some(error) = error {
-                self.lose(&mut self.state(), lines(&batch[whole..]), &error.to_string());
+                let tells = self.lose(&mut self.state(), lines(&batch[whole..]));
+                tell(tells, &error.to_string());
             }
         }
     }
 
-    fn lose(&self, state: &mut State, events: u64, why: &str) {
+    /// Counts lost events; returns the number of all, where the log is to tell of them now.
+    fn lose(&self, state: &mut State, events: u64) -> Option<u64> {
         self.lost.inc_by(events);
-        if state.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
+        let tells = state.told.is_none_or(|told| told.elapsed() >= TELL_AGAIN);
+        tells.then(|| {
             state.told = Some(Instant::now());
-            tracing::error!(lost = self.lost.get(), why, "audit events are lost");
-        }
+            self.lost.get()
+        })
+    }
+}
+
+/// Tells the log of lost events. It may block, so that nobody calls it with the queue locked.
+fn tell(lost: Option<u64>, why: &str) {
+    if let Some(lost) = lost {
+        tracing::error!(lost, why, "audit events are lost");
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Webhook {
     timeout: Duration,
     secret: Option<HmacFile>,
     client: Client,
-    /// Where its decisions are counted.
+    /// The counters of its decisions.
     pub(crate) guard: Guard,
 }
 

@@ -42,6 +42,18 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
     let parser = json!({"type": "mcp-parser"});
     let pair = |certificate: &str, key: &str| tls(json!({"client_cert_path": certificate, "client_key_path": key}));
     for (entries, field, problem) in [
+        (json!([{"type": "audit"}, {"type": "audit"}]), "[1].type", "twice"),
+        (json!([{"type": "audit", "parameters": {"config_path": "/a"}}]), "[0].parameters.config_path", "not read"),
+        (
+            json!([{"type": "audit", "parameters": {"config_data": {"eventTypes": ["tool"]}}}]),
+            "[0].parameters.config_data.eventTypes",
+            "no type of event",
+        ),
+        (
+            json!([{"type": "audit", "parameters": {"config_data": {"logFile": "a.log"}}}]),
+            "[0].parameters.config_data.logFile",
+            "not an absolute path",
+        ),
         (json!([{"type": "bodylimit", "parameters": {"max_bytes": "1"}}]), "[0].parameters.max_bytes", "is a string"),
         (json!([{"type": "bodylimit", "parameters": {"Max_Bytes": "1"}}]), "max_bytes", "is a string"),
         (hook(json!({"hmac_secret_ref": "/"})), "webhooks[0].hmac_secret_ref", "not a regular file"),

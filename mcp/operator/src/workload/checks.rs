@@ -12,7 +12,7 @@ use super::{Findings, Workload};
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
-/// Why a setting has no effect: the end of a sentence.
+/// The reason why a setting has no effect: the end of a sentence.
 const OF_IMAGE: &str = "with the image of the proxy, which does not have it";
 /// Condition: replicas share their sessions as asked. Present only while they cannot.
 const SESSION_STORAGE_READY: &str = "SessionStorageReady";

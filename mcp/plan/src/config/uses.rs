@@ -19,17 +19,17 @@ pub enum Role {
     Setting,
 }
 
-/// Where a configuration stands.
+/// The place of a configuration.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// In an object of this kind and name.
+    /// An object of this kind and name.
     Object {
         /// The kind.
         kind: Cow<'static, str>,
         /// The name.
         name: String,
     },
-    /// In the spec of the workload itself.
+    /// The spec of the workload itself.
     Inline(Arc<dyn Config>),
 }
 
@@ -40,7 +40,7 @@ pub struct ConfigUse {
     pub role: Role,
     /// The field that asks for it.
     pub field: &'static str,
-    /// Where it stands.
+    /// Its place.
     pub origin: Origin,
     /// The terms of the reference, beside the name.
     pub terms: Terms,

@@ -52,7 +52,7 @@ struct Row {
     members: &'static [(&'static str, &'static str)],
     /// Whether they count only in a document that lists no chain.
     yields: bool,
-    /// How the flags begin by which ToolHive's `run` is asked for it.
+    /// The beginnings of the flags by which ToolHive's `run` is asked for it.
     flags: &'static [&'static str],
     /// The parameters that a document's members make; none where they do not ask for it.
     of: fn(&RunConfig) -> Option<Typed>,
@@ -125,7 +125,7 @@ static TABLE: [Row; 19] = [
             ("parameters.add_headers", "header_forward.add_plaintext_headers"),
             ("type", "header_forward"),
         ],
-        // Those whose values are secret are in the document's own member alone.
+        // Headers with secret values are in the document's own member alone.
         of: |config| {
             let headers = &config.header_forward.as_ref()?.add_plaintext_headers;
             (!headers.is_empty()).then(|| Typed::Other(json!({"add_headers": headers})))
@@ -174,7 +174,7 @@ pub fn is_built(kind: &str) -> bool {
     built_kinds().any(|built| built == kind)
 }
 
-/// How the flags begin by which ToolHive's `run` is asked for middleware.
+/// The beginnings of the flags by which ToolHive's `run` is asked for middleware.
 pub fn flags() -> impl Iterator<Item = &'static str> {
     TABLE.iter().flat_map(|row| row.flags).copied()
 }

@@ -154,6 +154,18 @@ async fn each_outcome_is_told_with_its_caller_its_target_and_the_decisions_of_gu
             }),
         ),
         (
+            "?",
+            Method::POST,
+            "/mcp",
+            alice.clone(),
+            call("say"),
+            None,
+            json!({
+                "type": "mcp_tool_call", "outcome": "denied", "/extra/denied_by": "policy",
+                "/guards": [["endpoints", "allowed"], ["origin", "allowed"], ["auth", "allowed"], ["tool-call-filter", "changed"], ["policy", "failed"]],
+            }),
+        ),
+        (
             "",
             Method::POST,
             "/mcp",
@@ -266,6 +278,7 @@ async fn each_outcome_is_told_with_its_caller_its_target_and_the_decisions_of_gu
     for line in [
         r#"mcp_runner_webhook_calls_total{webhook="policy",type="validating-webhook",outcome="allowed"} 4"#,
         r#"mcp_runner_webhook_calls_total{webhook="policy",type="validating-webhook",outcome="denied"} 1"#,
+        r#"mcp_runner_webhook_calls_total{webhook="policy",type="validating-webhook",outcome="failed"} 1"#,
         r#"mcp_runner_guard_decisions_total{guard="tool-call-filter",outcome="denied"} 1"#,
         r#"mcp_runner_guard_decisions_total{guard="auth",outcome="denied"} 1"#,
         r#"mcp_runner_guard_decisions_total{guard="origin",outcome="denied"} 1"#,
@@ -386,7 +399,13 @@ async fn a_blocked_pipe_costs_events_and_no_call_and_the_last_are_counted() {
     }
     runner.terminate();
     assert!(runner.ended().await.success());
+    // The pipe has 64 KiB of the first events; each of all others is lost.
     runner.logged("the output took none of them until the end").await;
+    let log = runner.log();
+    let told = log.lines().rfind(|line| line.contains("audit events are lost")).unwrap();
+    let told = told.split("lost=").nth(1).unwrap().split(' ').next().unwrap();
+    let left: usize = told.parse().unwrap();
+    assert!((calls - 20..calls).contains(&left), "{left} of {calls} events are told as lost");
     drop(nobody_reads);
 }
 
