@@ -51,6 +51,7 @@ struct Found {
     decisions: Vec<Decision>,
     /// The message that the client sent, where another one is in its place by now.
     sent: Option<OwnedMessage>,
+    changed: bool,
     checks: Vec<Check>,
 }
 
@@ -149,6 +150,11 @@ impl RequestContext {
     /// and for messages of more than 64 KiB.
     pub fn sent(&self) -> Option<OwnedMessage> {
         self.found().sent.clone()
+    }
+
+    /// Whether the [`message`](Self::message) is another one than the client sent.
+    pub fn is_changed(&self) -> bool {
+        self.found().changed
     }
 
     /// The decisions of guards so far, in their order. None where nobody observes the chain.
@@ -294,7 +300,7 @@ impl RequestContext {
         if self.observed && before.body().len() <= OBSERVED {
             found.sent.get_or_insert_with(|| before.clone());
         }
-        found.message = Some(after);
+        (found.message, found.changed) = (Some(after), true);
         drop(found);
         Ok(Request::from_parts(head, body))
     }

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::event::cut;
+
 /// The actors of a token, the current one first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Delegation {
@@ -41,7 +43,7 @@ impl Delegation {
                 break;
             }
             if delegation.chain.len() < depth {
-                delegation.chain.push(Actor { iss: text("iss").to_owned(), sub: text("sub").to_owned() });
+                delegation.chain.push(Actor { iss: cut(text("iss")).to_owned(), sub: cut(text("sub")).to_owned() });
             } else {
                 delegation.omitted += 1;
             }

@@ -190,7 +190,7 @@ struct ErrorAnswer<'a> {
 struct RpcError<'a> {
     code: i64,
     #[serde(borrow, default)]
-    message: Cow<'a, str>,
+    message: Option<Cow<'a, str>>,
 }
 
 /// Whether there are events of this type.
@@ -211,7 +211,10 @@ impl Event {
         let method = message.as_ref().and_then(OwnedMessage::method);
         let name = message.as_ref().and_then(target_name);
         let requested_name = sent.as_ref().and_then(target_name).filter(|sent| Some(sent) != name.as_ref());
-        let request = sent.as_ref().or(message.as_ref()).map(OwnedMessage::body).filter(|_| settings.with_request);
+        // A message that another one replaced is not the client's.
+        let is_changed = context.is_some_and(RequestContext::is_changed);
+        let request = if is_changed { sent.as_ref() } else { message.as_ref() };
+        let request = request.map(OwnedMessage::body).filter(|_| settings.with_request);
         let decisions = context.map(RequestContext::decisions).unwrap_or_default();
         Some(Self {
             settings: Arc::clone(settings),
@@ -282,7 +285,7 @@ impl Event {
                     duration_ms: (!self.is_stream).then_some(end.took),
                     guards: &guards,
                     jsonrpc_error_code: error.as_ref().map(|error| error.code),
-                    jsonrpc_error_message: error.as_ref().map(|error| cut(&error.message)),
+                    jsonrpc_error_message: error.as_ref().and_then(|error| error.message.as_deref()).map(cut),
                     requested_name: self.requested_name.as_deref(),
                     response_size_bytes: (settings.with_response && !self.is_stream).then_some(end.sent),
                     transport: match (self.is_stream, settings.is_sse()) {
@@ -368,9 +371,20 @@ fn target_name(message: &OwnedMessage) -> Option<String> {
         }
         "notifications/initialized" => "initialized".into(),
         "ping" => "ping".into(),
+        method if method.starts_with("resources/") => without_secrets(&message.message().target().ok()??).into(),
         _ => message.message().target().ok()??,
     };
     Some(cut(&text).to_owned())
+}
+
+/// A URI without its user and what follows its path, which may be secrets.
+fn without_secrets(uri: &str) -> String {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let uri = &uri[..end];
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let authority = rest.split('/').next().unwrap_or_default();
+    let user = authority.rfind('@').map_or(0, |at| at + 1);
+    format!("{scheme}://{}", &rest[user..])
 }
 
 fn subjects(identity: Option<&Identity>) -> Subjects<'_> {
@@ -389,13 +403,16 @@ fn refused_by(exchange: &Exchange<'_>) -> Option<Cow<'static, str>> {
 
 /// The error in the beginning of an answer, which is JSON or a stream of events.
 fn rpc_error(answer: &[u8]) -> Option<RpcError<'_>> {
-    let text = std::str::from_utf8(answer).ok()?.trim_ascii();
-    let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
-    let json = if text.starts_with('{') { text } else { data.next()?.trim_ascii() };
-    if !json.contains("\"error\"") {
+    let text = answer.utf8_chunks().next()?.valid();
+    let text = text.strip_prefix('\u{FEFF}').unwrap_or(text).trim_ascii();
+    if !text.contains("\"error\"") {
         return None;
     }
-    Some(serde_json::from_str::<ErrorAnswer<'_>>(json).ok()?.error)
+    let read = |json| Some(serde_json::from_str::<ErrorAnswer<'_>>(json).ok()?.error);
+    if text.starts_with('{') {
+        return read(text);
+    }
+    text.split(['\n', '\r']).filter_map(|line| line.strip_prefix("data:")).find_map(read)
 }
 
 /// JSON on one line.
@@ -411,11 +428,49 @@ fn text(body: &[u8]) -> Option<Box<RawValue>> {
 }
 
 /// The beginning of a text of somebody else's.
-fn cut(text: &str) -> &str {
+pub(super) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
 
 fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     let milliseconds = time.unwrap_or_default().as_millis();
     serializer.serialize_u64(u64::try_from(milliseconds).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_found_in_every_form_of_an_answer() {
+        let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"broke"}}"#;
+        let silent = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":null}}"#;
+        let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+        for (answer, found) in [
+            (error.to_owned(), true),
+            (silent.to_owned(), true),
+            (format!("\u{FEFF}{error}"), true),
+            (format!("event: message\ndata: {error}\n\n"), true),
+            (format!("id: 1\ndata: \n\nid: 2\ndata: {error}\n\n"), true),
+            (format!("data: {progress}\r\rdata: {error}\r\r"), true),
+            (format!("data: {progress}\n\n"), false),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{"error":{"code":1}}}"#.to_owned(), false),
+            (r#"{"jsonrpc":"2.0","id":1,"result":"\"error\""}"#.to_owned(), false),
+        ] {
+            assert_eq!(rpc_error(answer.as_bytes()).is_some(), found, "{answer}");
+        }
+    }
+
+    #[test]
+    fn no_secret_of_a_uri_is_in_a_name() {
+        for (uri, name) in [
+            ("file:///a/b", "file:///a/b"),
+            ("https://u:p4ss@h/x?token=t#f", "https://h/x"),
+            ("https://u:p@ss@h:8/x", "https://h:8/x"),
+            ("note:1?key=k", "note:1"),
+            ("https://h", "https://h"),
+        ] {
+            assert_eq!(without_secrets(uri), name, "{uri}");
+        }
+    }
 }

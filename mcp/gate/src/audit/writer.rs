@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ const OF_CLIENT: usize = QUEUED / 4;
 const OPENED: Duration = Duration::from_secs(5);
 /// The pause between two lines of the log that tell of lost events.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// The time that the log may take for the last of them.
+const TOLD: Duration = Duration::from_secs(1);
 /// Bytes of memory that are kept for the next lines.
 const KEPT: usize = 256 << 10;
 /// The time for which lines are gathered before they are written.
@@ -36,7 +38,11 @@ const WAIT: Duration = Duration::from_millis(20);
 
 /// The destination of events.
 #[derive(Debug)]
-pub(super) struct Output(File);
+pub(super) struct Output {
+    file: File,
+    /// Whether it ends within a line.
+    torn: bool,
+}
 
 /// Queues events for the thread that writes them.
 pub(super) struct Writer {
@@ -58,9 +64,10 @@ struct State {
     lines: Vec<u8>,
     /// The bytes of each client's among them.
     clients: HashMap<Client, usize>,
-    /// Bytes that the thread is writing, and the lines in them.
+    /// Bytes that the thread is writing, the lines in them, and the bytes of each client's.
     writing: usize,
     writing_lines: u64,
+    writing_clients: HashMap<Client, usize>,
     closed: bool,
     /// The time at which the log last told of lost events.
     told: Option<Instant>,
@@ -77,15 +84,21 @@ impl Output {
     /// Standard output.
     pub(super) fn stdout() -> Result<Self, String> {
         let output = std::io::stdout().as_fd().try_clone_to_owned();
-        output.map(|output| Self(File::from(output))).map_err(|error| format!("standard output is closed: {error}"))
+        output
+            .map(|output| Self { file: File::from(output), torn: false })
+            .map_err(|error| format!("standard output is closed: {error}"))
     }
 
     /// The end of the file at `path`, which is made where it does not exist. Nobody else may read it then.
     pub(super) async fn file(path: PathBuf) -> Result<Self, String> {
         let name = path.display().to_string();
-        let opening = spawn_blocking(move || OpenOptions::new().append(true).create(true).mode(0o600).open(path));
+        let opening = spawn_blocking(move || {
+            let torn = ends_within_a_line(&path);
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+            Ok::<_, std::io::Error>(Self { file, torn })
+        });
         match timeout(OPENED, opening).await {
-            Ok(Ok(Ok(file))) => Ok(Self(file)),
+            Ok(Ok(Ok(output))) => Ok(output),
             Ok(Ok(Err(error))) => Err(format!("{name:?} cannot be written: {error}")),
             Ok(Err(error)) => Err(format!("{name:?} cannot be opened: {error}")),
             Err(_) => Err(format!("{name:?} does not open within {OPENED:?}: nobody reads this pipe")),
@@ -105,7 +118,7 @@ impl Writer {
         let (end, ended) = oneshot::channel();
         let thread_queue = Arc::clone(&queue);
         let started = thread::Builder::new().name("audit".to_owned()).spawn(move || {
-            thread_queue.drain(output.0);
+            thread_queue.drain(output);
             drop(end);
         });
         if let Err(error) = started {
@@ -119,11 +132,12 @@ impl Writer {
     pub(super) fn write(&self, client: Client, line: &[u8]) {
         let mut state = self.queue.state();
         let all = state.lines.len() + state.writing + line.len();
-        let held = state.clients.get(&client).map_or(0, |held| held + line.len());
+        let held: usize = [&state.clients, &state.writing_clients].iter().filter_map(|held| held.get(&client)).sum();
+        let held = if held == 0 { 0 } else { held + line.len() };
         if state.closed || all > QUEUED || held > OF_CLIENT {
-            let tells = self.queue.lose(&mut state, 1);
+            let lost = self.queue.lose(&mut state, 1);
             drop(state);
-            tell(tells, "the output does not take them");
+            drop(tell(lost, "the output does not take them"));
             return;
         }
         *state.clients.entry(client).or_default() += line.len();
@@ -143,12 +157,16 @@ impl Writer {
         if let Some(ended) = ended
             && timeout(longest, ended).await.is_err()
         {
-            let mut state = self.queue.state();
-            state.told = None;
-            let left = lines(&state.lines) + state.writing_lines;
-            let tells = self.queue.lose(&mut state, left);
-            drop(state);
-            tell(tells, "the output took none of them until the end");
+            let lost = {
+                let mut state = self.queue.state();
+                state.told = None;
+                let left = lines(&state.lines) + state.writing_lines;
+                self.queue.lose(&mut state, left)
+            };
+            if let Some(told) = tell(lost, "the output took none of them until the end") {
+                // The log may be as blocked as the output.
+                let _ = timeout(TOLD, told).await;
+            }
         }
     }
 }
@@ -168,13 +186,12 @@ impl Queue {
     }
 
     /// Writes what comes until the queue is closed.
-    fn drain(&self, mut output: File) {
-        // Whether what was written last ends within a line.
-        let mut torn = false;
+    fn drain(&self, Output { file: mut output, mut torn }: Output) {
         let mut batch = Vec::new();
         loop {
             let mut state = self.state();
             (state.writing, state.writing_lines) = (0, 0);
+            state.writing_clients = HashMap::new();
             while state.lines.is_empty() && !state.closed {
                 state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -188,7 +205,7 @@ impl Queue {
             batch.clear();
             batch.shrink_to(KEPT);
             std::mem::swap(&mut batch, &mut state.lines);
-            state.clients.clear();
+            state.writing_clients = std::mem::take(&mut state.clients);
             (state.writing, state.writing_lines) = (batch.len(), lines(&batch));
             drop(state);
             if torn {
@@ -203,8 +220,8 @@ impl Queue {
             self.written.inc_by(lines(&batch[..whole]));
             torn |= whole < done;
             if let Some(error) = error {
-                let tells = self.lose(&mut self.state(), lines(&batch[whole..]));
-                tell(tells, &error.to_string());
+                let lost = self.lose(&mut self.state(), lines(&batch[whole..]));
+                drop(tell(lost, error.to_string()));
             }
         }
     }
@@ -220,11 +237,29 @@ impl Queue {
     }
 }
 
-/// Tells the log of lost events. It may block, so that nobody calls it with the queue locked.
-fn tell(lost: Option<u64>, why: &str) {
-    if let Some(lost) = lost {
+/// Tells the log of lost events, in a thread of its own: where the log and the output are one pipe, both are blocked. Returns what ends
+/// when it is told.
+fn tell(lost: Option<u64>, why: impl Into<String>) -> Option<oneshot::Receiver<()>> {
+    let (lost, why) = (lost?, why.into());
+    let (end, told) = oneshot::channel();
+    let telling = move || {
         tracing::error!(lost, why, "audit events are lost");
-    }
+        drop(end);
+    };
+    thread::Builder::new().name("audit-log".to_owned()).spawn(telling).ok().map(|_| told)
+}
+
+/// Whether a file, as a process before this one has left it, ends within a line.
+fn ends_within_a_line(path: &Path) -> bool {
+    let last = || {
+        // A pipe would not open.
+        let mut file = path.metadata().ok()?.is_file().then(|| File::open(path).ok())??;
+        let mut byte = [0];
+        file.seek(SeekFrom::End(-1)).ok()?;
+        file.read_exact(&mut byte).ok()?;
+        Some(byte)
+    };
+    last().is_some_and(|byte| byte != *b"\n")
 }
 
 fn lines(text: &[u8]) -> u64 {
