@@ -14,7 +14,9 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use mcp_http::Body;
 use mcp_http::file::rooted;
-use mcp_middleware::{BuildContext, BuildError, End, Exchange, Middleware, Next, Observation, client_network};
+use mcp_middleware::{
+    BuildContext, BuildError, End, Exchange, Middleware, Next, Observation, RequestContext, client_network,
+};
 use mcp_runconfig::{AUDIT, AuditParameters};
 use mcp_store::Client;
 
@@ -123,7 +125,7 @@ impl Middleware for Audit {
         let events = self.0.as_ref()?;
         let event = Event::of(exchange, &events.settings, |kind| events.wants(kind))?;
         let network = || Client::Network(client_network(Some((exchange.client, 0).into())));
-        let client = exchange.context.map_or_else(network, |context| context.client());
+        let client = exchange.context.map_or_else(network, RequestContext::client);
         Some(Box::new(Pending { event, client, writer: Arc::clone(&events.writer) }))
     }
 

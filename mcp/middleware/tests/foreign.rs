@@ -78,7 +78,7 @@ fn chain(registry: &Registry, entries: &[(&str, Value)]) -> Result<Chain, mcp_mi
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
     let settings = ProxySettings { local_user: "alice".to_owned(), ..settings };
-    registry.build(&configs, settings).now_or_never().expect("no middleware here waits")
+    registry.build(&configs, settings).now_or_never().unwrap()
 }
 
 /// Answers with the name of the tool that is called.

@@ -176,7 +176,9 @@ impl App {
             Some((Err(misrouted), guard, started)) => {
                 self.metrics.misrouted(misrouted.reason());
                 guard.count(Outcome::Denied, started);
-                record.iter_mut().for_each(|record| record.refused_by = Some(ENDPOINTS));
+                if let Some(record) = record {
+                    record.refused_by = Some(ENDPOINTS);
+                }
                 return misrouted.answer();
             }
         };
@@ -188,7 +190,9 @@ impl App {
         if let Some((_, guard, started)) = endpoints {
             context.decided(guard, Outcome::Allowed, started);
         }
-        record.iter_mut().for_each(|record| record.context = Some(Arc::clone(&context)));
+        if let Some(record) = record {
+            record.context = Some(Arc::clone(&context));
+        }
         if route == Route::Mcp
             && let Some(refusal) = refuse_method(self.stateless, &head.method, &head.headers)
         {

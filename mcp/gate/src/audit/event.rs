@@ -432,6 +432,7 @@ pub(super) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
 
+#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
 fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     let milliseconds = time.unwrap_or_default().as_millis();
     serializer.serialize_u64(u64::try_from(milliseconds).unwrap_or(u64::MAX))

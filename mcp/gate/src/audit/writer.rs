@@ -263,7 +263,7 @@ fn ends_within_a_line(path: &Path) -> bool {
 }
 
 fn lines(text: &[u8]) -> u64 {
-    text.iter().filter(|byte| **byte == b'\n').count() as u64
+    text.split(|byte| *byte == b'\n').count() as u64 - 1
 }
 
 /// Writes all of `text`; an error comes with the bytes that were written before.
@@ -274,7 +274,7 @@ fn write_all(output: &mut File, text: &[u8]) -> Result<(), (usize, std::io::Erro
             Ok(0) => return Err((done, ErrorKind::WriteZero.into())),
             Ok(written) => done += written,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(WAIT),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(WAIT),
             Err(error) => return Err((done, error)),
         }
     }
