@@ -5,6 +5,7 @@
 
 mod delegation;
 mod event;
+mod text;
 mod writer;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::event::cut;
+use super::text::cut;
 
 /// The actors of a token, the current one first.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]

@@ -18,9 +18,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::delegation::Delegation;
-
-/// The most bytes of a text of somebody else's.
-const LONGEST: usize = 256;
+use super::text::{cut, without_secrets};
 
 /// The types of events.
 const TYPES: [&str; 15] = [
@@ -377,16 +375,6 @@ fn target_name(message: &OwnedMessage) -> Option<String> {
     Some(cut(&text).to_owned())
 }
 
-/// A URI without its user and what follows its path, which may be secrets.
-fn without_secrets(uri: &str) -> String {
-    let end = uri.find(['?', '#']).unwrap_or(uri.len());
-    let uri = &uri[..end];
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let user = authority.rfind('@').map_or(0, |at| at + 1);
-    format!("{scheme}://{}", &rest[user..])
-}
-
 fn subjects(identity: Option<&Identity>) -> Subjects<'_> {
     let Some(identity) = identity else { return Subjects { user: "anonymous", user_id: None } };
     let preferred = identity.claims.get("preferred_username").and_then(Value::as_str).unwrap_or_default();
@@ -427,11 +415,6 @@ fn text(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&String::from_utf8_lossy(body)).ok()
 }
 
-/// The beginning of a text of somebody else's.
-pub(super) fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
-}
-
 #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
 fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     let milliseconds = time.unwrap_or_default().as_millis();
@@ -459,19 +442,6 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1,"result":"\"error\""}"#.to_owned(), false),
         ] {
             assert_eq!(rpc_error(answer.as_bytes()).is_some(), found, "{answer}");
-        }
-    }
-
-    #[test]
-    fn no_secret_of_a_uri_is_in_a_name() {
-        for (uri, name) in [
-            ("file:///a/b", "file:///a/b"),
-            ("https://u:p4ss@h/x?token=t#f", "https://h/x"),
-            ("https://u:p@ss@h:8/x", "https://h:8/x"),
-            ("note:1?key=k", "note:1"),
-            ("https://h", "https://h"),
-        ] {
-            assert_eq!(without_secrets(uri), name, "{uri}");
         }
     }
 }
