@@ -1,6 +1,7 @@
 //! A request as those see it who observe it: audit, for one.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::USER_AGENT;
@@ -30,7 +31,7 @@ pub struct Asked {
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     /// The request's head.
-    pub asked: &'a Asked,
+    pub asked: &'a Arc<Asked>,
     /// The address of the client.
     pub client: IpAddr,
     /// The request's context; `None` where it was refused before the chain.

@@ -7,7 +7,7 @@ use mcp_runconfig::endpoint::{Egress, IpNet};
 use crate::reference::{Content, MountedFile, Source};
 
 /// What the operator was started with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Image of the proxy.
     pub runner_image: String,

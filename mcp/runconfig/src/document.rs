@@ -83,7 +83,7 @@ pub struct RunConfig {
     /// Labels of the workload.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub container_labels: BTreeMap<String, String>,
-    /// Who may log in; `None` where nobody has to. The `auth` entry of the chain says the same.
+    /// The login of callers; `None` where nobody has to log in. The `auth` entry of the chain says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
     /// Which requests are written down; `None` where none are. Read only where `middleware_configs` is empty.

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an MCP server may touch.
+/// The things that an MCP server may touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PermissionProfile {

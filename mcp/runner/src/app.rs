@@ -169,8 +169,11 @@ impl App {
             return text(StatusCode::BAD_REQUEST, "Connection header may only name hop-by-hop headers");
         }
         let (mut head, body) = request.into_parts();
-        let endpoints = self.endpoints.as_ref().map(|(endpoints, guard)| (endpoints, guard, time::Instant::now()));
-        let route = match endpoints.map(|(endpoints, guard, started)| (endpoints.route(&head), guard, started)) {
+        let judged = self.endpoints.as_ref().map(|(endpoints, guard)| {
+            let started = time::Instant::now();
+            (endpoints.route(&head), guard, started)
+        });
+        let route = match judged {
             None => Route::Mcp,
             Some((Ok(route), ..)) => route,
             Some((Err(misrouted), guard, started)) => {
@@ -187,7 +190,7 @@ impl App {
             Route::Mcp => self.chain.context(client),
             Route::Open => self.chain.open_context(client),
         };
-        if let Some((_, guard, started)) = endpoints {
+        if let Some((_, guard, started)) = judged {
             context.decided(guard, Outcome::Allowed, started);
         }
         if let Some(record) = record {

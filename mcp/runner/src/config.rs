@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
-use mcp_runconfig::{AuthParameters, HeaderForward, MiddlewareConfig, OidcConfig, Parameters as _, RunConfig, chain};
+use mcp_runconfig::{AuthParameters, HeaderForward, MiddlewareConfig, Parameters as _, RunConfig, chain};
 use mcp_wire::check_structure;
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use crate::RunError;
 const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json"];
 /// More than a ConfigMap can hold.
 const MAX_DOCUMENT: u64 = 4 << 20;
+
 /// Finds and parses the document. Where a checksum is `expected`, another document is refused: that of a pod's ConfigMap may be
 /// newer than the pod, which is said to enforce what was in it when the pod was made.
 pub(crate) fn load(named: Option<&Path>, expected: Option<&str>) -> Result<(PathBuf, RunConfig), RunError> {
@@ -87,10 +88,10 @@ pub(crate) fn middleware(config: &RunConfig) -> Vec<Entry> {
     entries
 }
 
-/// The login that an entry of the chain asks for.
-pub(crate) fn login(entry: &MiddlewareConfig) -> Option<OidcConfig> {
-    let parameters = || AuthParameters::read(entry.parameters.clone(), "").ok();
-    (entry.kind == chain::AUTH).then(parameters)??.oidc_config
+/// Whether an entry of the chain asks for a login. One whose parameters cannot be read stops the start elsewhere.
+pub(crate) fn demands_login(entry: &MiddlewareConfig) -> bool {
+    let parameters = || AuthParameters::read(entry.parameters.clone(), "");
+    entry.kind == chain::AUTH && parameters().is_ok_and(|parameters| parameters.oidc_config.is_some())
 }
 
 fn of_members(config: MiddlewareConfig) -> Entry {

@@ -12,7 +12,7 @@ use mcp_middleware::{Asked, Chain, End, Exchange, Observation, RequestContext};
 /// A request under way, where middleware observe. It ends when it is dropped: the answer is complete, or nobody wants it any more.
 pub(crate) struct Record {
     chain: Chain,
-    asked: Asked,
+    asked: Arc<Asked>,
     client: IpAddr,
     is_stream: bool,
     /// The request's context, once it has come to the chain.
@@ -36,7 +36,7 @@ impl Record {
         Some(Self {
             limit: chain.observes()?,
             chain: chain.clone(),
-            asked,
+            asked: Arc::new(asked),
             client,
             is_stream,
             context: None,

@@ -18,7 +18,7 @@ use crate::RunError;
 use crate::app::{App, ENDPOINTS, Late};
 use crate::backend::plan;
 use crate::clients::TrustedProxies;
-use crate::config::{load, login, middleware};
+use crate::config::{demands_login, load, middleware};
 use crate::diagnostics::{self, Diagnostics};
 use crate::health::Health;
 use crate::metrics::Metrics;
@@ -67,7 +67,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
         let entries = middleware(&config);
-        let login = entries.iter().any(|entry| login(&entry.config).is_some());
+        let login = entries.iter().any(|entry| demands_login(&entry.config));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let settings = ProxySettings {
             login,

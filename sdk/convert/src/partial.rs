@@ -58,7 +58,7 @@ impl Identity<'_> {
     }
 }
 
-/// Those values of a document that depend on the one that it came from, `from`. `arrived` are two that differ in what
+/// The values of a document that depend on the one that it came from, `from`. `arrived` are two that differ in what
 /// depends on missing fields, and `without` are what arrives of the empty object with the same values for them. A value
 /// that is at the same place of `from` is no default.
 fn dependent([one, other]: [&Value; 2], without: [Option<&Value>; 2], from: Option<&Value>) -> Option<Value> {

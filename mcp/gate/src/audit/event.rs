@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use mcp_middleware::{Decision, End, Exchange, Identity, RequestContext};
+use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext};
 use mcp_runconfig::chain;
 use mcp_wire::{OwnedMessage, compact};
 use serde::{Deserialize, Serialize, Serializer};
@@ -68,10 +68,12 @@ pub(super) struct Event {
     status: Option<StatusCode>,
     is_stream: bool,
     client: IpAddr,
-    /// The client's `User-Agent` and `X-Request-ID`.
-    told: [String; 2],
+    asked: Arc<Asked>,
     identity: Option<Arc<Identity>>,
-    target: Target,
+    /// The method of its message, where one was read.
+    method: Option<String>,
+    /// The thing that the message acts on.
+    name: Option<String>,
     /// The name that the client asked for, where the target's is another.
     requested_name: Option<String>,
     /// The guard in front of the chain, or the middleware without a decision, that refused the request.
@@ -88,11 +90,11 @@ struct Subjects<'a> {
 }
 
 #[derive(Serialize)]
-struct Target {
-    endpoint: String,
-    method: String,
+struct Target<'a> {
+    endpoint: &'a str,
+    method: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
+    name: Option<&'a str>,
     r#type: &'static str,
 }
 
@@ -109,19 +111,19 @@ struct Judged<'a> {
 /// The line.
 #[derive(Serialize)]
 struct Line<'a> {
-    time: Timestamp,
+    time: &'a str,
     level: &'static str,
     msg: &'static str,
     audit_id: uuid::Uuid,
     r#type: &'static str,
-    logged_at: Timestamp,
+    logged_at: &'a str,
     outcome: &'static str,
     component: &'a str,
     source: Source<'a>,
     subjects: Subjects<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delegation: Option<Delegation>,
-    target: &'a Target,
+    target: Target<'a>,
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Data<'a>>,
@@ -220,20 +222,10 @@ impl Event {
             status: exchange.status,
             is_stream: exchange.is_stream,
             client: exchange.client.to_canonical(),
-            told: [asked.user_agent.clone(), asked.request_id.clone()],
+            asked: Arc::clone(asked),
             identity: context.and_then(RequestContext::identity),
-            target: Target {
-                endpoint: asked.path.clone(),
-                method: cut(method.unwrap_or(asked.method.as_str())).to_owned(),
-                name,
-                r#type: match method {
-                    Some("tools/call") => "tool",
-                    Some("resources/read") => "resource",
-                    Some("prompts/get") => "prompt",
-                    None if kind == SSE => "sse_endpoint",
-                    _ => "endpoint",
-                },
-            },
+            method: method.map(|method| cut(method).to_owned()),
+            name,
             requested_name,
             denied_by: refused_by(exchange),
             decisions,
@@ -244,7 +236,7 @@ impl Event {
     /// The line that is written of it, now that the request has ended.
     pub(super) fn line(&self, end: &End<'_>) -> Vec<u8> {
         let settings = &*self.settings;
-        let time = Timestamp::now();
+        let time = Timestamp::now().to_string();
         let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
         let denied_by = self.denied_by();
         let outcome = match self.status {
@@ -261,21 +253,36 @@ impl Event {
             settings.with_response && end.complete && end.sent > 0 && end.sent <= settings.longest as u64;
         let response = has_response.then(|| json(end.answer).or_else(|| text(end.answer))).flatten();
         let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
-        let [user_agent, request_id] = &self.told;
+        let asked = &*self.asked;
         let guards: Vec<_> = self.decisions.iter().map(Judged::of).collect();
         let line = Line {
-            time,
+            time: &time,
             level: "AUDIT",
             msg: "audit_event",
             audit_id: uuid::Uuid::new_v4(),
             r#type: self.kind,
-            logged_at: time,
+            logged_at: &time,
             outcome,
             component: settings.component.as_deref().unwrap_or("toolhive-api"),
-            source: Source { r#type: "network", value: self.client, extra: Client { request_id, user_agent } },
+            source: Source {
+                r#type: "network",
+                value: self.client,
+                extra: Client { request_id: &asked.request_id, user_agent: &asked.user_agent },
+            },
             subjects: subjects(self.identity.as_deref()),
             delegation: self.identity.as_ref().and_then(|caller| Delegation::of(&caller.claims, settings.depth)),
-            target: &self.target,
+            target: Target {
+                endpoint: &asked.path,
+                method: self.method.as_deref().unwrap_or_else(|| cut(asked.method.as_str())),
+                name: self.name.as_deref(),
+                r#type: match self.method.as_deref() {
+                    Some("tools/call") => "tool",
+                    Some("resources/read") => "resource",
+                    Some("prompts/get") => "prompt",
+                    None if self.kind == SSE => "sse_endpoint",
+                    _ => "endpoint",
+                },
+            },
             metadata: Metadata {
                 extra: Extra {
                     cancelled: end.left,

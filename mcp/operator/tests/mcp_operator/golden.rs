@@ -317,18 +317,9 @@ fn now() -> jiff::Timestamp {
 fn settings() -> Settings {
     Settings {
         runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
-        image_mirrors: Vec::new(),
         proxy_host: "0.0.0.0".into(),
-        default_image_pull_secrets: Vec::new(),
-        runner_middleware: [chain::abilities(), vec!["audit".to_owned()]].concat(),
-        allowed_origins: Vec::new(),
-        trusted_proxies: Vec::new(),
-        exempt_endpoints: Vec::new(),
-        egress: None,
-        ca_bundle: None,
-        kubernetes_api: None,
-        restrict_workloads: false,
-        home: None,
+        runner_middleware: chain::abilities(),
+        ..Settings::default()
     }
 }
 

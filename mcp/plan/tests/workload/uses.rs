@@ -60,24 +60,6 @@ fn inline(role: Role, content: &'static str) -> ConfigUse {
     ConfigUse::inline(role, "spec.toy", Arc::new(Toy(content)), &[])
 }
 
-fn settings() -> Settings {
-    Settings {
-        runner_image: String::new(),
-        image_mirrors: Vec::new(),
-        proxy_host: String::new(),
-        default_image_pull_secrets: Vec::new(),
-        runner_middleware: Vec::new(),
-        allowed_origins: Vec::new(),
-        trusted_proxies: Vec::new(),
-        exempt_endpoints: Vec::new(),
-        egress: None,
-        ca_bundle: None,
-        kubernetes_api: None,
-        restrict_workloads: false,
-        home: None,
-    }
-}
-
 fn looked_up(uses: Vec<ConfigUse>, exists: bool) -> Uses {
     let mut configs = Configs::new();
     let mut data = Data::default();
@@ -88,7 +70,7 @@ fn looked_up(uses: Vec<ConfigUse>, exists: bool) -> Uses {
         data.secrets.insert("toy".to_owned(), [("token".to_owned(), entry)].into());
     }
     let target = Target { name: "fetch".to_owned(), namespace: "team".to_owned(), url: "http://fetch".to_owned() };
-    Uses::look_up(Requested { uses, ..Requested::default() }, target, &configs, &data, &settings())
+    Uses::look_up(Requested { uses, ..Requested::default() }, target, &configs, &data, &Settings::default())
 }
 
 /// Judges a proxy that was made with `made` where `asked` is asked for now.
@@ -163,8 +145,8 @@ fn a_setting_that_the_proxys_image_does_not_have_changes_nothing_and_a_guard_tha
     for (role, unbuilt) in [(Role::Guard, true), (Role::Setting, false)] {
         let asked = ConfigUse { middleware: &["toy"], ..object(role) };
         let requested = Requested { uses: vec![asked.clone()], ..Requested::default() };
-        assert_eq!(!requested.unbuilt(&settings()).is_empty(), unbuilt, "{role:?}");
-        assert_eq!(requested.without_effect(&settings()).is_empty(), unbuilt, "{role:?}");
+        assert_eq!(!requested.unbuilt(&Settings::default()).is_empty(), unbuilt, "{role:?}");
+        assert_eq!(requested.without_effect(&Settings::default()).is_empty(), unbuilt, "{role:?}");
         let uses = looked_up(vec![asked], true);
         assert_eq!((uses.unbuilt().is_empty(), uses.variables().len()), (!unbuilt, usize::from(unbuilt)), "{role:?}");
     }

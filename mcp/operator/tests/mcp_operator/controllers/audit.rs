@@ -14,9 +14,7 @@ use super::{
 async fn audit_is_turned_on_and_off_with_the_deployment_in_its_place() {
     let place = Place::new("audit").await;
     let (objects, namespace) = (&place.objects, place.namespace());
-    let abilities = [mcp_runconfig::chain::abilities(), vec!["audit".to_owned()]].concat().join(",");
-    let abilities = format!("--runner-middleware={abilities}");
-    let flags = ["--watch-namespace", namespace, "--bind", "127.0.0.1:0", &abilities];
+    let flags = ["--watch-namespace", namespace, "--bind", "127.0.0.1:0"];
     let _operator = Operator::start_with(&place.user, namespace, &flags);
     objects.create(tool_config("tools", json!({"toolsFilter": ["echo"]}))).await;
     let guard = json!({"toolConfigRef": {"name": "tools"}});

@@ -7,13 +7,6 @@ use serde_json::{Value, json};
 
 use super::world::{World, checksum, condition, deployment, guards, is_absent, run_config};
 
-/// The world, whose proxy's image has audit, and no other.
-fn able<W>(mut world: World<W>) -> World<W> {
-    world.settings.runner_middleware.retain(|kind| kind != "audit");
-    world.settings.runner_middleware.push("audit".to_owned());
-    world
-}
-
 fn remote() -> World<MCPRemoteProxy> {
     World::around(json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPRemoteProxy",
@@ -49,18 +42,18 @@ fn audit_that_is_enabled_is_upstreams_member_and_entry_and_otherwise_there_is_no
             (json!({}), (Value::Null, None)),
             (Value::Null, (Value::Null, None)),
         ] {
-            let world = able(World::of(json!({"image": "x:1", "transport": transport, "audit": audit})));
+            let world = World::of(json!({"image": "x:1", "transport": transport, "audit": audit}));
             assert_eq!(audited(&world), expected, "{transport}: {audit}");
             assert_eq!(condition(&world.plan(), "UnsupportedFields", "True"), None);
             assert_eq!(world.workload.warnings(&world.settings), Vec::<String>::new());
         }
     }
-    assert_eq!(audited(&able(remote())), entry("streamable-http"));
+    assert_eq!(audited(&remote()), entry("streamable-http"));
 }
 
 #[test]
 fn turning_audit_on_and_off_rolls_a_guarded_server_and_takes_nothing_down() {
-    let mut world = able(World::gated());
+    let mut world = World::gated();
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
     world.applied(&world.plan());
@@ -82,7 +75,7 @@ fn turning_audit_on_and_off_rolls_a_guarded_server_and_takes_nothing_down() {
 #[test]
 fn an_image_without_audit_gets_a_proxy_without_it_and_the_author_is_told() {
     let audit = json!({"image": "x:1", "transport": "streamable-http", "audit": {"enabled": true}});
-    let mut world: World<MCPServer> = able(World::of(audit));
+    let mut world: World<MCPServer> = World::of(audit);
     world.settings.runner_middleware.retain(|kind| kind != "audit");
     let said = "spec.audit has no effect with the image of the proxy, which does not have it";
     let plan = world.plan();

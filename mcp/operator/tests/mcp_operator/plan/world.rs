@@ -129,18 +129,9 @@ where
             reach: None,
             settings: Settings {
                 runner_image: "ghcr.io/stacklok/toolhive/proxyrunner:latest".into(),
-                image_mirrors: Vec::new(),
                 proxy_host: "0.0.0.0".into(),
-                default_image_pull_secrets: Vec::new(),
                 runner_middleware: mcp_runconfig::chain::abilities(),
-                allowed_origins: Vec::new(),
-                trusted_proxies: Vec::new(),
-                exempt_endpoints: Vec::new(),
-                egress: None,
-                ca_bundle: None,
-                kubernetes_api: None,
-                restrict_workloads: false,
-                home: None,
+                ..Settings::default()
             },
             now: "2026-11-21T00:00:00Z".parse().unwrap(),
         }
