@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     Additions, AuditConfig, AuthParameters, HeaderForward, OidcConfig, Parameters as _, ParseError, PermissionProfile,
+    TelemetryConfig,
     auth::AUTH,
     decode::{self, fold, wrong_type},
     duration,
@@ -92,6 +93,9 @@ pub struct RunConfig {
     /// A file with that. No proxy of this version reads one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub audit_config_path: String,
+    /// Traces and metrics; `None` where there are none. Of a document with `middleware_configs`, only the ports are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telemetry_config: Option<TelemetryConfig>,
     /// Whether `X-Forwarded-*` from the client is believed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy_headers: bool,
@@ -159,9 +163,6 @@ pub struct RunConfig {
     /// How clients log in at a remote MCP server, which no proxy of this version does.
     #[serde(skip_serializing)]
     pub remote_auth_config: Option<IgnoredAny>,
-    /// The ports of metrics.
-    #[serde(skip_serializing)]
-    pub telemetry_config: TelemetryConfig,
 }
 
 /// How an MCP server is spoken to.
@@ -240,16 +241,6 @@ pub struct SessionRedisTls {
     /// File with the only roots that are trusted; empty means the system's.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_cert_file: String,
-}
-
-/// The ports of metrics, which ToolHive has among the settings of telemetry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct TelemetryConfig {
-    /// The port beside the proxy's; 0 means the proxy's default.
-    pub prometheus_port: u16,
-    /// Whether the proxy's own port serves them as well; `None` means yes.
-    pub metrics_on_transport_port: Option<bool>,
 }
 
 impl RunConfig {

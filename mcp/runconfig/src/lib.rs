@@ -31,6 +31,7 @@ mod header_forward;
 mod parameters;
 pub mod paths;
 mod profile;
+mod telemetry;
 mod tool_filter;
 pub mod webhook;
 
@@ -39,11 +40,11 @@ pub use audit::{AUDIT, AuditConfig, AuditParameters};
 pub use auth::{AuthParameters, OidcConfig};
 pub use document::chain;
 pub use document::{
-    MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls,
-    TelemetryConfig, Transport,
+    MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
 pub use header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header};
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
+pub use telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters};
 pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

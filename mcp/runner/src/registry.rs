@@ -6,6 +6,7 @@ use mcp_middleware::Registry;
 pub(crate) fn registry() -> Registry {
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
+    mcp_telemetry::register(&mut registry);
     registry
 }
 

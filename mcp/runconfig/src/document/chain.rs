@@ -8,7 +8,7 @@ pub use crate::audit::AUDIT;
 pub use crate::auth::AUTH;
 use crate::{
     AuditParameters, AuthParameters, MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
-    TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters,
+    TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters,
     decode::fold,
     webhook::{self, WebhookConfig, WebhookParameters},
 };
@@ -37,6 +37,7 @@ pub const MAX_BODY_LIMIT: u64 = 256 << 20;
 pub(crate) enum Typed {
     Audit(AuditParameters),
     Auth(AuthParameters),
+    Telemetry(TelemetryParameters),
     Tools(ToolFilterParameters),
     Webhooks(WebhookParameters),
     /// They have one member at most, or no operator writes them.
@@ -110,7 +111,18 @@ static TABLE: [Row; 19] = [
     TOOLS,
     Row { kind: TOOL_CALL_FILTER, ..TOOLS },
     Row { of: |_| Some(Typed::Other(json!({}))), ..built(PARSER) },
-    later("telemetry"),
+    Row {
+        members: &[("parameters.config", "telemetry_config")],
+        yields: true,
+        flags: &["otel-"],
+        of: |RunConfig { telemetry_config, name, transport, .. }| {
+            let config = telemetry_config.clone().filter(TelemetryConfig::is_on)?;
+            let (server_name, transport) = (name.clone(), transport.to_string());
+            Some(Typed::Telemetry(TelemetryParameters { config, server_name, transport }))
+        },
+        read: |value| TelemetryParameters::read(value, "").map(Typed::Telemetry),
+        ..built(TELEMETRY)
+    },
     Row { members: &[("", "rate_limit_config")], ..later("ratelimit") },
     Row {
         kind: webhook::MUTATING,
