@@ -60,8 +60,9 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// The lines that wait, one after the other.
+    /// The lines that wait, one after the other, and their number.
     lines: Vec<u8>,
+    count: u64,
     /// The bytes of each client's among them.
     clients: HashMap<Client, usize>,
     /// Bytes that the thread is writing, the lines in them, and the bytes of each client's.
@@ -143,6 +144,7 @@ impl Writer {
         *state.clients.entry(client).or_default() += line.len();
         let was_empty = state.lines.is_empty();
         state.lines.extend_from_slice(line);
+        state.count += 1;
         drop(state);
         if was_empty {
             self.queue.filled.notify_one();
@@ -160,7 +162,7 @@ impl Writer {
             let lost = {
                 let mut state = self.queue.state();
                 state.told = None;
-                let left = lines(&state.lines) + state.writing_lines;
+                let left = state.count + state.writing_lines;
                 self.queue.lose(&mut state, left)
             };
             if let Some(told) = tell(lost, "the output took none of them until the end") {
@@ -206,23 +208,23 @@ impl Queue {
             batch.shrink_to(KEPT);
             std::mem::swap(&mut batch, &mut state.lines);
             state.writing_clients = std::mem::take(&mut state.clients);
-            (state.writing, state.writing_lines) = (batch.len(), lines(&batch));
+            let count = std::mem::take(&mut state.count);
+            (state.writing, state.writing_lines) = (batch.len(), count);
             drop(state);
             if torn {
                 // Readers skip half a line, and must find the next one.
                 torn = write_all(&mut output, b"\n").is_err();
             }
-            let (done, error) = match write_all(&mut output, &batch) {
-                Ok(()) => (batch.len(), None),
-                Err((done, error)) => (done, Some(error)),
+            let Err((done, error)) = write_all(&mut output, &batch) else {
+                self.written.inc_by(count);
+                continue;
             };
             let whole = batch[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            self.written.inc_by(lines(&batch[..whole]));
+            let written = batch[..whole].split(|byte| *byte == b'\n').count() as u64 - 1;
+            self.written.inc_by(written);
             torn |= whole < done;
-            if let Some(error) = error {
-                let lost = self.lose(&mut self.state(), lines(&batch[whole..]));
-                drop(tell(lost, error.to_string()));
-            }
+            let lost = self.lose(&mut self.state(), count - written);
+            drop(tell(lost, error.to_string()));
         }
     }
 
@@ -260,10 +262,6 @@ fn ends_within_a_line(path: &Path) -> bool {
         Some(byte)
     };
     last().is_some_and(|byte| byte != *b"\n")
-}
-
-fn lines(text: &[u8]) -> u64 {
-    text.split(|byte| *byte == b'\n').count() as u64 - 1
 }
 
 /// Writes all of `text`; an error comes with the bytes that were written before.
