@@ -39,6 +39,7 @@ release-check: ## What is asked at a release: each published crate alone, its pu
 	@hack/prerequisites.sh release-check
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh sdks
+	@hack/collector/build.sh
 	cargo test --workspace --test release --test embedding --test sdks
 
 # Runs under each condition of `make chance`.
