@@ -141,7 +141,6 @@ impl Middleware for Audit {
 
 impl Observation for Pending {
     fn ended(self: Box<Self>, end: &End<'_>) {
-        let Self { event, client, writer } = *self;
-        writer.write(client, &event.line(end));
+        self.writer.write(&self.client, &self.event.line(end));
     }
 }

@@ -158,8 +158,8 @@ struct Extra<'a> {
     denied_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "milliseconds")]
     duration_ms: Option<Duration>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    guards: &'a [Judged<'a>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "judged")]
+    guards: &'a [Decision],
     #[serde(skip_serializing_if = "Option::is_none")]
     jsonrpc_error_code: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,7 +254,6 @@ impl Event {
         let response = has_response.then(|| json(end.answer).or_else(|| text(end.answer))).flatten();
         let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
         let asked = &*self.asked;
-        let guards: Vec<_> = self.decisions.iter().map(Judged::of).collect();
         let line = Line {
             time: &time,
             level: "AUDIT",
@@ -288,7 +287,7 @@ impl Event {
                     cancelled: end.left,
                     denied_by,
                     duration_ms: (!self.is_stream).then_some(end.took),
-                    guards: &guards,
+                    guards: &self.decisions,
                     jsonrpc_error_code: error.as_ref().map(|error| error.code),
                     jsonrpc_error_message: error.as_ref().and_then(|error| error.message.as_deref()).map(cut),
                     requested_name: self.requested_name.as_deref(),
@@ -398,7 +397,7 @@ fn refused_by(exchange: &Exchange<'_>) -> Option<Cow<'static, str>> {
 
 /// The error in the beginning of an answer, which is JSON or a stream of events.
 fn rpc_error(answer: &[u8]) -> Option<RpcError<'_>> {
-    let text = answer.utf8_chunks().next()?.valid();
+    let text = std::str::from_utf8(answer).ok().or_else(|| Some(answer.utf8_chunks().next()?.valid()))?;
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text).trim_ascii();
     if !text.contains("\"error\"") {
         return None;
@@ -420,6 +419,10 @@ fn json(body: &[u8]) -> Option<Box<RawValue>> {
 /// A text as a string of JSON.
 fn text(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&String::from_utf8_lossy(body)).ok()
+}
+
+fn judged<S: Serializer>(decisions: &[Decision], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(decisions.iter().map(Judged::of))
 }
 
 #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]

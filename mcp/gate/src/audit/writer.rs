@@ -130,10 +130,10 @@ impl Writer {
     }
 
     /// Queues a line for `client`, or counts it as lost where there is no room.
-    pub(super) fn write(&self, client: Client, line: &[u8]) {
+    pub(super) fn write(&self, client: &Client, line: &[u8]) {
         let mut state = self.queue.state();
         let all = state.lines.len() + state.writing + line.len();
-        let held: usize = [&state.clients, &state.writing_clients].iter().filter_map(|held| held.get(&client)).sum();
+        let held: usize = [&state.clients, &state.writing_clients].iter().filter_map(|held| held.get(client)).sum();
         let held = if held == 0 { 0 } else { held + line.len() };
         if state.closed || all > QUEUED || held > OF_CLIENT {
             let lost = self.queue.lose(&mut state, 1);
@@ -141,7 +141,7 @@ impl Writer {
             drop(tell(lost, "the output does not take them"));
             return;
         }
-        *state.clients.entry(client).or_default() += line.len();
+        *state.clients.entry(client.clone()).or_default() += line.len();
         let was_empty = state.lines.is_empty();
         state.lines.extend_from_slice(line);
         state.count += 1;
