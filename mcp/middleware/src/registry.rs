@@ -18,6 +18,7 @@ use crate::chain::{Chain, Middleware};
 use crate::decisions::{Decisions, Guard};
 use crate::metrics::Metrics;
 use crate::secrets::{Secret, Secrets};
+use crate::telemetry::TelemetryEnvironment;
 
 type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
 type Build = Box<dyn Fn(Value, BuildContext) -> Result<Built, BuildError> + Send + Sync>;
@@ -59,6 +60,8 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
+    /// What the environment says of telemetry.
+    pub telemetry: TelemetryEnvironment,
     /// The proxy's metrics, to which middleware add their own.
     pub metrics: Metrics,
     /// The counters of guards' decisions.
@@ -129,6 +132,7 @@ impl ProxySettings {
             egress: None,
             secrets: None,
             oidc_client_secret: None,
+            telemetry: TelemetryEnvironment::default(),
             decisions: Decisions::new(&metrics),
             metrics,
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::Uri;
-use mcp_middleware::{Secret, Secrets};
+use mcp_middleware::{Secret, Secrets, TelemetryEnvironment};
 use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{chain, duration, environment};
 
@@ -207,6 +207,8 @@ pub struct Environment {
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
     pub oidc_client_secret: Option<Secret>,
+    /// What traces and metrics depend on.
+    pub telemetry: TelemetryEnvironment,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
     pub run_config_checksum: Option<String>,
     /// `KUBERNETES_SERVICE_HOST`, which pods have: the address of the Kubernetes API, where no remote server may be. A name there does not count.
@@ -215,7 +217,7 @@ pub struct Environment {
     pub log_filter: Option<String>,
 }
 
-/// One of them is a secret.
+/// Some of them are secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").finish_non_exhaustive()
@@ -241,9 +243,8 @@ impl Environment {
             secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
-            // Files that Secrets are made of end with a line break more often than not.
-            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET)
-                .map(|secret| Secret::new(secret.trim_end_matches(['\r', '\n']))),
+            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().map(secret),
+            telemetry: telemetry(),
             // Empty, it is that of no document: somebody took the annotation away that it comes from.
             run_config_checksum: std::env::var(environment::RUN_CONFIG_CHECKSUM).ok(),
             kubernetes_api: text("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse().ok()),
@@ -253,10 +254,34 @@ impl Environment {
 }
 
 fn secrets() -> Secrets {
+    variables(environment::SECRET_PREFIX).collect()
+}
+
+fn telemetry() -> TelemetryEnvironment {
+    let text = |name| std::env::var(name).unwrap_or_default();
+    let millis = |name| text(name).trim().parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
+    let headers = variables(environment::OTEL_HEADER_PREFIX).filter(|(_, value)| !value.is_empty());
+    TelemetryEnvironment {
+        resource_attributes: text(environment::OTEL_RESOURCE_ATTRIBUTES),
+        protocol: text("OTEL_EXPORTER_OTLP_PROTOCOL"),
+        timeout: millis("OTEL_EXPORTER_OTLP_TIMEOUT"),
+        span_delay: millis("OTEL_BSP_SCHEDULE_DELAY"),
+        metric_interval: millis("OTEL_METRIC_EXPORT_INTERVAL"),
+        headers: headers.map(|(name, value)| (name, secret(&value))).collect(),
+    }
+}
+
+/// The variables whose names begin with `prefix`, without it.
+fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
     // A value that is no text could be no header.
     let text =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    text.filter_map(|(name, value)| Some((name.strip_prefix(environment::SECRET_PREFIX)?.to_owned(), value))).collect()
+    text.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?.to_owned(), value)))
+}
+
+/// A value that comes from a Secret. Files that Secrets are made of end with a line break more often than not.
+fn secret(value: &str) -> Secret {
+    Secret::new(value.trim_end_matches(['\r', '\n']))
 }
 
 #[cfg(test)]

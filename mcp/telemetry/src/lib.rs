@@ -8,11 +8,16 @@
 //! assert!(registry.kinds().eq(["telemetry"]));
 //! ```
 
+mod export;
+
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next, Registry};
 use mcp_runconfig::{TELEMETRY, TelemetryParameters};
+use opentelemetry_sdk::metrics::ManualReader;
+
+use self::export::{Pipeline, start};
 
 /// Adds the middleware `telemetry`.
 pub fn register(registry: &mut Registry) {
@@ -20,16 +25,20 @@ pub fn register(registry: &mut Registry) {
 }
 
 /// Records each request.
-struct Telemetry;
+struct Telemetry(Pipeline);
 
 impl Telemetry {
-    async fn new(_parameters: TelemetryParameters, _context: BuildContext) -> Result<Self, BuildError> {
-        Ok(Self)
+    async fn new(parameters: TelemetryParameters, context: BuildContext) -> Result<Self, BuildError> {
+        Ok(Self(start::<ManualReader>(&parameters.config, &context, None).await?))
     }
 }
 
 impl Middleware for Telemetry {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         next.call(request)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.close())
     }
 }

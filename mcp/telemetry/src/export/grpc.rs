@@ -1,0 +1,141 @@
+//! OTLP/gRPC: unary calls over one connection of HTTP/2.
+//!
+//! A call is a POST with one message behind a prefix of five bytes, and its status is a trailer
+//! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>). A library for all of gRPC would bring its own connections, without the guard.
+
+use std::error::Error;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, TE};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::TokioExecutor;
+use mcp_http::client::{Client, RequestError, RequestLimits};
+use tokio::sync::Mutex;
+
+use super::collector::{Failure, Signal};
+
+/// Whether the message is compressed, and its length.
+const PREFIX: usize = 5;
+/// The longest headers of an answer.
+const HEAD: u32 = 16 << 10;
+
+/// Calls of the services of OTLP at a collector.
+pub(super) struct Grpc {
+    server: Uri,
+    connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
+}
+
+impl Grpc {
+    pub(super) fn new(server: Uri) -> Self {
+        Self { server, connection: Mutex::default() }
+    }
+
+    /// Exports a message, and returns that of the answer.
+    pub(super) async fn call(
+        &self,
+        client: &Client,
+        signal: Signal,
+        headers: &HeaderMap,
+        message: &[u8],
+        limits: RequestLimits,
+    ) -> Result<Bytes, Failure> {
+        let mut request = Request::new(Full::new(framed(message)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.method(signal);
+        *request.headers_mut() = headers.clone();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
+        let answer =
+            self.connection(client, limits).await?.send_request(request).await.map_err(|error| network(&error))?;
+        let (head, body) = answer.into_parts();
+        if head.status != StatusCode::OK {
+            return Err(Failure::status(head.status));
+        }
+        let body = Limited::new(body, limits.answer).collect().await.map_err(|error| network(&*error))?;
+        // An answer without a message has its status among the headers.
+        let status = body.trailers().unwrap_or(&head.headers).get("grpc-status");
+        let status = status.or(head.headers.get("grpc-status")).and_then(|status| status.to_str().ok()?.parse().ok());
+        match status {
+            Some(0) => Ok(body.to_bytes().get(PREFIX..).map(Bytes::copy_from_slice).unwrap_or_default()),
+            status => Err(Failure::code(status)),
+        }
+    }
+
+    /// Has the next call open a connection.
+    pub(super) async fn disconnect(&self) {
+        *self.connection.lock().await = None;
+    }
+
+    /// The connection, opened where there is none. Its driver ends with it.
+    async fn connection(&self, client: &Client, limits: RequestLimits) -> Result<SendRequest<Full<Bytes>>, Failure> {
+        let mut connection = self.connection.lock().await;
+        if let Some(open) = connection.as_mut()
+            && open.ready().await.is_ok()
+        {
+            return Ok(open.clone());
+        }
+        let stream = client.open(b"h2", limits.time).await?;
+        let handshake = http2::Builder::new(TokioExecutor::new()).max_header_list_size(HEAD).handshake(stream).await;
+        let (sender, driver) = handshake.map_err(|error| network(&error))?;
+        tokio::spawn(driver);
+        *connection = Some(sender.clone());
+        Ok(sender)
+    }
+
+    fn method(&self, signal: Signal) -> Uri {
+        let path = match signal {
+            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        };
+        let mut parts = self.server.clone().into_parts();
+        parts.path_and_query = Some(PathAndQuery::from_static(path));
+        // It stays one, with another path.
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+fn framed(message: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(PREFIX + message.len());
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    frame.put_slice(message);
+    frame.freeze()
+}
+
+/// A connection that broke: the whole chain of causes in one line.
+fn network(error: &(dyn Error + 'static)) -> Failure {
+    let mut texts: Vec<_> =
+        std::iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string).collect();
+    // Libraries repeat their source's text in their own.
+    texts.dedup();
+    RequestError::Network(texts.join(": ")).into()
+}
+
+impl Failure {
+    /// Of an answer with this code of gRPC in place of success.
+    fn code(code: Option<u8>) -> Self {
+        let Some(code) = code else {
+            return Self { problem: "the collector does not answer as gRPC does".to_owned(), is_temporary: false };
+        };
+        let name = match code {
+            1 => "cancelled",
+            3 => "invalid argument",
+            4 => "deadline exceeded",
+            7 => "permission denied",
+            8 => "resource exhausted",
+            10 => "aborted",
+            11 => "out of range",
+            12 => "unimplemented",
+            13 => "internal",
+            14 => "unavailable",
+            15 => "data loss",
+            16 => "unauthenticated",
+            _ => "other",
+        };
+        let is_temporary = matches!(code, 1 | 4 | 8 | 10 | 11 | 14 | 15);
+        Self { problem: format!("the collector answers with status {code} of gRPC ({name})"), is_temporary }
+    }
+}
