@@ -8,7 +8,7 @@ use kube_core::crd::CustomResourceExt;
 use crate::{
     names::AUTO_MIGRATE_STORAGE_VERSION_LABEL,
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer},
 };
 
 /// The definitions of every kind of this crate, sorted by name, ready to be applied.
@@ -17,6 +17,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         with_deprecated_v1alpha1(finished(MCPOIDCConfig::crd())),
         with_deprecated_v1alpha1(finished(MCPRemoteProxy::crd())),
         with_deprecated_v1alpha1(finished(MCPServer::crd())),
+        with_deprecated_v1alpha1(finished(MCPTelemetryConfig::crd())),
         with_deprecated_v1alpha1(finished(MCPToolConfig::crd())),
         finished(MCPWebhookConfig::crd()),
         with_deprecated_v1alpha1(finished(VirtualMCPServer::crd())),

@@ -12,6 +12,8 @@ pub mod finalizer {
     pub const MCP_OIDC_CONFIG: &str = "mcpoidcconfig.toolhive.stacklok.dev/finalizer";
     /// MCPServer: the children are removed first.
     pub const MCP_SERVER: &str = "mcpserver.toolhive.stacklok.dev/finalizer";
+    /// MCPTelemetryConfig: no workload may refer to it any more.
+    pub const MCP_TELEMETRY_CONFIG: &str = "mcptelemetryconfig.toolhive.stacklok.dev/finalizer";
     /// MCPToolConfig: no workload may refer to it any more.
     pub const MCP_TOOL_CONFIG: &str = "toolhive.stacklok.dev/toolconfig-finalizer";
     /// MCPWebhookConfig: no MCPServer may refer to it any more.
@@ -67,7 +69,8 @@ pub mod annotation {
     pub const WEBHOOK_CONFIG: &str = "toolhive.stacklok.dev/webhook-config";
     /// What tells of guards is the operator's alone: users' overrides cannot set it.
     pub const TELL_GUARDS: [&str; 2] = [GUARDS, WEBHOOK_CONFIG];
-    /// On the MCP server's pod template: a keyed digest of the Secret values that its environment takes.
+    /// On pod templates: a keyed digest of the values that their processes take at their start alone, those of Secrets in
+    /// their environment first of all.
     pub const SECRETS_CHECKSUM: &str = "toolhive.stacklok.dev/secrets-checksum";
     /// On an MCPServer, by its user: the RFC 3339 time of a requested restart; copied to the pod template.
     pub const RESTARTED_AT: &str = "mcpserver.toolhive.stacklok.dev/restarted-at";
@@ -103,7 +106,7 @@ pub mod condition {
     pub const CONFIGURATION_VALID: &str = "ConfigurationValid";
     /// VirtualMCPServer: `spec.groupRef` can be used.
     pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
-    /// VirtualMCPServer: `spec.telemetryConfigRef` can be used.
+    /// Workloads: `spec.telemetryConfigRef` can be used.
     pub const TELEMETRY_CONFIG_REF_VALIDATED: &str = "TelemetryConfigRefValidated";
     /// VirtualMCPServer: `spec.incomingAuth.authzConfigRef` can be used.
     pub const AUTHZ_CONFIG_REF_VALIDATED: &str = "AuthzConfigRefValidated";
@@ -152,6 +155,13 @@ pub mod reason {
     pub const TOOL_CONFIG_NOT_FOUND: &str = "ToolConfigNotFound";
     /// `ToolConfigValidated=False`: the MCPToolConfig is not valid.
     pub const TOOL_CONFIG_NOT_VALID: &str = "ToolConfigNotValid";
+    /// `TelemetryConfigRefValidated=True`.
+    pub const TELEMETRY_CONFIG_REF_VALID: &str = "TelemetryConfigRefValid";
+    /// `TelemetryConfigRefValidated=False`: no such MCPTelemetryConfig.
+    pub const TELEMETRY_CONFIG_REF_NOT_FOUND: &str = "TelemetryConfigRefNotFound";
+    /// `TelemetryConfigRefValidated=False`: the MCPTelemetryConfig is not valid, or a Secret or ConfigMap that it names is
+    /// missing or cannot be used.
+    pub const TELEMETRY_CONFIG_REF_INVALID: &str = "TelemetryConfigRefInvalid";
     /// `OIDCConfigRefValidated=True`.
     pub const OIDC_CONFIG_REF_VALID: &str = "OIDCConfigRefValid";
     /// `OIDCConfigRefValidated=False`: no such MCPOIDCConfig.
@@ -170,9 +180,9 @@ pub mod reason {
     pub const CONFIG_VALID: &str = "ConfigValid";
     /// `Valid=False` of an MCPOIDCConfig.
     pub const CONFIG_INVALID: &str = "ConfigInvalid";
-    /// `Valid=True` of an MCPToolConfig or MCPWebhookConfig.
+    /// `Valid=True` of an MCPTelemetryConfig, MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
-    /// `Valid=False` of an MCPToolConfig or MCPWebhookConfig.
+    /// `Valid=False` of an MCPTelemetryConfig, MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
     /// `Ready=False` of a VirtualMCPServer: this version makes no Deployment for it.
     pub const DEPLOYMENT_NOT_BUILT: &str = "DeploymentNotBuilt";

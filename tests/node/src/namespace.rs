@@ -160,9 +160,17 @@ impl Namespace {
     /// # Panics
     /// When it does not answer 200 with JSON.
     pub fn health(&self, pod: &str) -> Value {
-        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/health", self.name);
-        let health = kubectl_in(&self.name, &["get", "--raw", &path]);
+        let health = self.answer(pod, "health");
         serde_json::from_str(&health).unwrap_or_else(|error| panic!("{pod} says of its health '{health}': {error}"))
+    }
+
+    /// What the proxy in a pod answers to a `GET` of this path below its root.
+    ///
+    /// # Panics
+    /// When it does not answer 200.
+    pub fn answer(&self, pod: &str, path: &str) -> String {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/{path}", self.name);
+        kubectl_in(&self.name, &["get", "--raw", &path])
     }
 
     /// Reads a pod.

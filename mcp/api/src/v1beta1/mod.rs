@@ -9,6 +9,7 @@ mod rate_limit;
 mod remote_proxy;
 mod server;
 mod session_storage;
+mod telemetry_config;
 mod tool_config;
 pub mod virtual_server;
 
@@ -35,6 +36,10 @@ pub use self::{
         SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,
     },
     session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
+    telemetry_config::{
+        MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPTelemetryConfigStatus, OpenTelemetry, OpenTelemetryMetrics,
+        OpenTelemetryTracing, Prometheus, SensitiveHeader,
+    },
     tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
     virtual_server::{VirtualMCPServer, VirtualMCPServerSpec, VirtualMCPServerStatus, VirtualServerPhase},
 };

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use mcp_api::{
     names::{annotation, condition, finalizer, label},
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
+    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport},
 };
 use mcp_plan::{
     config::{Requested, Role},
@@ -122,10 +122,14 @@ impl Workload for MCPServer {
         let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
+        let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            telemetry.map(|it| {
+                MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
+            }),
             audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
@@ -249,6 +253,7 @@ impl Workload for MCPServer {
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
+            telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
             tool_config_hash: report.hash("spec.toolConfigRef"),
             webhook_config_hash: report.hash("spec.webhookConfigRef"),
             conditions: report.conditions,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kube::Resource as _;
 use mcp_api::{
     names::{condition, reason},
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxySpec, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxySpec, MCPTelemetryConfig, MCPToolConfig},
 };
 use mcp_plan::{
     problem::{Problem, sentences},
@@ -34,6 +34,7 @@ pub(super) fn refusal(Block { condition, message, .. }: &Block) -> String {
         condition::CONFIGURATION_VALID => return format!("Validation failed: {message}"),
         condition::OIDC_CONFIG_REF_VALIDATED | condition::CA_BUNDLE_REF_VALIDATED => MCPOIDCConfig::kind(&()),
         condition::TOOL_CONFIG_VALIDATED => MCPToolConfig::kind(&()),
+        condition::TELEMETRY_CONFIG_REF_VALIDATED => MCPTelemetryConfig::kind(&()),
         _ => return message.clone(),
     };
     format!("Failed to handle {handled}: {message}")
@@ -42,7 +43,6 @@ pub(super) fn refusal(Block { condition, message, .. }: &Block) -> String {
 /// The fields that are set and change nothing in this version. None of them guards anything.
 pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Vec<&'static str> {
     checks::set_fields(&[
-        ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ])

@@ -13,6 +13,7 @@ pub(crate) fn of(kind: &str) -> Vec<Value> {
         "MCPOIDCConfig" => mcp_oidc_configs(),
         "MCPRemoteProxy" => mcp_remote_proxies(),
         "MCPServer" => mcp_servers(),
+        "MCPTelemetryConfig" => vec![mcp_telemetry_config()],
         "MCPToolConfig" => vec![mcp_tool_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
         "VirtualMCPServer" => virtual_server::all(),
@@ -242,6 +243,29 @@ fn affinity() -> Value {
         "podAffinity": places,
         "podAntiAffinity": places,
     })
+}
+
+fn mcp_telemetry_config() -> Value {
+    let spec = json!({
+        "openTelemetry": {
+            "caBundleRef": {"configMapRef": {"name": "collector-ca", "key": "ca.crt", "optional": false}},
+            "enabled": true,
+            "endpoint": "https://collector.example:4318",
+            "headers": {"x-tenant": "acme"},
+            "insecure": false,
+            "metrics": {"enabled": true},
+            "resourceAttributes": {"deployment.environment": "test"},
+            "sensitiveHeaders": [{"name": "x-api-key", "secretKeyRef": secret_key()}],
+            "tracing": {"enabled": true, "samplingRate": "0.25"},
+            "useLegacyAttributes": false,
+        },
+        "prometheus": {"enabled": true, "metricsOnTransportPort": false},
+    });
+    let status = json!({
+        "conditions": [condition()], "configHash": "a", "observedGeneration": 1,
+        "referencingWorkloads": [{"kind": "MCPServer", "name": "server"}],
+    });
+    object("toolhive.stacklok.dev/v1beta1", "MCPTelemetryConfig", spec, status)
 }
 
 fn mcp_tool_config() -> Value {
