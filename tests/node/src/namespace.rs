@@ -155,6 +155,18 @@ impl Namespace {
         self.pods(deployment).await
     }
 
+    /// Returns when none of these pods is left.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub async fn gone(&self, pods: &[String]) {
+        wait_until(&format!("{pods:?} to be gone"), DEADLINE, || async {
+            let left = self.api::<Pod>().list_metadata(&ListParams::default()).await.ok()?;
+            (!left.iter().any(|pod| pods.contains(&pod.name_any()))).then_some(())
+        })
+        .await;
+    }
+
     /// What the proxy in a pod answers to `GET /health`.
     ///
     /// # Panics

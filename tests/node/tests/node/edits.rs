@@ -38,6 +38,8 @@ impl Setting {
             let before = namespace.pods(greeter::NAME).await;
             namespace.apply([greeter::manifest(greeter::NAME, route.spec(edit.clone()))]).await;
             let pods = namespace.replaced(greeter::NAME, &before).await;
+            // While it drains, connections to it still carry calls.
+            namespace.gone(&before).await;
             caller.steady(50, "Hi Ada").await;
             check(&namespace, &pods[0], &edit).await;
         }
@@ -45,7 +47,7 @@ impl Setting {
         let outcomes = caller.finish().await;
         let failed: Vec<_> = outcomes[begun..].iter().filter(|outcome| !outcome.answers("Hi Ada")).cloned().collect();
         let of = outcomes.len() - begun;
-        println!("{name}, {} {era}: {} of {of} calls failed: {failed:?}", route.name, failed.len());
+        println!("{name}, {} {era}: {} of {of} calls failed", route.name, failed.len());
         failed
     }
 }
