@@ -224,6 +224,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_line_break_at_the_end_of_a_secret_is_no_part_of_its_header() {
+        let headers = vec![("X_KEY".to_owned(), Secret::new("s3cret\r\n"))];
+        build(to("c:1", &json!({})), |settings| settings.telemetry.headers = headers).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn nothing_is_exported_where_the_document_asks_for_nothing() {
         for config in [
             to("", &json!({"metricsEnabled": true})),
