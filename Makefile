@@ -99,6 +99,7 @@ generate: ## Write what is generated again: manifests (deploy/), the kinds in ch
 	@hack/prerequisites.sh generate
 	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:$(VERSION) --format kustomize --out deploy
 	cargo run --quiet -p mcp-operator -- generate crds --out charts/portcullis-crds/files
+	cp deploy/rbac.yaml deploy/webhooks.yaml charts/portcullis/files
 	cargo run --quiet -p dynamo-webhooks -- generate crds --out charts/dynamo-webhooks/files
 	cargo run --quiet -p portcullis-docs
 

@@ -13,6 +13,9 @@ mod telemetry_config;
 mod tool_config;
 pub mod virtual_server;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::crd::CustomResourceExt as _;
+
 pub use self::{
     auth::{
         AuthServerKind, AuthServerRef, AuthzConfig, AuthzConfigMapRef, AuthzConfigType, InlineAuthzConfig,
@@ -44,3 +47,15 @@ pub use self::{
     virtual_server::{VirtualMCPServer, VirtualMCPServerSpec, VirtualMCPServerStatus, VirtualServerPhase},
 };
 pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};
+
+/// Every kind that is stored as this version, as its type derives it.
+pub(crate) fn derived() -> Vec<CustomResourceDefinition> {
+    vec![
+        MCPOIDCConfig::crd(),
+        MCPRemoteProxy::crd(),
+        MCPServer::crd(),
+        MCPTelemetryConfig::crd(),
+        MCPToolConfig::crd(),
+        VirtualMCPServer::crd(),
+    ]
+}

@@ -10,7 +10,7 @@ mod rules;
 
 use jiff::Timestamp;
 use mcp_api::{
-    names::{annotation, condition, finalizer, label},
+    names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
     v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport},
 };
@@ -46,7 +46,7 @@ const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
 
 impl Subject for MCPServer {
-    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_SERVER);
+    const FINALIZER: Option<&'static str> = Some("mcpserver.toolhive.stacklok.dev/finalizer");
     const RESOURCES: [&'static str; 3] = ["mcpservers", "mcpservers/status", "mcpservers/finalizers"];
 
     fn references(&self) -> Vec<Reference> {

@@ -4,10 +4,7 @@ mod collector;
 mod rules;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::{
-    names::{condition, finalizer, reason},
-    v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus, WorkloadRef},
-};
+use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus, WorkloadRef};
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
@@ -21,11 +18,13 @@ use crate::{
     subject::Subject,
 };
 
+/// Reason: it is not valid, or a Secret or ConfigMap that it names is missing or cannot be used.
+const INVALID: &str = "TelemetryConfigRefInvalid";
 /// What happens while a Secret or ConfigMap does not exist: the end of a sentence.
 const MISSING: &str = "until then the workloads that refer to this stay as they are";
 
 impl Subject for MCPTelemetryConfig {
-    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_TELEMETRY_CONFIG);
+    const FINALIZER: Option<&'static str> = Some("mcptelemetryconfig.toolhive.stacklok.dev/finalizer");
     const RESOURCES: [&'static str; 3] =
         ["mcptelemetryconfigs", "mcptelemetryconfigs/status", "mcptelemetryconfigs/finalizers"];
 
@@ -51,12 +50,12 @@ impl Subject for MCPTelemetryConfig {
 
 impl ConfigKind for MCPTelemetryConfig {
     const WORDS: Words = Words {
-        condition: condition::TELEMETRY_CONFIG_REF_VALIDATED,
-        valid: reason::TELEMETRY_CONFIG_REF_VALID,
-        not_found: reason::TELEMETRY_CONFIG_REF_NOT_FOUND,
-        not_valid: reason::TELEMETRY_CONFIG_REF_INVALID,
-        data_not_found: reason::TELEMETRY_CONFIG_REF_INVALID,
-        data_not_valid: reason::TELEMETRY_CONFIG_REF_INVALID,
+        condition: "TelemetryConfigRefValidated",
+        valid: "TelemetryConfigRefValid",
+        not_found: "TelemetryConfigRefNotFound",
+        not_valid: INVALID,
+        data_not_found: INVALID,
+        data_not_valid: INVALID,
         // ToolHive's operator has no condition about this bundle.
         bundle: None,
     };
