@@ -46,6 +46,7 @@ mod network;
 mod registry;
 pub mod response_filter;
 mod secrets;
+mod target;
 
 pub use bodies::{beside, read_message};
 pub use chain::{Chain, Middleware, Next};
@@ -56,3 +57,4 @@ pub use metrics::Metrics;
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
 pub use secrets::{Secret, Secrets};
+pub use target::target_name;
