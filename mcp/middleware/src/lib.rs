@@ -55,6 +55,6 @@ pub use decisions::{Decision, Decisions, Guard, Outcome};
 pub use exchange::{Asked, End, Exchange, Observation};
 pub use metrics::Metrics;
 pub use network::client_network;
-pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
+pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use secrets::{Secret, Secrets};
 pub use target::target_name;

@@ -81,6 +81,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             egress: options.egress(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
+            variables: |name| std::env::var(name).ok(),
             ..ProxySettings::new(local, Arc::clone(&provider))
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
