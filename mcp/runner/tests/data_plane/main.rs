@@ -43,5 +43,6 @@ mod stdio;
 mod stdio_faults;
 mod stdio_modern;
 mod support;
+mod telemetry;
 mod tool_filter;
 mod whole_bodies;
