@@ -36,6 +36,8 @@ pub struct RequestContext {
     open: bool,
     /// Whether somebody will look at it when it has ended.
     observed: bool,
+    /// Whether decisions are kept.
+    keeps_decisions: AtomicBool,
     /// Whether the body has been read.
     read: AtomicBool,
     found: Mutex<Found>,
@@ -105,7 +107,8 @@ pub struct Denial {
 
 impl RequestContext {
     pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>, open: bool, observed: bool) -> Self {
-        Self { peer, bodies, open, observed, read: AtomicBool::new(false), found: Mutex::default() }
+        let (keeps_decisions, read) = (AtomicBool::new(observed), AtomicBool::new(false));
+        Self { peer, bodies, open, observed, keeps_decisions, read, found: Mutex::default() }
     }
 
     /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
@@ -157,7 +160,12 @@ impl RequestContext {
         self.found().changed
     }
 
-    /// The decisions of guards so far, in their order. None where nobody observes the chain.
+    /// Keeps the [`decisions`](Self::decisions) from here on, though nobody observes the chain.
+    pub fn keep_decisions(&self) {
+        self.keeps_decisions.store(true, Relaxed);
+    }
+
+    /// The decisions of guards so far, in their order. Where nobody observes the chain, none before [`keep_decisions`](Self::keep_decisions).
     pub fn decisions(&self) -> Vec<Decision> {
         self.found().decisions.clone()
     }
@@ -165,8 +173,8 @@ impl RequestContext {
     /// Counts the decision of a guard, which began at `started`, and keeps it for those who observe the request.
     pub fn decided(&self, guard: &Guard, outcome: Outcome, started: Instant) {
         let took = guard.count(outcome, started);
-        if self.observed {
-            self.found().decisions.push(guard.decision(outcome, took));
+        if self.keeps_decisions.load(Relaxed) {
+            self.found().decisions.push(guard.decision(outcome, started, took));
         }
     }
 

@@ -46,6 +46,7 @@ mod network;
 mod registry;
 pub mod response_filter;
 mod secrets;
+mod target;
 mod telemetry;
 
 pub use bodies::{beside, read_message};
@@ -55,6 +56,7 @@ pub use decisions::{Decision, Decisions, Guard, Outcome};
 pub use exchange::{Asked, End, Exchange, Observation};
 pub use metrics::Metrics;
 pub use network::client_network;
-pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
+pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use secrets::{Secret, Secrets};
+pub use target::target_name;
 pub use telemetry::TelemetryEnvironment;

@@ -23,6 +23,9 @@ use crate::telemetry::TelemetryEnvironment;
 type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
 type Build = Box<dyn Fn(Value, BuildContext) -> Result<Built, BuildError> + Send + Sync>;
 
+/// Reads a variable of the process; `None` where it is not set.
+pub type Variables = fn(&str) -> Option<String>;
+
 /// The types of middleware that there are. A foreign crate adds its own with [`Registry::register`].
 #[derive(Default)]
 pub struct Registry {
@@ -62,6 +65,8 @@ pub struct ProxySettings {
     pub oidc_client_secret: Option<Secret>,
     /// What the environment says of telemetry.
     pub telemetry: TelemetryEnvironment,
+    /// The variables of the process, for middleware whose parameters name some.
+    pub variables: Variables,
     /// The proxy's metrics, to which middleware add their own.
     pub metrics: Metrics,
     /// The counters of guards' decisions.
@@ -115,7 +120,7 @@ pub struct BuildError {
 
 impl ProxySettings {
     /// The settings of a proxy that listens at `address`: with answers in responses, without names, a login and a root for
-    /// files, with the user `local`, half a minute for a body, no exempt networks, no egress proxy and no secrets.
+    /// files, with the user `local`, half a minute for a body, no exempt networks, no egress proxy, no secrets and no variables.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         let metrics = Metrics::default();
         Self {
@@ -133,6 +138,7 @@ impl ProxySettings {
             secrets: None,
             oidc_client_secret: None,
             telemetry: TelemetryEnvironment::default(),
+            variables: |_| None,
             decisions: Decisions::new(&metrics),
             metrics,
         }

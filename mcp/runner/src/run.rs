@@ -82,6 +82,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
             telemetry: environment.telemetry.clone(),
+            // Some of ToolHive's hold secrets.
+            variables: |name| std::env::var(name).ok().filter(|_| !name.starts_with("TOOLHIVE_")),
             ..ProxySettings::new(local, Arc::clone(&provider))
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));

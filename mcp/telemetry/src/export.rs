@@ -47,7 +47,6 @@ pub(crate) struct Pipeline {
     /// Makes spans. `None` where tracing is off, or there is no collector.
     pub(crate) tracer: Option<SdkTracer>,
     /// Makes instruments.
-    #[expect(dead_code, reason = "the middleware's instruments are not there yet")]
     pub(crate) meters: SdkMeterProvider,
     export: Mutex<Option<Export>>,
 }

@@ -35,6 +35,7 @@ pub use error_body::{ErrorBody, code};
 pub use guard::{Ambiguity, MAX_DEPTH, check_structure, same_name};
 pub use line_breaks::escape_line_breaks;
 pub use message::{Id, Kind, Members, Message, MessageError, is_batch};
+pub use methods::is_method;
 pub use owned::OwnedMessage;
 pub use revision::{LEGACY_VERSION, MODERN_VERSION, Revision, RevisionError, classify};
 pub use splice::splice;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext};
+use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext, target_name};
 use mcp_runconfig::chain;
 use mcp_wire::{OwnedMessage, compact};
 use serde::{Deserialize, Serialize, Serializer};
@@ -18,7 +18,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::delegation::Delegation;
-use super::text::{cut, without_secrets};
+use super::text::cut;
 
 /// The types of events.
 const TYPES: [&str; 15] = [
@@ -209,8 +209,8 @@ impl Event {
         }
         let sent = context.and_then(RequestContext::sent);
         let method = message.as_ref().and_then(OwnedMessage::method);
-        let name = message.as_ref().and_then(target_name);
-        let requested_name = sent.as_ref().and_then(target_name).filter(|sent| Some(sent) != name.as_ref());
+        let name = message.as_ref().and_then(target_of);
+        let requested_name = sent.as_ref().and_then(target_of).filter(|sent| Some(sent) != name.as_ref());
         // A message that another one replaced is not the client's.
         let is_changed = context.is_some_and(RequestContext::is_changed);
         let request = if is_changed { sent.as_ref() } else { message.as_ref() };
@@ -336,7 +336,7 @@ impl Settings {
 }
 
 impl<'a> Judged<'a> {
-    fn of(Decision { guard, webhook, outcome, took }: &'a Decision) -> Self {
+    fn of(Decision { guard, webhook, outcome, took, .. }: &'a Decision) -> Self {
         let duration_ms = (took.as_secs_f64() * 1e6).round() / 1e3;
         Self { guard, webhook: webhook.as_deref(), outcome: outcome.as_str(), duration_ms }
     }
@@ -366,19 +366,8 @@ fn kind_of(method: &str) -> &'static str {
     }
 }
 
-/// The thing that a message acts on; of a handshake, the client's name.
-fn target_name(message: &OwnedMessage) -> Option<String> {
-    let text = match message.method()? {
-        "initialize" => {
-            let client: Value = serde_json::from_str(message.message().param("clientInfo").ok()??.get()).ok()?;
-            client.get("name")?.as_str()?.to_owned().into()
-        }
-        "notifications/initialized" => "initialized".into(),
-        "ping" => "ping".into(),
-        method if method.starts_with("resources/") => without_secrets(&message.message().target().ok()??).into(),
-        _ => message.message().target().ok()??,
-    };
-    Some(cut(&text).to_owned())
+fn target_of(message: &OwnedMessage) -> Option<String> {
+    target_name(message).map(|name| cut(&name).to_owned())
 }
 
 fn subjects(identity: Option<&Identity>) -> Subjects<'_> {
