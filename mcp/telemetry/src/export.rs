@@ -4,11 +4,13 @@
 //! no call waits for any of it. The connection is mcp-http's, so a collector is under the same guard on addresses, roots and egress proxy as webhooks are.
 
 mod collector;
+mod failure;
 mod grpc;
 mod headers;
 mod queue;
 mod report;
 mod resource;
+mod signal;
 mod task;
 
 use std::fmt;
@@ -25,9 +27,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use self::collector::{Collector, Signal};
+use self::collector::Collector;
 use self::queue::{Processor, Queue};
 use self::report::Report;
+use self::signal::Signal;
 use self::task::{Link, Reader};
 
 /// The instrumentation scope of all spans and metrics.

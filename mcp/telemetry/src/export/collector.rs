@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError};
@@ -13,8 +13,10 @@ use mcp_runconfig::TelemetryConfig;
 use mcp_runconfig::endpoint::{EndpointPolicy, Reach, without_secrets};
 use tokio::time::timeout;
 
+use super::failure::Failure;
 use super::grpc::Grpc;
 use super::headers::headers;
+use super::signal::Signal;
 
 /// The time that one export may take.
 const TIME: Duration = Duration::from_secs(10);
@@ -22,13 +24,6 @@ const TIME: Duration = Duration::from_secs(10);
 const ANSWER: usize = 64 << 10;
 
 const ENDPOINT: &str = "parameters.config.endpoint";
-
-/// A kind of telemetry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
-    Traces,
-    Metrics,
-}
 
 /// A collector. Nothing is connected before the first export.
 pub(super) struct Collector {
@@ -43,28 +38,6 @@ enum Protocol {
     Http([PathAndQuery; 2]),
     Grpc(Grpc),
 }
-
-/// An export that the collector did not take.
-#[derive(Debug)]
-pub(super) struct Failure {
-    /// The reason. It holds nothing that the collector wrote, which might repeat a header.
-    pub(super) problem: String,
-    /// Whether the same export may be taken later (OTLP 1.x, "Retryable Response Codes" and "Failures").
-    pub(super) is_temporary: bool,
-}
-
-// === impl Signal ===
-
-impl Signal {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Metrics => "metrics",
-        }
-    }
-}
-
-// === impl Collector ===
 
 impl Collector {
     /// The collector that `config` names.
@@ -164,21 +137,4 @@ fn paths(uri: &Uri) -> [PathAndQuery; 2] {
         // It is a path, as what it was made of is one.
         path.parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
     })
-}
-
-// === impl Failure ===
-
-impl Failure {
-    /// Of an answer with this status in place of success.
-    pub(super) fn status(status: StatusCode) -> Self {
-        let is_temporary = matches!(status.as_u16(), 429 | 502 | 503 | 504);
-        Self { problem: format!("the collector answers HTTP {}", status.as_u16()), is_temporary }
-    }
-}
-
-impl From<RequestError> for Failure {
-    fn from(error: RequestError) -> Self {
-        let is_temporary = matches!(error, RequestError::Timeout(_) | RequestError::Network(_));
-        Self { problem: error.to_string(), is_temporary }
-    }
 }

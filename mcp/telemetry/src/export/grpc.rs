@@ -3,19 +3,17 @@
 //! A call is a POST with one message behind a prefix of five bytes, and its status is a trailer
 //! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>). A library for all of gRPC would bring its own connections, without the guard.
 
-use std::error::Error;
-
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, TE};
-use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioExecutor;
-use mcp_http::client::{Client, RequestError, RequestLimits};
+use mcp_http::client::{Client, RequestLimits};
 use tokio::sync::Mutex;
 
-use super::collector::{Failure, Signal};
+use super::failure::Failure;
+use super::signal::Signal;
 
 /// Whether the message is compressed, and its length.
 const PREFIX: usize = 5;
@@ -48,13 +46,17 @@ impl Grpc {
         *request.headers_mut() = headers.clone();
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
-        let answer =
-            self.connection(client, limits).await?.send_request(request).await.map_err(|error| network(&error))?;
+        let answer = self
+            .connection(client, limits)
+            .await?
+            .send_request(request)
+            .await
+            .map_err(|error| Failure::network(&error))?;
         let (head, body) = answer.into_parts();
         if head.status != StatusCode::OK {
             return Err(Failure::status(head.status));
         }
-        let body = Limited::new(body, limits.answer).collect().await.map_err(|error| network(&*error))?;
+        let body = Limited::new(body, limits.answer).collect().await.map_err(|error| Failure::network(&*error))?;
         // An answer without a message has its status among the headers.
         let status = body.trailers().unwrap_or(&head.headers).get("grpc-status");
         let status = status.or(head.headers.get("grpc-status")).and_then(|status| status.to_str().ok()?.parse().ok());
@@ -79,19 +81,15 @@ impl Grpc {
         }
         let stream = client.open(b"h2", limits.time).await?;
         let handshake = http2::Builder::new(TokioExecutor::new()).max_header_list_size(HEAD).handshake(stream).await;
-        let (sender, driver) = handshake.map_err(|error| network(&error))?;
+        let (sender, driver) = handshake.map_err(|error| Failure::network(&error))?;
         tokio::spawn(driver);
         *connection = Some(sender.clone());
         Ok(sender)
     }
 
     fn method(&self, signal: Signal) -> Uri {
-        let path = match signal {
-            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-        };
         let mut parts = self.server.clone().into_parts();
-        parts.path_and_query = Some(PathAndQuery::from_static(path));
+        parts.path_and_query = Some(signal.method());
         // It stays one, with another path.
         Uri::from_parts(parts).unwrap_or_default()
     }
@@ -103,39 +101,4 @@ fn framed(message: &[u8]) -> Bytes {
     frame.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     frame.put_slice(message);
     frame.freeze()
-}
-
-/// A connection that broke: the whole chain of causes in one line.
-fn network(error: &(dyn Error + 'static)) -> Failure {
-    let mut texts: Vec<_> =
-        std::iter::successors(Some(error), |error| (*error).source()).map(ToString::to_string).collect();
-    // Libraries repeat their source's text in their own.
-    texts.dedup();
-    RequestError::Network(texts.join(": ")).into()
-}
-
-impl Failure {
-    /// Of an answer with this code of gRPC in place of success.
-    fn code(code: Option<u8>) -> Self {
-        let Some(code) = code else {
-            return Self { problem: "the collector does not answer as gRPC does".to_owned(), is_temporary: false };
-        };
-        let name = match code {
-            1 => "cancelled",
-            3 => "invalid argument",
-            4 => "deadline exceeded",
-            7 => "permission denied",
-            8 => "resource exhausted",
-            10 => "aborted",
-            11 => "out of range",
-            12 => "unimplemented",
-            13 => "internal",
-            14 => "unavailable",
-            15 => "data loss",
-            16 => "unauthenticated",
-            _ => "other",
-        };
-        let is_temporary = matches!(code, 1 | 4 | 8 | 10 | 11 | 14 | 15);
-        Self { problem: format!("the collector answers with status {code} of gRPC ({name})"), is_temporary }
-    }
 }

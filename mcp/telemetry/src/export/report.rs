@@ -7,7 +7,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-use super::collector::Signal;
+use super::signal::Signal;
 
 /// The time between two lines of the log that tell of failures.
 const TELL_AGAIN: Duration = Duration::from_mins(5);

@@ -16,9 +16,10 @@ use prost::Message;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::collector::{Collector, Signal};
+use super::collector::Collector;
 use super::queue::Queue;
 use super::report::SignalReport;
+use super::signal::Signal;
 
 /// The time for which spans are sent again that were not taken.
 const RETRIED: Duration = Duration::from_mins(1);
