@@ -63,7 +63,7 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
-    /// What the environment says of telemetry.
+    /// The variables of the environment about telemetry.
     pub telemetry: TelemetryEnvironment,
     /// The variables of the process, for middleware whose parameters name some.
     pub variables: Variables,

@@ -16,7 +16,7 @@ const PORT: u16 = 9464;
 /// Who reads metrics is one scraper, or a few.
 const LIMITS: fn() -> Limits = || Limits { connections: 32, drain: Duration::from_secs(1), ..Limits::default() };
 
-/// What the document says of it in `telemetry_config`.
+/// The settings of the listener in `telemetry_config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnostics {
     port: u16,

@@ -124,7 +124,6 @@ static TABLE: &[Row] = &[
     Row {
         members: &[("parameters.config", "telemetry_config")],
         yields: true,
-        flags: &["otel-"],
         of: |RunConfig { telemetry_config, name, transport, .. }| {
             let config = telemetry_config.clone().filter(TelemetryConfig::is_on)?;
             let (server_name, transport) = (name.clone(), transport.to_string());

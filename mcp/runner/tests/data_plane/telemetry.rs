@@ -87,7 +87,7 @@ async fn metrics_have_the_names_labels_and_buckets_of_toolhive() {
         );
         assert!(status.starts_with(&answer.status.to_string()), "{body}: {answer:?}");
     }
-    // What is refused before telemetry is in no metric of its.
+    // A request that is refused before telemetry is in no metric of its.
     for (body, status) in [("{}{".to_owned(), 400), (format!("{}{}", call("echo"), " ".repeat(5000)), 413)] {
         assert_eq!(runner.request(Method::POST, "/mcp", &JSON, &body).await.status, status);
     }

@@ -15,7 +15,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Of a connection that broke: the whole chain of causes in one line.
+    /// A connection broke: the whole chain of causes is in one line.
     pub(super) fn network(error: &(dyn Error + 'static)) -> Self {
         let causes = std::iter::successors(Some(error), |error| (*error).source());
         let mut texts: Vec<_> = causes.map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What the proxy reads of an MCPTelemetryConfig (toolhive-operator §3), and what it needs for it.
+//! The part of an MCPTelemetryConfig that the proxy reads (toolhive-operator §3), and its needs for it.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::config::bundle;
 /// Where the CA bundles of collectors are mounted.
 const BUNDLES: &str = "/config/certs/otel";
 
-/// What the proxy of `target` reads. Its `service` is the workload's own name where the reference gives none.
+/// The configuration of the proxy of `target`. Its `service` is the workload's own name where the reference gives none.
 pub(super) fn rendered(spec: &MCPTelemetryConfigSpec, target: &Target, service: Option<&str>) -> TelemetryConfig {
     let prometheus = spec.prometheus.as_ref();
     let config = TelemetryConfig {

@@ -20,7 +20,7 @@ use crate::{
 
 /// Reason: it is not valid, or a Secret or ConfigMap that it names is missing or cannot be used.
 const INVALID: &str = "TelemetryConfigRefInvalid";
-/// What happens while a Secret or ConfigMap does not exist: the end of a sentence.
+/// The effect of a Secret or ConfigMap that does not exist: the end of a sentence.
 const MISSING: &str = "until then the workloads that refer to this stay as they are";
 
 impl Subject for MCPTelemetryConfig {

@@ -42,7 +42,7 @@ pub(super) fn problems(collector: &OpenTelemetry) -> Vec<Problem> {
     problems
 }
 
-/// What is valid and does less than its author may think, or shows more.
+/// Warns of values that are valid and do less than their author may think, or show more.
 pub(super) fn warnings(collector: &OpenTelemetry) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |field: &str, message: &str| warnings.push(format!("{field}: {message}"));

@@ -1,4 +1,4 @@
-//! What is said at `kubectl apply` of MCPTelemetryConfig.
+//! Refusals and warnings at `kubectl apply` of an MCPTelemetryConfig.
 
 use serde_json::json;
 

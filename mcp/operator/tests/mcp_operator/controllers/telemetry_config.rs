@@ -152,7 +152,7 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
         rolled_once(parts, "web", &before.0, what).await;
         rolled_once(parts, "far", &before.1, what).await;
     }
-    // What becomes unusable changes nothing that runs.
+    // A configuration that becomes unusable changes nothing that runs.
     let before = (proxy(&place, "web").await, proxy(&place, "far").await);
     objects.merge("v1", "ConfigMap", "otel-ca", json!({"data": {"ca.crt": "no PEM"}})).await;
     let web = objects.server("web", "to say so", |it| validated(it, "False").is_some()).await;

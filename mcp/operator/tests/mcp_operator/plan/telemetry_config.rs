@@ -162,7 +162,7 @@ fn sensitive_headers_reach_both_kinds_of_proxies_as_variables_and_roll_them() {
     server.secret("otel", "token", "hunter4");
     assert!(before.is_string() && *secrets_checksum(deployment(&server.plan())) != before, "another value rolls");
 
-    // What is turned off needs nothing.
+    // A part that is turned off needs nothing.
     let mut off = config;
     off.spec.open_telemetry.as_mut().unwrap().enabled = false;
     server.data = mcp_plan::reference::Data::default();

@@ -60,7 +60,7 @@ pub struct TelemetryConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TelemetryParameters {
-    /// What is recorded, and where it goes.
+    /// The settings of the middleware.
     pub config: TelemetryConfig,
     /// The name of the MCP server.
     pub server_name: String,
