@@ -181,9 +181,9 @@ mod tests {
     #[tokio::test]
     async fn a_bad_document_is_refused_with_its_member_and_without_values() {
         for (config, member, problem) in [
-            (to("", &json!({"samplingRate": "half"})), "samplingRate", "\"half\" is no part"),
-            (to("", &json!({"samplingRate": "1.5"})), "samplingRate", "\"1.5\" is no part"),
-            (to("", &json!({"samplingRate": "NaN"})), "samplingRate", "\"NaN\" is no part"),
+            (to("c:1", &json!({"samplingRate": "half"})), "samplingRate", "\"half\" is no part"),
+            (to("c:1", &json!({"samplingRate": "1.5"})), "samplingRate", "\"1.5\" is no part"),
+            (to("c:1", &json!({"samplingRate": "NaN"})), "samplingRate", "\"NaN\" is no part"),
             (to("https://c:4318", &json!({})), "endpoint", "contradicts insecure, which is true"),
             (to("http://c:4318", &json!({"insecure": false})), "endpoint", "contradicts insecure, which is false"),
             (to("tcp://c:4318", &json!({})), "endpoint", "is not a URL"),
