@@ -44,7 +44,7 @@ mod exchange;
 mod metrics;
 mod network;
 mod registry;
-pub mod response_filter;
+mod response_filter;
 mod secrets;
 
 pub use bodies::{beside, read_message};
