@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::USER_AGENT;
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 
 use crate::context::RequestContext;
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most bytes of a client's text that are kept.
 const LONGEST: usize = 256;
 
@@ -78,7 +79,7 @@ impl Asked {
             method: request.method().clone(),
             path: path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path).to_owned(),
             user_agent: text(request.headers().get(USER_AGENT)),
-            request_id: text(request.headers().get("x-request-id")),
+            request_id: text(request.headers().get(REQUEST_ID)),
             started: Instant::now(),
         }
     }

@@ -73,7 +73,7 @@ struct Recording {
     /// `None` until the answer begins.
     status: Option<StatusCode>,
     sent: u64,
-    traced: Option<Traced>,
+    traced: Option<Box<Traced>>,
 }
 
 /// Records a request when it is dropped: the answer is complete, or nobody wants it any more.
@@ -145,7 +145,7 @@ impl Recorder {
             started,
             status: None,
             sent: 0,
-            traced,
+            traced: traced.map(Box::new),
         }))
     }
 }
@@ -155,10 +155,8 @@ impl Middleware for Telemetry {
         let Some(recorder) = &self.recorder else { return next.call(request) };
         let ending = recorder.begin(&mut request, next.context());
         let active = recorder.instruments.begin();
-        Box::pin(async move {
-            let response = next.call(request).await;
-            ending.answered(response, active)
-        })
+        let answer = next.call(request);
+        Box::pin(async move { ending.answered(answer.await, active) })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -132,19 +132,25 @@ impl Writer {
     /// Queues a line for `client`, or counts it as lost where there is no room.
     pub(super) fn write(&self, client: &Client, line: &[u8]) {
         let mut state = self.queue.state();
-        let all = state.lines.len() + state.writing + line.len();
-        let held: usize = [&state.clients, &state.writing_clients].iter().filter_map(|held| held.get(client)).sum();
-        let held = if held == 0 { 0 } else { held + line.len() };
-        if state.closed || all > QUEUED || held > OF_CLIENT {
+        let State { lines, count, clients, writing, writing_clients, closed, .. } = &mut *state;
+        let all = lines.len() + *writing + line.len();
+        let waiting = clients.get_mut(client);
+        // Mostly nothing is being written: then the client need not be looked up there.
+        let being_written = if writing_clients.is_empty() { None } else { writing_clients.get(client) };
+        let held = waiting.as_deref().copied().unwrap_or(0) + being_written.copied().unwrap_or(0);
+        if *closed || all > QUEUED || (held > 0 && held + line.len() > OF_CLIENT) {
             let lost = self.queue.lose(&mut state, 1);
             drop(state);
             drop(tell(lost, "the output does not take them"));
             return;
         }
-        *state.clients.entry(client.clone()).or_default() += line.len();
-        let was_empty = state.lines.is_empty();
-        state.lines.extend_from_slice(line);
-        state.count += 1;
+        match waiting {
+            Some(waiting) => *waiting += line.len(),
+            None => drop(clients.insert(client.clone(), line.len())),
+        }
+        let was_empty = lines.is_empty();
+        lines.extend_from_slice(line);
+        *count += 1;
         drop(state);
         if was_empty {
             self.queue.filled.notify_one();
