@@ -233,8 +233,8 @@ impl Event {
         })
     }
 
-    /// The line that is written of it, now that the request has ended.
-    pub(super) fn line(&self, end: &End<'_>) -> Vec<u8> {
+    /// Appends the line that is written of it to `text`, now that the request has ended.
+    pub(super) fn line(&self, end: &End<'_>, text: &mut Vec<u8>) {
         let settings = &*self.settings;
         let time = Timestamp::now().to_string();
         let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
@@ -251,7 +251,7 @@ impl Event {
         };
         let has_response =
             settings.with_response && end.complete && end.sent > 0 && end.sent <= settings.longest as u64;
-        let response = has_response.then(|| json(end.answer).or_else(|| text(end.answer))).flatten();
+        let response = has_response.then(|| json(end.answer).or_else(|| string(end.answer))).flatten();
         let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
         let asked = &*self.asked;
         let line = Line {
@@ -301,13 +301,9 @@ impl Event {
             },
             data,
         };
-        let mut text = Vec::with_capacity(1024);
         // Strings, numbers and JSON that was checked always serialize.
-        if serde_json::to_writer(&mut text, &line).is_err() {
-            text.clear();
-        }
+        let _ = serde_json::to_writer(&mut *text, &line);
         text.push(b'\n');
-        text
     }
 
     /// The guard that refused the request: the webhook's name, or the guard's type.
@@ -406,7 +402,7 @@ fn json(body: &[u8]) -> Option<Box<RawValue>> {
 }
 
 /// A text as a string of JSON.
-fn text(body: &[u8]) -> Option<Box<RawValue>> {
+fn string(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&String::from_utf8_lossy(body)).ok()
 }
 
