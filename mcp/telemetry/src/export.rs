@@ -21,7 +21,6 @@ use mcp_middleware::{BuildContext, BuildError};
 use mcp_runconfig::TelemetryConfig;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use opentelemetry_sdk::metrics::reader::MetricReader;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanLimits};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -31,10 +30,9 @@ use self::collector::Collector;
 use self::queue::{Processor, Queue};
 use self::report::Report;
 use self::signal::Signal;
-use self::task::{Link, Reader};
-
-/// The instrumentation scope of all spans and metrics.
-pub(crate) const SCOPE: &str = "github.com/stacklok/toolhive/pkg/telemetry";
+use self::task::Link;
+use crate::instruments::SCOPE;
+use crate::reader::Reader;
 
 /// The part of traces that is kept where the document has none.
 const SAMPLING_RATE: f64 = 0.05;
@@ -45,7 +43,7 @@ const METRIC_INTERVAL: Duration = Duration::from_mins(1);
 /// The time that the last export may take.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Where spans and metrics are recorded.
+/// Records spans and metrics.
 pub(crate) struct Pipeline {
     /// Makes spans. `None` where tracing is off, or there is no collector.
     pub(crate) tracer: Option<SdkTracer>,
@@ -62,10 +60,10 @@ struct Export {
 }
 
 /// Starts the export of what `config` asks for; `scrape` reads the metrics as well. The collector need not be there.
-pub(crate) async fn start<R: MetricReader>(
+pub(crate) async fn start(
     config: &TelemetryConfig,
     context: &BuildContext,
-    scrape: Option<R>,
+    scrape: Option<Reader>,
 ) -> Result<Pipeline, BuildError> {
     let sampler = sampler(config, context)?;
     let resource = resource::resource(config, context).await;
