@@ -47,7 +47,6 @@ mod registry;
 pub mod response_filter;
 mod secrets;
 mod target;
-mod telemetry;
 
 pub use bodies::{beside, read_message};
 pub use chain::{Chain, Middleware, Next};
@@ -59,4 +58,3 @@ pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use secrets::{Secret, Secrets};
 pub use target::target_name;
-pub use telemetry::TelemetryEnvironment;

@@ -18,10 +18,8 @@ const RESERVED: [HeaderName; 8] =
 pub(super) fn headers(config: &TelemetryConfig, context: &BuildContext) -> Result<HeaderMap, BuildError> {
     let mut headers = HeaderMap::from_iter([(USER_AGENT, AGENT)]);
     let plain = config.headers.iter().map(|(name, value)| (format!("header {name:?}"), name.clone(), value.as_str()));
-    let secret = context.settings.telemetry.headers.iter().map(|(name, value)| {
-        // A Secret made of a file has the line break at its end.
-        let value = value.reveal().trim_end_matches(['\r', '\n']);
-        (format!("{OTEL_HEADER_PREFIX}{name}"), name.to_ascii_lowercase().replace('_', "-"), value)
+    let secret = context.settings.collector_headers.iter().map(|(name, value)| {
+        (format!("{OTEL_HEADER_PREFIX}{name}"), name.to_ascii_lowercase().replace('_', "-"), value.reveal())
     });
     for (source, name, value) in plain.chain(secret) {
         let fail = |problem: &str, fix| context.error("parameters.config.headers", format!("{source} {problem}"), fix);
