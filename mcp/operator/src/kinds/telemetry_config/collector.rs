@@ -53,7 +53,6 @@ pub(super) fn needs(spec: &MCPTelemetryConfigSpec, target: &Target, service: Opt
     });
     Needs {
         files: enabled(spec).and_then(ca_bundle).into_iter().collect(),
-        read_once: true,
         secrets: secrets.collect(),
         variables: vec![proxy::variable(environment::OTEL_RESOURCE_ATTRIBUTES, &attributes)],
         ..Needs::default()
