@@ -1,18 +1,12 @@
 //! Headers of requests to the collector.
 
-use http::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE, USER_AGENT,
-};
+use http::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use mcp_middleware::{BuildContext, BuildError};
-use mcp_runconfig::TelemetryConfig;
 use mcp_runconfig::environment::OTEL_HEADER_PREFIX;
+use mcp_runconfig::{TelemetryConfig, is_export_header};
 
 /// The name of the proxy to collectors, unless the document has another.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
-/// Headers that the protocol decides.
-const RESERVED: [HeaderName; 8] =
-    [CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
 /// The headers of the document, and over them those of the environment, whose values come from Secrets. No error holds a value.
 pub(super) fn headers(config: &TelemetryConfig, context: &BuildContext) -> Result<HeaderMap, BuildError> {
@@ -25,7 +19,7 @@ pub(super) fn headers(config: &TelemetryConfig, context: &BuildContext) -> Resul
         let fail = |problem: &str, fix| context.error("parameters.config.headers", format!("{source} {problem}"), fix);
         let name: HeaderName =
             name.parse().map_err(|_| fail("has no name of a header", "write letters, digits and hyphens"))?;
-        if RESERVED.contains(&name) || name.as_str().starts_with("grpc-") {
+        if is_export_header(name.as_str()) {
             return Err(fail("is one that the proxy writes itself", "remove it"));
         }
         let mut value: HeaderValue =

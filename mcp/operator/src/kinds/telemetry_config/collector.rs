@@ -28,8 +28,8 @@ pub(super) fn rendered(spec: &MCPTelemetryConfigSpec, target: &Target, service: 
     let Some(collector) = enabled(spec) else { return config };
     TelemetryConfig {
         endpoint: address(collector.endpoint.as_deref().unwrap_or_default()).to_owned(),
-        tracing_enabled: traces(collector),
-        metrics_enabled: counts(collector),
+        tracing_enabled: sends_traces(collector),
+        metrics_enabled: sends_metrics(collector),
         sampling_rate: collector.tracing.as_ref().map(|it| number(&it.sampling_rate)).unwrap_or_default(),
         headers: collector.headers.clone().unwrap_or_default(),
         insecure: collector.insecure,
@@ -71,12 +71,12 @@ pub(super) fn address(endpoint: &str) -> &str {
 }
 
 /// Whether traces are sent.
-pub(super) fn traces(collector: &OpenTelemetry) -> bool {
+pub(super) fn sends_traces(collector: &OpenTelemetry) -> bool {
     collector.tracing.as_ref().is_some_and(|it| it.enabled)
 }
 
 /// Whether metrics are sent.
-pub(super) fn counts(collector: &OpenTelemetry) -> bool {
+pub(super) fn sends_metrics(collector: &OpenTelemetry) -> bool {
     collector.metrics.as_ref().is_some_and(|it| it.enabled)
 }
 
