@@ -13,7 +13,6 @@ mod resource;
 mod signal;
 mod task;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -148,12 +147,6 @@ impl Pipeline {
             let spans = queue.map_or(0, |queue| queue.lose_rest());
             tracing::warn!(spans, "the collector did not take the last of telemetry in time; these spans are lost");
         }
-    }
-}
-
-impl fmt::Debug for Pipeline {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("traces", &self.tracer.is_some()).finish_non_exhaustive()
     }
 }
 
