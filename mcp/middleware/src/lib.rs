@@ -48,7 +48,6 @@ mod registry;
 mod response_filter;
 mod secrets;
 mod target;
-mod telemetry;
 
 pub use bodies::{beside, read_message};
 pub use chain::{Chain, Middleware, Next};
@@ -60,4 +59,3 @@ pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use secrets::{Secret, Secrets};
 pub use target::target_name;
-pub use telemetry::TelemetryEnvironment;

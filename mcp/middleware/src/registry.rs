@@ -18,7 +18,6 @@ use crate::chain::{Chain, Middleware};
 use crate::decisions::{Decisions, Guard};
 use crate::metrics::Metrics;
 use crate::secrets::{Secret, Secrets};
-use crate::telemetry::TelemetryEnvironment;
 
 type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
 type Build = Box<dyn Fn(Value, BuildContext) -> Result<Built, BuildError> + Send + Sync>;
@@ -63,9 +62,9 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
-    /// The variables of the environment about telemetry.
-    pub telemetry: TelemetryEnvironment,
-    /// The variables of the process, for middleware whose parameters name some.
+    /// Headers for the collector of traces and metrics, each by the name of its variable behind `TOOLHIVE_OTEL_HEADER_`.
+    pub collector_headers: Vec<(String, Secret)>,
+    /// The variables of the process that hold no secrets.
     pub variables: Variables,
     /// The proxy's metrics, to which middleware add their own.
     pub metrics: Metrics,
@@ -137,7 +136,7 @@ impl ProxySettings {
             egress: None,
             secrets: None,
             oidc_client_secret: None,
-            telemetry: TelemetryEnvironment::default(),
+            collector_headers: Vec::new(),
             variables: |_| None,
             decisions: Decisions::new(&metrics),
             metrics,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::Uri;
-use mcp_middleware::{Secret, Secrets, TelemetryEnvironment};
+use mcp_middleware::{Secret, Secrets};
 use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{chain, duration, environment};
 
@@ -207,8 +207,8 @@ pub struct Environment {
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
     pub oidc_client_secret: Option<Secret>,
-    /// What traces and metrics depend on.
-    pub telemetry: TelemetryEnvironment,
+    /// `TOOLHIVE_OTEL_HEADER_NAME`: headers for the collector of traces and metrics.
+    pub collector_headers: Vec<(String, Secret)>,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
     pub run_config_checksum: Option<String>,
     /// `KUBERNETES_SERVICE_HOST`, which pods have: the address of the Kubernetes API, where no remote server may be. A name there does not count.
@@ -244,7 +244,7 @@ impl Environment {
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
             oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().map(secret),
-            telemetry: telemetry(),
+            collector_headers: collector_headers(),
             // Empty, it is that of no document: somebody took the annotation away that it comes from.
             run_config_checksum: std::env::var(environment::RUN_CONFIG_CHECKSUM).ok(),
             kubernetes_api: text("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse().ok()),
@@ -257,18 +257,9 @@ fn secrets() -> Secrets {
     variables(environment::SECRET_PREFIX).collect()
 }
 
-fn telemetry() -> TelemetryEnvironment {
-    let text = |name| std::env::var(name).unwrap_or_default();
-    let millis = |name| text(name).trim().parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis);
+fn collector_headers() -> Vec<(String, Secret)> {
     let headers = variables(environment::OTEL_HEADER_PREFIX).filter(|(_, value)| !value.is_empty());
-    TelemetryEnvironment {
-        resource_attributes: text(environment::OTEL_RESOURCE_ATTRIBUTES),
-        protocol: text("OTEL_EXPORTER_OTLP_PROTOCOL"),
-        timeout: millis("OTEL_EXPORTER_OTLP_TIMEOUT"),
-        span_delay: millis("OTEL_BSP_SCHEDULE_DELAY"),
-        metric_interval: millis("OTEL_METRIC_EXPORT_INTERVAL"),
-        headers: headers.map(|(name, value)| (name, secret(&value))).collect(),
-    }
+    headers.map(|(name, value)| (name, secret(&value))).collect()
 }
 
 /// The variables whose names begin with `prefix`, without it.

@@ -81,7 +81,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             egress: options.egress(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
-            telemetry: environment.telemetry.clone(),
+            collector_headers: environment.collector_headers.clone(),
             // Some of ToolHive's hold secrets.
             variables: |name| std::env::var(name).ok().filter(|_| !name.starts_with("TOOLHIVE_")),
             ..ProxySettings::new(local, Arc::clone(&provider))

@@ -13,15 +13,13 @@ mod resource;
 mod signal;
 mod task;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_middleware::{BuildContext, BuildError};
+use mcp_middleware::{BuildContext, BuildError, ProxySettings};
 use mcp_runconfig::TelemetryConfig;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use opentelemetry_sdk::metrics::reader::MetricReader;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanLimits};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -31,10 +29,9 @@ use self::collector::Collector;
 use self::queue::{Processor, Queue};
 use self::report::Report;
 use self::signal::Signal;
-use self::task::{Link, Reader};
-
-/// The instrumentation scope of all spans and metrics.
-pub(crate) const SCOPE: &str = "github.com/stacklok/toolhive/pkg/telemetry";
+use self::task::Link;
+use crate::instruments::SCOPE;
+use crate::reader::Reader;
 
 /// The part of traces that is kept where the document has none.
 const SAMPLING_RATE: f64 = 0.05;
@@ -45,7 +42,7 @@ const METRIC_INTERVAL: Duration = Duration::from_mins(1);
 /// The time that the last export may take.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Where spans and metrics are recorded.
+/// Records spans and metrics.
 pub(crate) struct Pipeline {
     /// Makes spans. `None` where tracing is off, or there is no collector.
     pub(crate) tracer: Option<SdkTracer>,
@@ -62,10 +59,10 @@ struct Export {
 }
 
 /// Starts the export of what `config` asks for; `scrape` reads the metrics as well. The collector need not be there.
-pub(crate) async fn start<R: MetricReader>(
+pub(crate) async fn start(
     config: &TelemetryConfig,
     context: &BuildContext,
-    scrape: Option<R>,
+    scrape: Option<Reader>,
 ) -> Result<Pipeline, BuildError> {
     let sampler = sampler(config, context)?;
     let resource = resource::resource(config, context).await;
@@ -76,9 +73,9 @@ pub(crate) async fn start<R: MetricReader>(
     if config.endpoint.is_empty() || !(config.tracing_enabled || config.metrics_enabled) {
         return Ok(Pipeline { tracer: None, meters: meters.build(), export: Mutex::default() });
     }
+    let settings = &context.settings;
     let (collector, ending) = (Arc::new(Collector::new(config, context)?), CancellationToken::new());
-    let report = Report::new(collector.host(), &context.settings.metrics);
-    let environment = &context.settings.telemetry;
+    let report = Report::new(collector.host(), &settings.metrics);
     let link = |signal: Signal, delay| Link {
         collector: Arc::clone(&collector),
         ending: ending.clone(),
@@ -86,11 +83,11 @@ pub(crate) async fn start<R: MetricReader>(
         delay,
     };
     let spans = config.tracing_enabled.then(|| {
-        let link = link(Signal::Traces, environment.span_delay.unwrap_or(SPAN_DELAY));
-        (Arc::new(Queue::new(&context.settings.metrics)), link)
+        let link = link(Signal::Traces, time(settings, "OTEL_BSP_SCHEDULE_DELAY").unwrap_or(SPAN_DELAY));
+        (Arc::new(Queue::new(&settings.metrics)), link)
     });
     let metrics = config.metrics_enabled.then(|| {
-        let link = link(Signal::Metrics, environment.metric_interval.unwrap_or(METRIC_INTERVAL));
+        let link = link(Signal::Metrics, time(settings, "OTEL_METRIC_EXPORT_INTERVAL").unwrap_or(METRIC_INTERVAL));
         (Reader::default(), link)
     });
     if let Some((reader, _)) = &metrics {
@@ -122,6 +119,12 @@ pub(crate) async fn start<R: MetricReader>(
     Ok(Pipeline { tracer, meters: meters.build(), export: Mutex::new(Some(Export { ending, task, queue })) })
 }
 
+/// The time in a variable of the process, in milliseconds; `None` where there is none.
+fn time(settings: &ProxySettings, variable: &str) -> Option<Duration> {
+    let millis = (settings.variables)(variable)?.trim().parse().ok().filter(|millis| *millis > 0)?;
+    Some(Duration::from_millis(millis))
+}
+
 /// The decision of whoever began the trace, and else one by the trace's id.
 fn sampler(config: &TelemetryConfig, context: &BuildContext) -> Result<Sampler, BuildError> {
     let text = config.sampling_rate.trim();
@@ -147,15 +150,9 @@ impl Pipeline {
     }
 }
 
-impl fmt::Debug for Pipeline {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("traces", &self.tracer.is_some()).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use mcp_middleware::{ProxySettings, Registry, Secret};
+    use mcp_middleware::{Registry, Secret, Variables};
     use mcp_runconfig::{MiddlewareConfig, TELEMETRY};
     use serde_json::{Value, json};
 
@@ -209,26 +206,21 @@ mod tests {
     #[tokio::test]
     async fn a_bad_environment_is_refused_with_its_variable_and_without_values() {
         let header = |name: &str, value: &str| vec![(name.to_owned(), Secret::new(value))];
-        for (headers, protocol, problem) in [
-            (header("X_KEY", "s3cret\r\nx: y"), "", "TOOLHIVE_OTEL_HEADER_X_KEY has a value"),
-            (header("X KEY", "s3cret"), "", "TOOLHIVE_OTEL_HEADER_X KEY has no name"),
-            (header("HOST", "s3cret"), "", "TOOLHIVE_OTEL_HEADER_HOST is one"),
-            (header("GRPC_TIMEOUT", "s3cret"), "", "TOOLHIVE_OTEL_HEADER_GRPC_TIMEOUT is one"),
-            (Vec::new(), "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL is \"http/json\""),
+        let unset: Variables = |_| None;
+        let json: Variables = |name| (name == "OTEL_EXPORTER_OTLP_PROTOCOL").then(|| "http/json".to_owned());
+        for (headers, variables, problem) in [
+            (header("X_KEY", "s3cret\r\nx: y"), unset, "TOOLHIVE_OTEL_HEADER_X_KEY has a value"),
+            (header("X KEY", "s3cret"), unset, "TOOLHIVE_OTEL_HEADER_X KEY has no name"),
+            (header("HOST", "s3cret"), unset, "TOOLHIVE_OTEL_HEADER_HOST is one"),
+            (header("GRPC_TIMEOUT", "s3cret"), unset, "TOOLHIVE_OTEL_HEADER_GRPC_TIMEOUT is one"),
+            (Vec::new(), json, "OTEL_EXPORTER_OTLP_PROTOCOL is \"http/json\""),
         ] {
             let change = |settings: &mut ProxySettings| {
-                settings.telemetry.headers = headers;
-                settings.telemetry.protocol = protocol.to_owned();
+                (settings.collector_headers, settings.variables) = (headers, variables);
             };
             let error = build(to("c:1", &json!({})), change).await.unwrap_err();
             assert!(error.problem.contains(problem) && !error.to_string().contains("s3cret"), "{error}");
         }
-    }
-
-    #[tokio::test]
-    async fn the_line_break_at_the_end_of_a_secret_is_no_part_of_its_header() {
-        let headers = vec![("X_KEY".to_owned(), Secret::new("s3cret\r\n"))];
-        build(to("c:1", &json!({})), |settings| settings.telemetry.headers = headers).await.unwrap();
     }
 
     #[tokio::test]

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -61,9 +60,9 @@ type Operations = HashMap<Arc<str>, HashMap<Arc<str>, Arc<Operation>>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Network {
     /// The transport below the protocol.
-    pub(crate) transport: &'static str,
+    transport: &'static str,
     /// The protocol; `None` on a pipe.
-    pub(crate) protocol: Option<&'static str>,
+    protocol: Option<&'static str>,
 }
 
 /// A method of MCP, and the resource that it acts on.
@@ -75,7 +74,7 @@ pub(crate) struct Operation {
     _share: Option<Share>,
 }
 
-/// What series tell of a request and its answer, beside the operation.
+/// The labels of series that come from a request's HTTP and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// The request's HTTP method.
@@ -240,12 +239,6 @@ pub(crate) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(LONGEST)).unwrap_or(text)
 }
 
-impl fmt::Debug for Instruments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Instruments").field("server", &self.server).finish_non_exhaustive()
-    }
-}
-
 // === impl Operation ===
 
 impl Operation {
@@ -330,11 +323,7 @@ impl Answer {
     }
 
     fn outcome(self) -> &'static str {
-        if self.is_error() { "error" } else { "success" }
-    }
-
-    fn is_error(self) -> bool {
-        self.status.as_u16() >= 400
+        if self.status.as_u16() >= 400 { "error" } else { "success" }
     }
 
     /// The type of a failure of the server's: the status.
@@ -378,7 +367,7 @@ impl Drop for Active {
     }
 }
 
-/// The thing that series are told apart by beside the method: a name of few, and not one of each task.
+/// Returns the resource of series, which is empty for tasks: each has a name of its own.
 pub(crate) fn resource<'a>(method: &str, name: Option<Cow<'a, str>>) -> Cow<'a, str> {
     name.filter(|_| !method.starts_with("tasks/")).unwrap_or_default()
 }

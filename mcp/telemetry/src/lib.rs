@@ -12,7 +12,7 @@
 
 mod export;
 mod instruments;
-mod scrape;
+mod reader;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,7 @@ use opentelemetry_sdk::trace::SdkTracer;
 
 use self::export::Pipeline;
 use self::instruments::{Active, Answer, Instruments, Operation, resource};
-use self::scrape::Scrape;
+use self::reader::Reader;
 use self::span::{Spans, Traced};
 
 /// The status, in metrics, of a request whose client left before there was an answer.
@@ -103,7 +103,7 @@ impl Telemetry {
                 name.clone_from(fallback);
             }
         }
-        let scrape = parameters.config.enable_prometheus_metrics_path.then(Scrape::default);
+        let scrape = parameters.config.enable_prometheus_metrics_path.then(Reader::default);
         let pipeline = export::start(&parameters.config, &context, scrape.clone()).await?;
         if let Some(scrape) = scrape {
             context.settings.metrics.register_collector(scrape);

@@ -204,22 +204,26 @@ impl Spans {
                 legacy.push(KeyValue::new("mcp.tool.arguments", arguments));
             }
         }
-        let peer = context.peer();
-        attributes.push(KeyValue::new("mcp.server.name", Arc::clone(&self.server)));
-        attributes.extend(self.network.attributes(version_name(request.version())));
-        attributes.extend([
-            KeyValue::new("client.address", peer.ip().to_canonical().to_string()),
-            KeyValue::new("client.port", i64::from(peer.port())),
-        ]);
-        let headers = [("mcp.session.id", "mcp-session-id"), ("mcp.protocol.version", "mcp-protocol-version")];
-        for (key, header) in headers {
-            let text = text_of(request.headers(), HeaderName::from_static(header));
-            attributes.extend(text.map(|text| KeyValue::new(key, text)));
-        }
+        attributes.extend(self.of_client(request, context));
         if self.legacy {
             attributes.extend(legacy);
         }
         attributes
+    }
+
+    /// The attributes of the client that sent a message, of its connection and of its session.
+    fn of_client(&self, request: &Request<Body>, context: &RequestContext) -> impl Iterator<Item = KeyValue> {
+        let peer = context.peer();
+        let own = [
+            KeyValue::new("mcp.server.name", Arc::clone(&self.server)),
+            KeyValue::new("client.address", peer.ip().to_canonical().to_string()),
+            KeyValue::new("client.port", i64::from(peer.port())),
+        ];
+        let headers = [("mcp.session.id", "mcp-session-id"), ("mcp.protocol.version", "mcp-protocol-version")];
+        let headers = headers.into_iter().filter_map(|(key, header)| {
+            Some(KeyValue::new(key, text_of(request.headers(), HeaderName::from_static(header))?))
+        });
+        own.into_iter().chain(self.network.attributes(version_name(request.version()))).chain(headers)
     }
 }
 

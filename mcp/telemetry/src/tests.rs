@@ -90,7 +90,7 @@ struct Proxy {
 impl Proxy {
     async fn start(mut config: TelemetryConfig, rate: f64) -> Self {
         config.environment_variables = vec!["REC_REGION".into(), "REC_UNSET".into()];
-        let (exporter, scrape) = (InMemorySpanExporter::default(), Scrape::default());
+        let (exporter, scrape) = (InMemorySpanExporter::default(), Reader::default());
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(rate)));
         let tracers = SdkTracerProvider::builder().with_sampler(sampler).with_simple_exporter(exporter.clone()).build();
         let resource = Resource::builder_empty().with_attribute(KeyValue::new("service.name", "full-svc")).build();
@@ -364,7 +364,7 @@ proptest! {
 
     #[test]
     fn no_text_of_a_client_breaks_a_line_of_metrics(name in any::<String>(), method in "[\\PC\n\"\\\\]{1,200}") {
-        let scrape = Scrape::default();
+        let scrape = Reader::default();
         let meters = SdkMeterProvider::builder().with_reader(scrape.clone()).build();
         let (instruments, metrics) = (Instruments::new(&meters, "full", "stdio"), Metrics::default());
         metrics.register_collector(scrape);

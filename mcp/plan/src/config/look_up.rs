@@ -123,11 +123,6 @@ impl Uses {
         all.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
-    /// The files among them that the proxy reads at its start alone.
-    pub fn files_read_once(&self) -> impl Iterator<Item = &MountedFile> {
-        self.needs().filter(|needs| needs.read_once).flat_map(|needs| &needs.files)
-    }
-
     /// The variables with values of Secrets that the proxy's process needs, in a fixed order.
     pub fn secrets(&self) -> Vec<&SecretVariable> {
         self.needs().flat_map(|needs| &needs.secrets).collect()

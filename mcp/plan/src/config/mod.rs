@@ -73,8 +73,6 @@ pub struct Target {
 pub struct Needs {
     /// Files.
     pub files: Vec<MountedFile>,
-    /// Whether the proxy reads the files at its start alone: a changed one rolls its pods.
-    pub read_once: bool,
     /// Variables of its process with values of Secrets.
     pub secrets: Vec<SecretVariable>,
     /// Other variables of its process.

@@ -75,17 +75,13 @@ impl Data {
         Some(format!("{source}/{key} {problem}"))
     }
 
-    /// A keyed digest of these values, by source and key: what a process takes at its start alone, as its environment does,
-    /// reaches it only in a new pod, so a changed value has to roll the pods. None where there are none.
-    pub fn checksum<'a>(&self, wanted: impl Iterator<Item = (Source, &'a str)>) -> Option<String> {
+    /// A keyed digest of these values of Secrets, by name and key: what reaches a process as environment reaches it only in
+    /// a new pod, so a changed value has to roll the pods. None where there are none.
+    pub fn checksum<'a>(&self, wanted: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
         let mut lines: Vec<String> = wanted
-            .map(|(source, key)| {
-                let digest = self.entry(&source, key).map_or("", |entry| entry.digest.as_str());
-                match source {
-                    // Without their kind: the digests of pods that run are made so.
-                    Source::Secret(secret) => format!("{secret}/{key}={digest}\n"),
-                    Source::ConfigMap(_) => format!("{source}/{key}={digest}\n"),
-                }
+            .map(|(secret, key)| {
+                let entry = self.secrets.get(secret).and_then(|entries| entries.get(key));
+                format!("{secret}/{key}={}\n", entry.map_or("", |entry| entry.digest.as_str()))
             })
             .collect();
         lines.sort();

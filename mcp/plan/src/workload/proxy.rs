@@ -34,7 +34,7 @@ use super::{
 use crate::{
     config::Uses,
     image,
-    reference::{Data, MountedFile, SecretVariable, Source},
+    reference::{Data, MountedFile, SecretVariable},
     settings::Settings,
 };
 
@@ -181,10 +181,8 @@ impl Proxy<'_> {
     fn template_annotations(&self, uses: &Uses, data: &Data, document: &Document) -> BTreeMap<String, String> {
         let checksum = (annotation::RUN_CONFIG_CHECKSUM.to_owned(), document.checksum.clone());
         let restart = self.restart.clone().map(|(key, value)| (key.to_owned(), value));
-        let variables = self.secret_variables(uses).into_iter();
-        let variables = variables.map(|it| (Source::Secret(it.secret.clone()), &*it.key));
-        let files = uses.files_read_once().map(|file| (file.source.clone(), &*file.key));
-        let secrets = data.checksum(variables.chain(files));
+        let variables = self.secret_variables(uses);
+        let secrets = data.checksum(variables.iter().map(|it| (&*it.secret, &*it.key)));
         let secrets = secrets.map(|checksum| (annotation::SECRETS_CHECKSUM.to_owned(), checksum));
         let guards = uses.digest().map(|digest| (annotation::GUARDS.to_owned(), digest));
         [Some(checksum), restart, secrets, guards].into_iter().flatten().collect()

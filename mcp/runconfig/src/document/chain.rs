@@ -14,7 +14,7 @@ pub use self::{
     audit::{AUDIT, AuditConfig, AuditParameters},
     auth::{AUTH, AuthParameters, OidcConfig},
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
-    telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters},
+    telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
 use crate::{

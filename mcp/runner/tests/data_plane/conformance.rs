@@ -107,7 +107,7 @@ async fn every_check_of_the_stateless_revision_that_passes_directly_passes_throu
 /// Runs the suite three times side by side: directly, through the runner over HTTP, and through it over stdio.
 async fn conforms(revision: &'static str, stateless: bool, directly: usize) {
     let server = Server::conformance(stateless).await;
-    // Who observes must change nothing.
+    // Audit must change nothing.
     let members = json!({"stateless": stateless, "middleware_configs": [], "audit_config": {}});
     let http = Runner::http(&server.url(), &members).await;
     let stdio =

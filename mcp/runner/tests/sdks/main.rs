@@ -1,5 +1,5 @@
-//! MCP's official SDKs as servers and as clients, with the proxy between them: before and after a restart of the server, in both eras. And the
-//! OpenTelemetry Collector.
+//! MCP's official SDKs as servers and as clients, with the proxy between them: before and after a restart of the server, in both eras. One
+//! module exports to the OpenTelemetry Collector.
 //!
 //! Each SDK has one program in a folder here, which is either. `hack/mcp-servers/build.sh sdks` builds them.
 

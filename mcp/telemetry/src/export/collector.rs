@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::grpc::Grpc;
 use super::headers::headers;
 use super::signal::Signal;
+use super::time;
 
 /// The time that one export may take.
 const TIME: Duration = Duration::from_secs(10);
@@ -24,6 +25,8 @@ const TIME: Duration = Duration::from_secs(10);
 const ANSWER: usize = 64 << 10;
 
 const ENDPOINT: &str = "parameters.config.endpoint";
+/// The variable with the protocol: `http/protobuf` or `grpc`; unset means the former.
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 
 /// A collector. Nothing is connected before the first export.
 pub(super) struct Collector {
@@ -64,15 +67,16 @@ impl Collector {
         let tls = ClientTls { ca, insecure: config.insecure, ..ClientTls::default() };
         let client = Client::new("telemetry", &uri, tls, Some(policy), &settings.provider);
         let client = client.map_err(|error| fail_ca(error.problem))?;
-        let protocol = match &*settings.telemetry.protocol {
+        let protocol = match &*(settings.variables)(PROTOCOL).unwrap_or_default() {
             "" | "http/protobuf" => Protocol::Http(paths(&uri)),
             "grpc" => Protocol::Grpc(Grpc::new(uri)),
             other => {
-                let problem = format!("OTEL_EXPORTER_OTLP_PROTOCOL is {other:?}, which this proxy does not speak");
+                let problem = format!("{PROTOCOL} is {other:?}, which this proxy does not speak");
                 return Err(context.error(ENDPOINT, problem, "set that variable to http/protobuf or grpc"));
             }
         };
-        let limits = RequestLimits { time: settings.telemetry.timeout.unwrap_or(TIME), answer: ANSWER };
+        let limits =
+            RequestLimits { time: time(settings, "OTEL_EXPORTER_OTLP_TIMEOUT").unwrap_or(TIME), answer: ANSWER };
         Ok(Self { client, headers: headers(config, context)?, protocol, limits })
     }
 

@@ -24,13 +24,13 @@ impl Failure {
         RequestError::Network(texts.join(": ")).into()
     }
 
-    /// Of an answer with this status of HTTP in place of success.
+    /// The answer has this status of HTTP in place of success.
     pub(super) fn status(status: StatusCode) -> Self {
         let is_temporary = matches!(status.as_u16(), 429 | 502 | 503 | 504);
         Self { problem: format!("the collector answers HTTP {}", status.as_u16()), is_temporary }
     }
 
-    /// Of an answer with this status of gRPC in place of success.
+    /// The answer has this status of gRPC in place of success, or none.
     pub(super) fn code(code: Option<u8>) -> Self {
         let Some(code) = code else {
             return Self { problem: "the collector does not answer as gRPC does".to_owned(), is_temporary: false };

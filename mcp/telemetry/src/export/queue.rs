@@ -38,7 +38,7 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<SpanData>,
-    /// Those of each client among them.
+    /// The number of each client's among them.
     clients: HashMap<StringValue, usize>,
     /// Spans that are under way to the collector.
     exporting: usize,
@@ -55,7 +55,7 @@ struct Labels {
 }
 
 impl Queue {
-    /// An empty one, which counts in `metrics`.
+    /// Makes an empty queue, which counts in `metrics`.
     pub(super) fn new(metrics: &Metrics) -> Self {
         let spans = Family::<Labels, Counter>::default();
         metrics.register("telemetry_spans", "Spans for the collector, by what became of them", spans.clone());

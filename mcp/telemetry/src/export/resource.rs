@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mcp_middleware::BuildContext;
 use mcp_runconfig::TelemetryConfig;
+use mcp_runconfig::environment::OTEL_RESOURCE_ATTRIBUTES;
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 use percent_encoding::percent_decode_str;
@@ -23,7 +24,7 @@ pub(super) async fn resource(config: &TelemetryConfig, context: &BuildContext) -
     let host = tokio::fs::read_to_string(HOST_NAME).await;
     attributes.extend(host.ok().map(|host| ("host.name".to_owned(), host.trim().to_owned())));
     attributes.extend(config.custom_attributes.clone());
-    attributes.extend(listed(&context.settings.telemetry.resource_attributes));
+    attributes.extend(listed(&(context.settings.variables)(OTEL_RESOURCE_ATTRIBUTES).unwrap_or_default()));
     let attributes = attributes.into_iter().map(|(name, value)| KeyValue::new(name, value));
     Resource::builder_empty().with_schema_url(attributes, SCHEMA).build()
 }

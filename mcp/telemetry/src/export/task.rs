@@ -1,6 +1,6 @@
 //! The task that exports.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,10 +8,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{ExportMetricsServiceReq
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::reader::MetricReader;
-use opentelemetry_sdk::metrics::{InstrumentKind, ManualReader, Pipeline, Temporality};
 use prost::Message;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +18,7 @@ use super::collector::Collector;
 use super::queue::Queue;
 use super::report::SignalReport;
 use super::signal::Signal;
+use crate::reader::Reader;
 
 /// The time for which spans are sent again that were not taken.
 const RETRIED: Duration = Duration::from_mins(1);
@@ -32,10 +31,6 @@ pub(super) struct Link {
     /// The time between two exports.
     pub(super) delay: Duration,
 }
-
-/// Reads the metrics for their export. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Reader(Arc<ManualReader>);
 
 /// Exports spans until the last.
 pub(super) async fn export_spans(queue: &Queue, mut link: Link, resource: &Resource) {
@@ -113,26 +108,4 @@ fn rejected_spans(answer: Bytes) -> usize {
 fn rejected_points(answer: Bytes) -> usize {
     let answer = ExportMetricsServiceResponse::decode(answer).unwrap_or_default();
     answer.partial_success.map_or(0, |partial| usize::try_from(partial.rejected_data_points).unwrap_or(0))
-}
-
-impl MetricReader for Reader {
-    fn register_pipeline(&self, pipeline: Weak<Pipeline>) {
-        self.0.register_pipeline(pipeline);
-    }
-
-    fn collect(&self, metrics: &mut ResourceMetrics) -> OTelSdkResult {
-        self.0.collect(metrics)
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
-    }
-
-    fn shutdown_with_timeout(&self, time: Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(time)
-    }
-
-    fn temporality(&self, kind: InstrumentKind) -> Temporality {
-        self.0.temporality(kind)
-    }
 }

@@ -21,7 +21,7 @@ use mcp_api::{
 };
 use mcp_plan::{
     problem::Problem,
-    reference::{Data, Source},
+    reference::Data,
     workload::{
         Child, ChildKind, Owner, Ways, names as shared, network,
         pod_template::{self, Template},
@@ -55,8 +55,7 @@ impl<'a> Backend<'a> {
         data: &Data,
         pull_secrets: Option<Vec<LocalObjectReference>>,
     ) -> Self {
-        let secrets = spec.secrets.iter().flatten();
-        let secrets = secrets.map(|secret| (Source::Secret(secret.name.clone()), &*secret.key));
+        let secrets = spec.secrets.iter().flatten().map(|secret| (&*secret.name, &*secret.key));
         let checksum = data.checksum(secrets);
         let mut template = PodTemplateSpec {
             metadata: Some(ObjectMeta {

@@ -1,7 +1,5 @@
 //! The part of an MCPTelemetryConfig that the proxy reads (toolhive-operator §3), and its needs for it.
 
-use std::fmt::Write as _;
-
 use mcp_api::v1beta1::{MCPTelemetryConfigSpec, OpenTelemetry};
 use mcp_plan::{
     config::{Needs, Target},
@@ -9,11 +7,15 @@ use mcp_plan::{
     workload::proxy,
 };
 use mcp_runconfig::{TelemetryConfig, environment};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::config::bundle;
 
 /// Where the CA bundles of collectors are mounted.
 const BUNDLES: &str = "/config/certs/otel";
+/// The characters that are encoded in a resource attribute: all but those that RFC 3986 §2.3 calls unreserved. Kubernetes would
+/// replace `$(NAME)`.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The configuration of the proxy of `target`. Its `service` is the workload's own name where the reference gives none.
 pub(super) fn rendered(spec: &MCPTelemetryConfigSpec, target: &Target, service: Option<&str>) -> TelemetryConfig {
@@ -28,8 +30,8 @@ pub(super) fn rendered(spec: &MCPTelemetryConfigSpec, target: &Target, service: 
     let Some(collector) = enabled(spec) else { return config };
     TelemetryConfig {
         endpoint: address(collector.endpoint.as_deref().unwrap_or_default()).to_owned(),
-        tracing_enabled: traces(collector),
-        metrics_enabled: counts(collector),
+        tracing_enabled: sends_traces(collector),
+        metrics_enabled: sends_metrics(collector),
         sampling_rate: collector.tracing.as_ref().map(|it| number(&it.sampling_rate)).unwrap_or_default(),
         headers: collector.headers.clone().unwrap_or_default(),
         insecure: collector.insecure,
@@ -44,7 +46,7 @@ pub(super) fn rendered(spec: &MCPTelemetryConfigSpec, target: &Target, service: 
 pub(super) fn needs(spec: &MCPTelemetryConfigSpec, target: &Target, service: Option<&str>) -> Needs {
     let attributes =
         [("service.name", service_name(target, service)), ("service.namespace", target.namespace.as_str())];
-    let attributes = attributes.map(|(key, value)| format!("{key}={}", encoded(value))).join(",");
+    let attributes = attributes.map(|(key, value)| format!("{key}={}", utf8_percent_encode(value, ENCODED))).join(",");
     let sensitive = enabled(spec).into_iter().flat_map(|collector| collector.sensitive_headers.iter().flatten());
     let secrets = sensitive.map(|header| SecretVariable {
         name: variable(&header.name).into(),
@@ -53,7 +55,6 @@ pub(super) fn needs(spec: &MCPTelemetryConfigSpec, target: &Target, service: Opt
     });
     Needs {
         files: enabled(spec).and_then(ca_bundle).into_iter().collect(),
-        read_once: true,
         secrets: secrets.collect(),
         variables: vec![proxy::variable(environment::OTEL_RESOURCE_ATTRIBUTES, &attributes)],
         ..Needs::default()
@@ -72,12 +73,12 @@ pub(super) fn address(endpoint: &str) -> &str {
 }
 
 /// Whether traces are sent.
-pub(super) fn traces(collector: &OpenTelemetry) -> bool {
+pub(super) fn sends_traces(collector: &OpenTelemetry) -> bool {
     collector.tracing.as_ref().is_some_and(|it| it.enabled)
 }
 
 /// Whether metrics are sent.
-pub(super) fn counts(collector: &OpenTelemetry) -> bool {
+pub(super) fn sends_metrics(collector: &OpenTelemetry) -> bool {
     collector.metrics.as_ref().is_some_and(|it| it.enabled)
 }
 
@@ -97,18 +98,4 @@ fn service_name<'a>(target: &'a Target, service: Option<&'a str>) -> &'a str {
 /// A number as Go prints it: 1.0 is 1. What is no number is the proxy's default.
 fn number(text: &str) -> String {
     text.parse::<f64>().map(|number| number.to_string()).unwrap_or_default()
-}
-
-/// A value of a resource attribute as OpenTelemetry has it in the variable: percent-encoded, but for what RFC 3986 §2.3 calls
-/// unreserved. Kubernetes would replace `$(NAME)` in it.
-fn encoded(value: &str) -> String {
-    value.bytes().fold(String::new(), |mut text, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string never fails.
-            let _ = write!(text, "%{byte:02X}");
-        }
-        text
-    })
 }

@@ -43,6 +43,11 @@ impl Subject for MCPTelemetryConfig {
         self.spec.open_telemetry.as_ref().map(rules::problems).unwrap_or_default()
     }
 
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        let collector = self.spec.open_telemetry.as_ref();
+        collector.and_then(|collector| rules::endpoint_problem(collector, settings)).into_iter().collect()
+    }
+
     fn warnings(&self, _: &Settings) -> Vec<String> {
         self.spec.open_telemetry.as_ref().map(rules::warnings).unwrap_or_default()
     }

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use http::{HeaderName, HeaderValue, Uri};
 use mcp_api::v1beta1::OpenTelemetry;
-use mcp_plan::{problem::Problem, reference::incomplete_key};
+use mcp_plan::{problem::Problem, reference::incomplete_key, settings::Settings};
+use mcp_runconfig::{
+    endpoint::{EndpointPolicy, Reach},
+    is_export_header,
+};
 
-use super::collector::{address, counts, traces};
+use super::collector::{address, sends_metrics, sends_traces};
 use crate::config::bundle;
 
 /// The field with headers whose values are in Secrets.
@@ -25,7 +29,7 @@ pub(super) fn problems(collector: &OpenTelemetry) -> Vec<Problem> {
                 format!("{endpoint:?} is not the address of a collector; write host and port, as in otel.example:4318");
             problems.push(Problem::new(ENDPOINT, message));
         }
-        if !traces(collector) && !counts(collector) {
+        if !sends_traces(collector) && !sends_metrics(collector) {
             let message = "requires at least one of tracing or metrics to be enabled; set tracing.enabled or metrics.enabled, or \
                            remove it";
             problems.push(Problem::new(ENDPOINT, message));
@@ -42,6 +46,15 @@ pub(super) fn problems(collector: &OpenTelemetry) -> Vec<Problem> {
     problems
 }
 
+/// The endpoint leads to an address that a proxy refuses to call.
+pub(super) fn endpoint_problem(collector: &OpenTelemetry, settings: &Settings) -> Option<Problem> {
+    let address = endpoint(collector).map(address).filter(|address| is_address(address))?;
+    let policy =
+        EndpointPolicy { reach: Reach::AllButMetadata, ..EndpointPolicy::new(true, settings.exempt_endpoints.clone()) };
+    let error = policy.check_url(&format!("http://{address}")).err()?;
+    Some(Problem::new(ENDPOINT, format!("{address:?} {error}")))
+}
+
 /// Warns of values that are valid and do less than their author may think, or show more.
 pub(super) fn warnings(collector: &OpenTelemetry) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -53,7 +66,7 @@ pub(super) fn warnings(collector: &OpenTelemetry) -> Vec<String> {
         }
         return warnings;
     }
-    if endpoint.is_empty() && (traces(collector) || counts(collector)) {
+    if endpoint.is_empty() && (sends_traces(collector) || sends_metrics(collector)) {
         warn("spec.openTelemetry", "nothing is sent without endpoint");
     }
     if endpoint.starts_with("http://") && !collector.insecure {
@@ -74,6 +87,8 @@ fn header_problems(collector: &OpenTelemetry, problems: &mut Vec<Problem>) {
         let field = format!("spec.openTelemetry.headers[{name}]");
         if name.parse::<HeaderName>().is_err() || value.parse::<HeaderValue>().is_err() {
             problems.push(Problem::new(&*field, "is no header; write a name and a value that HTTP takes"));
+        } else if is_export_header(name) {
+            problems.push(Problem::new(&*field, "is one that the proxy writes itself; remove it"));
         }
         taken.insert(name.to_ascii_lowercase(), field);
     }
@@ -86,6 +101,8 @@ fn header_problems(collector: &OpenTelemetry, problems: &mut Vec<Problem>) {
                 "{name:?} cannot name a header with a value of a Secret; use letters, digits and dashes: it reaches the proxy as \
                  the name of a variable, which has no others"
             )
+        } else if is_export_header(name) {
+            format!("header {name:?} is one that the proxy writes itself; remove it")
         } else if let Some(other) = taken.insert(name.to_ascii_lowercase(), field.clone()) {
             format!("header {name:?} is {other} as well; drop one of them")
         } else {

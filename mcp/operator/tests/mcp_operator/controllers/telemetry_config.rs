@@ -137,7 +137,6 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
     edit("named", &|name| json!({"telemetryConfigRef": {"serviceName": format!("{name}-service")}})).await;
     let changes = [
         ("another token", "v1", "Secret", "otel", secret("hunter3")),
-        ("another CA", "v1", "ConfigMap", "otel-ca", bundle(2)),
         (
             "another collector",
             API_VERSION,
@@ -152,7 +151,7 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
         rolled_once(parts, "web", &before.0, what).await;
         rolled_once(parts, "far", &before.1, what).await;
     }
-    // A configuration that becomes unusable changes nothing that runs.
+    // Neither another CA, which proxies read themselves, nor a configuration that becomes unusable changes anything that runs.
     let before = (proxy(&place, "web").await, proxy(&place, "far").await);
     objects.merge("v1", "ConfigMap", "otel-ca", json!({"data": {"ca.crt": "no PEM"}})).await;
     let web = objects.server("web", "to say so", |it| validated(it, "False").is_some()).await;
@@ -162,6 +161,7 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
     objects.merge("v1", "ConfigMap", "otel-ca", bundle(2)).await;
     objects.server("web", "to be well again", |it| validated(it, "True").is_some()).await;
     operator.idle(place.cluster).await;
+    assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
     edit("removed", &|_| json!({"telemetryConfigRef": null})).await;
 
     for (kind, name) in workloads {

@@ -47,7 +47,7 @@ impl Protocol {
     }
 }
 
-/// What came with one export, and its headers.
+/// The message of one export, and its headers.
 type Received<T> = (T, HeaderMap);
 
 /// A collector, which ends when it is dropped.

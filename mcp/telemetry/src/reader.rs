@@ -1,5 +1,5 @@
-//! The metrics as `/metrics` has them: read from the SDK when somebody asks, with the labels and names that OpenTelemetry's exporters for
-//! Prometheus give them.
+//! Reads the metrics of the SDK: for their export, and for `/metrics` with the labels and names that OpenTelemetry's exporters for Prometheus
+//! give them.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -18,13 +18,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Unit;
 
-/// Reads the metrics of an SDK for the proxy's `/metrics`. Clones are the same.
+/// Reads the metrics of an SDK whenever it is asked. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scrape(Arc<ManualReader>);
+pub(crate) struct Reader(Arc<ManualReader>);
 
 type Labels = Vec<(String, String)>;
 
-impl MetricReader for Scrape {
+impl MetricReader for Reader {
     fn register_pipeline(&self, pipeline: Weak<Pipeline>) {
         self.0.register_pipeline(pipeline);
     }
@@ -46,7 +46,7 @@ impl MetricReader for Scrape {
     }
 }
 
-impl Collector for Scrape {
+impl Collector for Reader {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut metrics = ResourceMetrics::default();
         // An SDK that has been shut down has nothing to tell any more.
