@@ -58,9 +58,8 @@ impl Grpc {
         }
         let body = Limited::new(body, limits.answer).collect().await.map_err(|error| Failure::network(&*error))?;
         // An answer without a message has its status among the headers.
-        let status = body.trailers().unwrap_or(&head.headers).get("grpc-status");
-        let status = status.or(head.headers.get("grpc-status")).and_then(|status| status.to_str().ok()?.parse().ok());
-        match status {
+        let status = [body.trailers(), Some(&head.headers)].into_iter().flatten().find_map(|it| it.get("grpc-status"));
+        match status.and_then(|status| status.to_str().ok()?.parse().ok()) {
             Some(0) => Ok(body.to_bytes().get(PREFIX..).map(Bytes::copy_from_slice).unwrap_or_default()),
             status => Err(Failure::code(status)),
         }

@@ -66,16 +66,13 @@ impl Queue {
     fn put(&self, span: SpanData) {
         let mut state = self.state();
         let client = client(&span);
-        let has_share =
-            client.as_ref().is_none_or(|it| state.clients.get(it).is_none_or(|waiting| *waiting < OF_CLIENT));
+        let has_share = state.clients.get(&client).is_none_or(|waiting| *waiting < OF_CLIENT);
         if state.closed || !has_share || state.waiting.len() + state.exporting >= QUEUED {
             drop(state);
             self.lost.inc();
             return;
         }
-        if let Some(client) = client {
-            *state.clients.entry(client).or_default() += 1;
-        }
+        *state.clients.entry(client).or_default() += 1;
         state.waiting.push(span);
         let is_full = state.waiting.len() >= BATCH;
         drop(state);
@@ -95,7 +92,7 @@ impl Queue {
         let mut state = self.state();
         let State { waiting, clients, exporting, closed } = &mut *state;
         let batch: Vec<_> = waiting.drain(..waiting.len().min(BATCH)).collect();
-        for client in batch.iter().filter_map(client) {
+        for client in batch.iter().map(client) {
             if let Entry::Occupied(mut held) = clients.entry(client) {
                 *held.get_mut() -= 1;
                 if *held.get() == 0 {
@@ -135,11 +132,12 @@ impl Queue {
     }
 }
 
-fn client(span: &SpanData) -> Option<StringValue> {
-    let attribute = span.attributes.iter().find(|attribute| attribute.key.as_str() == CLIENT)?;
-    match &attribute.value {
-        Value::String(client) => Some(client.clone()),
-        _ => None,
+/// Returns the client of a span. Those of webhooks, and of requests without a message, name none: they share one part.
+fn client(span: &SpanData) -> StringValue {
+    let attribute = span.attributes.iter().find(|attribute| attribute.key.as_str() == CLIENT);
+    match attribute.map(|attribute| &attribute.value) {
+        Some(Value::String(client)) => client.clone(),
+        _ => "".into(),
     }
 }
 
@@ -194,6 +192,15 @@ mod tests {
         end("a", 1);
         assert_eq!((queue.exported.get(), queue.lost.get()), (BATCH as u64 - 2, (QUEUED - OF_CLIENT) as u64 + 4));
         assert_eq!(queue.lose_rest(), QUEUED - BATCH + 1);
+    }
+
+    #[test]
+    fn spans_without_a_client_leave_places_to_others() {
+        let queue = Arc::new(Queue::new(&Metrics::default()));
+        let provider = SdkTracerProvider::builder().with_span_processor(Processor(Arc::clone(&queue))).build();
+        let tracer = provider.tracer("t");
+        (0..QUEUED).for_each(|_| drop(tracer.span_builder("s").start(&tracer)));
+        assert_eq!(queue.lost.get(), (QUEUED - OF_CLIENT) as u64);
     }
 
     #[tokio::test]
