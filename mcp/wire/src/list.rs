@@ -239,7 +239,7 @@ impl<'a> Entry<'a> {
     /// Gives the entry another name.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Some reader takes another member for the one that is set.
     pub fn rename(&mut self, name: &str) -> Result<(), &'static str> {
         self.set(self.kind.key(), name)?;
         self.name = name.to_owned().into();
@@ -249,7 +249,7 @@ impl<'a> Entry<'a> {
     /// Gives the entry another description.
     ///
     /// # Errors
-    /// As [`set`](Self::set).
+    /// Some reader takes another member for the one that is set.
     pub fn describe(&mut self, description: &str) -> Result<(), &'static str> {
         self.set(DESCRIPTION, description)
     }
