@@ -91,3 +91,26 @@ impl<'a> Line<'a> {
         self.0.push(b'"');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_line_reads_back_as_what_was_put_in() {
+        for text in ["", "plain", "a\"b", "a\\b", "a\nb\u{1}", "\u{7f}é\u{2028}"] {
+            let mut written = Vec::new();
+            let mut line = Line::begin(&mut written);
+            line.text("text", text);
+            line.text_if_any("none", None);
+            line.object("empty", |_| {});
+            line.list("list", &[1, 2], |item, number| item.json("number", number));
+            line.end();
+            assert_eq!(written.iter().position(|byte| *byte == b'\n'), Some(written.len() - 1), "{text:?}");
+            let expected = json!({"text": text, "empty": {}, "list": [{"number": 1}, {"number": 2}]});
+            assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), expected);
+        }
+    }
+}
