@@ -20,6 +20,7 @@
 mod additions;
 mod audit;
 mod auth;
+mod authz;
 mod decode;
 mod document;
 pub mod duration;
@@ -38,6 +39,10 @@ pub mod webhook;
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
 pub use audit::{AUDIT, AuditConfig, AuditParameters};
 pub use auth::{AuthParameters, OidcConfig};
+pub use authz::{
+    AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig, PdpContext,
+    PdpHttp,
+};
 pub use document::chain;
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

@@ -1,0 +1,141 @@
+//! Decisions.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use cedar_policy::{
+    AuthorizationError, Authorizer, Context, Decision, Entity, EvaluationError, PolicyId, Request, RestrictedExpression,
+};
+
+use crate::hints;
+use crate::policies::uid;
+use crate::shape::with_stack;
+use crate::value::{self, Attributes};
+use crate::{Caller, Policies, Question};
+
+/// Why something is denied, for the log. It holds no value of a claim or an argument; the client is told nothing of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Denial {
+    /// No policy permits it.
+    NoPermit,
+    /// These policies forbid it.
+    Forbidden(Vec<String>),
+    /// These policies cannot be evaluated, each with the reason. Another one may permit it: the error is the stronger (toolhive-auth §4.4).
+    Failed(Vec<(String, &'static str)>),
+    /// No policy is asked.
+    Refused(&'static str),
+}
+
+impl Denial {
+    /// Of what a policy cannot be told.
+    pub(crate) const UNTOLD: Self = Self::Refused("Cedar does not take what policies are to be told");
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPermit => f.write_str("no policy permits it"),
+            Self::Forbidden(policies) => write!(f, "{} forbids it", policies.join(", ")),
+            Self::Failed(policies) => {
+                let failed: Vec<_> = policies.iter().map(|(policy, problem)| format!("{policy} {problem}")).collect();
+                write!(f, "a policy that cannot be evaluated denies: {}", failed.join(", "))
+            }
+            Self::Refused(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Denial {}
+
+impl Policies {
+    /// Decides whether the caller may do what the question asks for.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn decide(&self, caller: &Caller, question: &Question<'_>) -> Result<(), Denial> {
+        let arguments = question.arguments.map(value::arguments).transpose()?.unwrap_or_default();
+        let context = if arguments.is_empty() {
+            caller.context.clone()
+        } else {
+            let arguments = Context::from_pairs(arguments.clone()).map_err(|_| Denial::UNTOLD)?;
+            // The names of claims and arguments begin with other words.
+            caller.context.clone().merge(arguments).map_err(|_| Denial::UNTOLD)?
+        };
+
+        let types = &self.types;
+        let resource = uid(types.of(question.feature), &question.id);
+        let server = Some(self.server.clone()).filter(|server| !server.id().unescaped().is_empty());
+        let backend = question.backend.as_ref().map(|backend| uid(&types.backend, backend));
+        let parents = self.ancestors(&resource, server.into_iter().chain(backend).collect());
+        let attributes = attributes(question, arguments);
+        let action = uid(&types.action, question.feature.action());
+        let operation = [("operation".to_owned(), text(question.feature.action()))];
+        let entities = [
+            Entity::new(action.clone(), operation.into(), self.ancestors(&action, Vec::new())),
+            Entity::new(resource.clone(), attributes.into_iter().collect::<_>(), parents),
+        ];
+        let entities: Vec<_> = entities.into_iter().collect::<Result<_, _>>().map_err(|_| Denial::UNTOLD)?;
+        let entities = caller.entities.clone().upsert_entities(entities, None).map_err(|_| Denial::UNTOLD)?;
+
+        let request = Request::new(caller.principal.clone(), action, resource, context, None);
+        let request = request.map_err(|_| Denial::UNTOLD)?;
+        let judge = || Authorizer::new().is_authorized(&request, &self.set, &entities);
+        let response = if self.deep { with_stack(judge) } else { judge() };
+        let diagnostics = response.diagnostics();
+        // Cedar leaves out a policy that fails, and lets the others decide.
+        let failed: Vec<_> = diagnostics
+            .errors()
+            .map(|AuthorizationError::PolicyEvaluationError(error)| {
+                (error.policy_id().to_string(), problem(error.inner()))
+            })
+            .collect();
+        if !failed.is_empty() {
+            return Err(Denial::Failed(sorted(failed)));
+        }
+        let reasons: HashSet<&PolicyId> = diagnostics.reason().collect();
+        match response.decision() {
+            Decision::Allow => Ok(()),
+            Decision::Deny if reasons.is_empty() => Err(Denial::NoPermit),
+            Decision::Deny => Err(Denial::Forbidden(sorted(reasons.into_iter().map(ToString::to_string).collect()))),
+        }
+    }
+}
+
+/// The attributes of the entity that a question is about.
+fn attributes(question: &Question<'_>, arguments: Attributes) -> Attributes {
+    let mut attributes = arguments;
+    let hints = hints::NAMES.into_iter().zip(question.hints.0);
+    let told = hints.filter_map(|(name, hint)| Some((name.to_owned(), RestrictedExpression::new_bool(hint?))));
+    attributes.extend(told);
+    let [feature, operation] = question.feature.words();
+    let mut words = vec![("name", &*question.id), ("feature", feature), ("operation", operation)];
+    if question.feature.has_uri() {
+        words.push(("uri", &*question.id));
+    }
+    attributes.extend(words.into_iter().map(|(name, word)| (name.to_owned(), text(word))));
+    attributes
+}
+
+fn text(text: &str) -> RestrictedExpression {
+    RestrictedExpression::new_string(text.to_owned())
+}
+
+fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort_unstable();
+    items
+}
+
+/// What is wrong with a policy, without the values that its error quotes.
+fn problem(error: &EvaluationError) -> &'static str {
+    match error {
+        EvaluationError::EntityDoesNotExist(_) => "reads an entity that is not there",
+        EvaluationError::EntityAttrDoesNotExist(_) | EvaluationError::RecordAttrDoesNotExist(_) => {
+            "reads an attribute that is not there"
+        }
+        EvaluationError::TypeError(_) => "takes a value for one of another type",
+        EvaluationError::IntegerOverflow(_) => "calculates a number that is too large",
+        EvaluationError::FailedExtensionFunctionExecution(_) => "gives a function a text that it does not take",
+        _ => "cannot be evaluated",
+    }
+}
