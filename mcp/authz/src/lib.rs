@@ -49,6 +49,7 @@
 mod asks;
 mod caller;
 mod decide;
+mod denial;
 mod hints;
 mod item;
 mod list;
@@ -60,7 +61,7 @@ mod value;
 
 pub use asks::{Asks, asks};
 pub use caller::{Caller, ClaimSource};
-pub use decide::Denial;
+pub use denial::Denial;
 pub use hints::{Hints, KnownHints};
 pub use item::Malformed;
 pub use list::List;

@@ -179,8 +179,9 @@ impl Serialize for AuthzConfig {
         let pdp = self.pdp.as_ref().filter(|_| self.kind == AuthzKind::Http);
         let document = Document { version: &self.version, r#type: self.kind, cedar, pdp };
         if self.sorted {
-            // The map of a `Value` is in the order of its names.
-            return serde_json::to_value(document).map_err(serde::ser::Error::custom)?.serialize(serializer);
+            let mut document = serde_json::to_value(document).map_err(serde::ser::Error::custom)?;
+            document.sort_all_objects();
+            return document.serialize(serializer);
         }
         document.serialize(serializer)
     }
