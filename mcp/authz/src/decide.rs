@@ -1,9 +1,7 @@
 //! Decisions.
 
-use std::collections::HashSet;
-
 use cedar_policy::{
-    AuthorizationError, Authorizer, Context, Decision, Entity, EvaluationError, PolicyId, Request, RestrictedExpression,
+    AuthorizationError, Authorizer, Context, Decision, Entity, EvaluationError, Request, Response, RestrictedExpression,
 };
 
 use crate::hints;
@@ -29,6 +27,10 @@ impl Policies {
 
         let types = &self.types;
         let resource = uid(types.of(question.feature), &question.id);
+        let mut sets = self.on(question.feature, &resource).peekable();
+        if sets.peek().is_none() {
+            return Err(Denial::NoPermit);
+        }
         let server = Some(self.server.clone()).filter(|server| !server.id().unescaped().is_empty());
         let backend = question.backend.as_ref().map(|backend| uid(&types.backend, backend));
         let parents = self.ancestors(&resource, server.into_iter().chain(backend).collect());
@@ -42,28 +44,32 @@ impl Policies {
         let entities: Vec<_> = entities.into_iter().collect::<Result<_, _>>().map_err(|_| Denial::UNTOLD)?;
         let entities = caller.entities.clone().upsert_entities(entities, None).map_err(|_| Denial::UNTOLD)?;
 
-        let request = Request::new(caller.principal.clone(), action, resource, context, None);
+        let request = Request::new(caller.principal.clone(), action, resource.clone(), context, None);
         let request = request.map_err(|_| Denial::UNTOLD)?;
-        let judge = || Authorizer::new().is_authorized(&request, &self.set, &entities);
-        let response = if self.deep { with_stack(judge) } else { judge() };
-        let diagnostics = response.diagnostics();
-        // Cedar leaves out a policy that fails, and lets the others decide.
-        let failed: Vec<_> = diagnostics
-            .errors()
-            .map(|AuthorizationError::PolicyEvaluationError(error)| {
-                (error.policy_id().to_string(), problem(error.inner()))
-            })
-            .collect();
-        if !failed.is_empty() {
-            return Err(Denial::Failed(sorted(failed)));
-        }
-        let reasons: HashSet<&PolicyId> = diagnostics.reason().collect();
-        match response.decision() {
-            Decision::Allow => Ok(()),
-            Decision::Deny if reasons.is_empty() => Err(Denial::NoPermit),
-            Decision::Deny => Err(Denial::Forbidden(sorted(reasons.into_iter().map(ToString::to_string).collect()))),
-        }
+        let judge = || sets.map(|set| Authorizer::new().is_authorized(&request, set, &entities)).collect::<Vec<_>>();
+        verdict(&if self.deep { with_stack(judge) } else { judge() })
     }
+}
+
+/// The decision of several sets of policies, as if they were one.
+fn verdict(responses: &[Response]) -> Result<(), Denial> {
+    // Cedar leaves out a policy that fails, and lets the others decide.
+    let failed = responses.iter().flat_map(|response| response.diagnostics().errors());
+    let failed = failed.map(|AuthorizationError::PolicyEvaluationError(error)| {
+        (error.policy_id().to_string(), problem(error.inner()))
+    });
+    let failed = sorted(failed.collect());
+    if !failed.is_empty() {
+        return Err(Denial::Failed(failed));
+    }
+    let denied = responses.iter().filter(|response| response.decision() == Decision::Deny);
+    let forbid = denied.flat_map(|response| response.diagnostics().reason()).map(ToString::to_string);
+    let forbid = sorted(forbid.collect());
+    if !forbid.is_empty() {
+        return Err(Denial::Forbidden(forbid));
+    }
+    let permitted = responses.iter().any(|response| response.decision() == Decision::Allow);
+    if permitted { Ok(()) } else { Err(Denial::NoPermit) }
 }
 
 /// The attributes of the entity that a question is about.

@@ -10,58 +10,19 @@ use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
 use serde_json::Value;
 
-use crate::Feature;
 use crate::hints;
+use crate::index::Index;
 use crate::shape::{self, with_stack};
+use crate::{Feature, PolicyError};
 
 /// The type of the entities that groups become where the configuration names none.
 const GROUP: &str = "THVGroup";
 
-/// Policies that cannot be used. An error names the member of [`CedarConfig`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// There is none.
-    #[error("policies is empty; write at least one policy")]
-    NoPolicies,
-    /// A text is not exactly one policy.
-    #[error("policies[{entry}] is not one Cedar policy: line {line}, column {column}: {problem}")]
-    Policy {
-        /// The number of the text, from 0.
-        entry: usize,
-        /// The line of the error in that text, from 1.
-        line: usize,
-        /// The column of the error in that line, from 1.
-        column: usize,
-        /// The error as Cedar says it.
-        problem: String,
-    },
-    /// The entities are not Cedar's JSON.
-    #[error("entities_json is not a list of Cedar entities: {0}")]
-    Entities(String),
-    /// The type of groups is no name.
-    #[error("group_entity_type {name:?} is not usable: {problem}; write one name such as \"Team\"")]
-    GroupType {
-        /// The name.
-        name: String,
-        /// The error.
-        problem: String,
-    },
-}
-
-impl PolicyError {
-    fn at(entry: usize, text: &str, offset: usize, problem: String) -> Self {
-        let before = text.get(..offset).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        Self::Policy { entry, line, column, problem }
-    }
-}
-
 /// The policies of one MCP server.
 #[derive(Debug)]
 pub struct Policies {
-    pub(crate) set: PolicySet,
+    /// The policies of each action, in the order of [`Feature::ALL`].
+    indices: Vec<Index>,
     pub(crate) config: CedarConfig,
     pub(crate) types: Types,
     pub(crate) server: EntityUid,
@@ -120,20 +81,32 @@ impl Policies {
 
     fn parse_shallow(config: &CedarConfig, server: &str, deep: bool) -> Result<Self, PolicyError> {
         let types = types(&config.group_entity_type)?;
-        let mut set = PolicySet::new();
-        for (entry, text) in config.policies.iter().enumerate() {
+        let parse = |(entry, text): (usize, &String)| {
             let id = PolicyId::new(format!("policy{entry}"));
-            let policy = Policy::parse(Some(id), text).map_err(|errors| located(entry, text, &errors))?;
-            set.add(policy).map_err(|error| PolicyError::at(entry, text, 0, error.to_string()))?;
-        }
+            Policy::parse(Some(id), text).map_err(|errors| located(entry, text, &errors))
+        };
+        let policies = config.policies.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
         let all = entities(&config.entities_json)?;
         let ancestors = |uid: &EntityUid| all.ancestors(uid).into_iter().flatten().cloned().collect();
-        let ancestors = all.iter().map(|entity| (entity.uid(), ancestors(&entity.uid()))).collect();
+        let ancestors: HashMap<_, HashSet<_>> =
+            all.iter().map(|entity| (entity.uid(), ancestors(&entity.uid()))).collect();
+        let index = |feature: Feature| {
+            let action = uid(&types.action, feature.action());
+            let groups = ancestors.get(&action).cloned().unwrap_or_default();
+            Index::new(&policies, &action, &groups, types.of(feature))
+        };
+        let indices = Feature::ALL.into_iter().map(index).collect::<Result<_, _>>()?;
         let problem = |error: cedar_policy::entities_errors::EntitiesError| PolicyError::Entities(describe(&error));
-        let entities = Entities::from_entities(reachable(&set, &all), None).map_err(problem)?;
-        let reads_hints = set.policies().any(reads_hints);
+        let entities = Entities::from_entities(reachable(&policies, &all), None).map_err(problem)?;
+        let reads_hints = policies.iter().any(reads_hints);
         let server = uid(&types.server, server);
-        Ok(Self { set, config: config.clone(), types, server, entities, ancestors, reads_hints, deep })
+        Ok(Self { indices, config: config.clone(), types, server, entities, ancestors, reads_hints, deep })
+    }
+
+    /// The policies that may decide on an entity.
+    pub(crate) fn on(&self, feature: Feature, resource: &EntityUid) -> impl Iterator<Item = &PolicySet> {
+        let at = Feature::ALL.iter().position(|other| *other == feature);
+        at.and_then(|at| self.indices.get(at)).into_iter().flat_map(|index| index.of(resource))
     }
 
     /// Whether a decision may depend on what the MCP server says of its tools.
@@ -190,8 +163,8 @@ fn entities(json: &str) -> Result<Entities, PolicyError> {
 
 /// The entities whose attributes or ancestors a policy can ask for: it names one itself, or comes to it by an attribute. Claims and arguments are never
 /// entities.
-fn reachable(set: &PolicySet, all: &Entities) -> Vec<cedar_policy::Entity> {
-    let mut wanted: Vec<EntityUid> = set.policies().flat_map(Policy::entity_literals).collect();
+fn reachable(policies: &[Policy], all: &Entities) -> Vec<cedar_policy::Entity> {
+    let mut wanted: Vec<EntityUid> = policies.iter().flat_map(Policy::entity_literals).collect();
     let mut found = HashMap::new();
     while let Some(uid) = wanted.pop() {
         let Some(entity) = all.get(&uid).filter(|_| !found.contains_key(&uid)) else { continue };

@@ -20,6 +20,8 @@ pub enum Feature {
 }
 
 impl Feature {
+    pub(crate) const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Skill];
+
     /// The type of its entities.
     pub(crate) fn entity(self) -> &'static str {
         match self {
