@@ -16,7 +16,7 @@ const SUBSCRIPTIONS: usize = 50;
 const NOTIFICATIONS: [&str; 4] =
     ["toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions"];
 
-/// What a message asks for.
+/// The need of a message for decisions.
 #[derive(Clone, Debug)]
 pub enum Asks<'a> {
     /// Nothing that policies decide on: it passes.
@@ -73,7 +73,7 @@ const RULES: [(&str, Rule); 29] = [
     ("subscriptions/listen", Rule::Listen),
 ];
 
-/// What a client's message asks for. It has to be one that every parser reads alike ([`Message::parse_strict`]).
+/// Finds the questions of a client's message. The message has to be one that every parser reads alike ([`Message::parse_strict`]).
 pub fn asks<'a>(message: &'a Message<'a>) -> Asks<'a> {
     if message.kind() == Kind::Response {
         return Asks::Answer;

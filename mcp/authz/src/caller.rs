@@ -13,7 +13,7 @@ use crate::{Denial, Policies};
 /// The claims that have a caller's groups where the configuration names none, or the token lacks the named one.
 const GROUPS: [&str; 3] = ["groups", "roles", "cognito:groups"];
 
-/// What claims come from. Policies read it as `thv_claim_source`.
+/// The token that claims come from. Policies read it as `thv_claim_source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimSource<'a> {
     /// The token of the request.
@@ -45,7 +45,7 @@ pub struct Caller {
     pub(crate) principal: EntityUid,
     /// The principal among the entities of the configuration that policies can look at.
     pub(crate) entities: Entities,
-    /// What claims add to the context.
+    /// The context of a question without arguments.
     pub(crate) context: Context,
 }
 

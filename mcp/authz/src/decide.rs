@@ -96,7 +96,7 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// What is wrong with a policy, without the values that its error quotes.
+/// Describes an error of a policy without the values that it quotes.
 fn problem(error: &EvaluationError) -> &'static str {
     match error {
         EvaluationError::EntityDoesNotExist(_) => "reads an entity that is not there",

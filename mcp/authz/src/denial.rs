@@ -1,4 +1,4 @@
-//! Why something is denied.
+//! Reasons of denials.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// Of what a policy cannot be told.
+    /// A value that Cedar does not take: fails closed, and does not occur.
     pub(crate) const UNTOLD: Self = Self::Refused("Cedar does not take what policies are to be told");
 }
 

@@ -1,6 +1,6 @@
-//! What is wrong with policies.
+//! Errors of policies, with their position.
 
-/// Policies that cannot be used. An error names the member of [`CedarConfig`].
+/// Policies that cannot be used. An error names the member of [`CedarConfig`](mcp_runconfig::CedarConfig).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {

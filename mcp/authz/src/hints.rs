@@ -1,4 +1,4 @@
-//! What an MCP server says of its tools, which policies may read (toolhive-auth §4.5).
+//! Hints of tools, which an MCP server gives and policies may read (toolhive-auth §4.5).
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const TWO_WAYS: &str = "its annotations can be read in two ways";
 /// The most tools whose hints are kept.
 const MOST: usize = 20_000;
 
-/// The hints of a tool, in the order of [`NAMES`]; none where its server does not say.
+/// The four hints of a tool; none where its server does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints(pub(crate) [Option<bool>; 4]);
 

@@ -1,4 +1,4 @@
-//! Policies by what they can apply to: a list asks hundreds of questions, and most policies are about one tool each.
+//! Policies by action and entity: a list asks hundreds of questions, and most policies are about one tool each.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,9 +11,9 @@ use crate::PolicyError;
 /// A policy that is left out for its scope would neither permit nor forbid, and could not fail: Cedar looks at its condition only where its scope fits.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Those that may fit any entity.
+    /// Policies that may fit any entity.
     common: PolicySet,
-    /// Those that fit one entity alone.
+    /// Policies that fit one entity alone.
     named: HashMap<EntityUid, PolicySet>,
 }
 

@@ -1,4 +1,4 @@
-//! Who may call what on an MCP server: Cedar policies, the questions that a message asks them, and decisions. No IO, no clock.
+//! Cedar policies decide who may call what on an MCP server: this crate parses them, finds the questions of a message, and decides. No IO, no clock.
 //!
 //! ```
 //! use mcp_authz::{Asks, Caller, ClaimSource, Policies, asks};
@@ -42,6 +42,7 @@
 //! | hints of tools | are those of the last page of a list | are kept for each tool until a list says something else of it ([`KnownHints`]) | lists have pages |
 //! | two arguments whose names differ only in case | the message is refused before (400) | the call is refused (403) | as messages with such names are let pass elsewhere, here they must not |
 //! | an argument `x_present` beside one `x` that is no scalar | either one counts as `context.arg_x_present` | that there is an `x` | a caller must not hide it |
+//! | a policy with more than 64 brackets in each other, or 4,000 operators | is taken | is refused | Cedar's parser would end the process |
 //! | `entities_json` with the same entity twice, or in a circle | the last one counts; circles are followed | is refused | Cedar's own reading |
 //!
 //! Lists that cannot be read, and questions to a policy decision point, are the affair of the proxy's middleware.

@@ -10,15 +10,15 @@ use crate::{Feature, Hints, Question};
 /// A list in an answer, whose items the caller sees where it may call, get or read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// Of `tools/list`.
+    /// The list of `tools/list`.
     Tools,
-    /// Of `prompts/list`.
+    /// The list of `prompts/list`.
     Prompts,
-    /// Of `resources/list`.
+    /// The list of `resources/list`.
     Resources,
-    /// Of `resources/templates/list`.
+    /// The list of `resources/templates/list`.
     Templates,
-    /// Of `skills/list`.
+    /// The list of `skills/list`.
     Skills,
 }
 
@@ -34,7 +34,7 @@ impl List {
         }
     }
 
-    /// What its items are.
+    /// The kind of its items.
     pub fn feature(self) -> Feature {
         match self {
             Self::Tools => Feature::Tool,
@@ -55,7 +55,7 @@ impl List {
     /// The question that decides whether the caller sees this item. Hints are those that the item itself has.
     ///
     /// # Errors
-    /// What the item is called, or what its hints are, depends on who reads it.
+    /// Two readers could find different names or hints in the item, or none.
     pub fn question(self, item: &RawValue) -> Result<Question<'_>, Malformed> {
         let members = members(item, "it is no object")?;
         let id = only(&members, self.identifier(), "it has two names")?.filter(|id| id.get().starts_with('"'));

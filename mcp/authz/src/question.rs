@@ -1,4 +1,4 @@
-//! What policies are asked: may this be called, got or read?
+//! Questions to policies: may this be called, got or read?
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::Hints;
 
-/// What an MCP server offers.
+/// A kind of thing that an MCP server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
     /// Tools are called.
@@ -61,13 +61,13 @@ impl Feature {
 /// One question to policies: may the caller call, get or read this?
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// What it is.
+    /// The kind of what is asked for.
     pub feature: Feature,
-    /// Its name or URI.
+    /// The name or URI of what is asked for.
     pub id: Cow<'a, str>,
     /// The arguments of a call.
     pub arguments: Option<&'a RawValue>,
-    /// What is known of a tool.
+    /// The hints of a tool, as far as they are known.
     pub hints: Hints,
     /// The backend of a tool behind an endpoint that joins several servers.
     pub backend: Option<Cow<'a, str>>,

@@ -9,7 +9,7 @@ const SHALLOW: usize = 500;
 /// The stack for what may be deeper, in bytes. What of it is not used costs nothing.
 const STACK: usize = 128 << 20;
 
-/// How many steps a policy has.
+/// Counts the steps of a policy.
 ///
 /// # Errors
 /// The position from which on it is too deep.

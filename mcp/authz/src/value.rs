@@ -20,7 +20,7 @@ pub(crate) type Attributes = BTreeMap<String, RestrictedExpression>;
 /// The deepest array or object of a claim that is still told; the claim's own value is at 0.
 const DEPTH: usize = 10;
 
-/// What a decimal counts: parts of ten thousand.
+/// The most digits behind the point of a decimal.
 const FRACTION: usize = 4;
 
 /// The member of a record that stands for what Cedar cannot hold.

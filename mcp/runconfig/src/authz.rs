@@ -1,4 +1,4 @@
-//! Who may call what: the policies of a document, or the service that decides (toolhive-auth §4, toolhive-runner §2.16).
+//! Authorization: the policies of a document, or the service that decides (toolhive-auth §4, toolhive-runner §2.16).
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -10,13 +10,13 @@ pub const AUTHORIZATION: &str = "authorization";
 /// The version of an authorization document that is written. No reader checks it.
 const VERSION: &str = "1.0";
 
-/// Who decides, and by what. Members are declared in the order ToolHive writes them.
+/// The authorization of calls. Members are declared in the order ToolHive writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct AuthzConfig {
     /// The version of the format.
     pub version: String,
-    /// Which of the two members below counts.
+    /// The word for which of the two members below counts.
     #[serde(rename = "type")]
     pub kind: AuthzKind,
     /// Cedar policies.
@@ -69,18 +69,18 @@ pub struct CedarConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PdpConfig {
-    /// Where it is. It is required.
+    /// The address. It is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<PdpHttp>,
-    /// What it is told beside who asks for what.
+    /// The facts that it is told beside who asks for what.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<PdpContext>,
-    /// Which claims it is told, and by which names. It is required.
+    /// The names by which it is told claims. It is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_mapping: Option<ClaimMapping>,
 }
 
-/// Where a policy decision point is.
+/// The address of a policy decision point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PdpHttp {
@@ -94,7 +94,7 @@ pub struct PdpHttp {
     pub insecure_skip_verify: bool,
 }
 
-/// What a policy decision point is told beside who asks for what.
+/// The facts that a policy decision point is told beside who asks for what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PdpContext {
@@ -110,9 +110,9 @@ pub struct PdpContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimMapping {
-    /// With the prefix `m`, as the Manetu policy engine reads them.
+    /// Names with the prefix `m`, as the Manetu policy engine reads them.
     Mpe,
-    /// Those of OpenID Connect.
+    /// The names of OpenID Connect.
     Standard,
 }
 
@@ -163,7 +163,7 @@ impl AuthzConfig {
     }
 }
 
-/// With the member of its type alone.
+/// Writes the member of its type alone.
 impl Serialize for AuthzConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -23,7 +23,7 @@ const FILES: [(&str, &str); 11] = [
     ("uris", include_str!("../vectors/uris.json")),
 ];
 
-/// In what decisions differ from ToolHive's: the table in the crate's documentation says why.
+/// The subjects in which decisions differ from ToolHive's: the table in the crate's documentation says why.
 const DEVIATIONS: [&str; 4] = [
     "an argument x_present beside x",
     "hints of tools over pages",
@@ -185,7 +185,7 @@ fn source(text: Option<&str>) -> ClaimSource<'_> {
     }
 }
 
-/// What the lists before say of tools.
+/// Learns the hints of tools from earlier lists.
 fn known(lists: &[Vec<Box<RawValue>>]) -> KnownHints {
     let mut known = KnownHints::default();
     for tool in lists.iter().flatten() {

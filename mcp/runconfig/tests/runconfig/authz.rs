@@ -5,12 +5,12 @@ use mcp_runconfig::{
 };
 use serde_json::{Value, json};
 
-/// What is inline in a workload's spec, in the order of ToolHive's types.
+/// Members from a workload's own spec, in the order of ToolHive's types.
 const INLINE: [&str; 2] = [
     r#"{"version":"1.0","type":"cedarv1","cedar":{"policies":["permit(principal, action == Action::\"call_tool\", resource == Tool::\"say\");"],"entities_json":"[]"}}"#,
     r#"{"version":"1.0","type":"cedarv1","cedar":{"policies":["permit(principal in Team::\"ops\", action, resource);"],"entities_json":"[{\"uid\":{\"type\":\"Team\",\"id\":\"ops\"},\"attrs\":{},\"parents\":[]}]","group_claim_name":"groups","role_claim_name":"roles","group_entity_type":"Team"}}"#,
 ];
-/// What comes from a ConfigMap or a MCPAuthzConfig, in the order of names.
+/// Members from a ConfigMap or a MCPAuthzConfig, in the order of names.
 const SORTED: [&str; 3] = [
     r#"{"cedar":{"entities_json":"[{\"uid\":{\"type\":\"THVGroup\",\"id\":\"admins\"},\"attrs\":{},\"parents\":[]}]","group_claim_name":"groups","policies":["permit(principal, action == Action::\"call_tool\", resource == Tool::\"say\");","permit(principal in THVGroup::\"admins\", action, resource);"]},"type":"cedarv1","version":"1.0"}"#,
     r#"{"cedar":{"entities_json":"[]","policies":["permit(principal, action == Action::\"call_tool\", resource == Tool::\"echo\");","forbid(principal, action, resource == Tool::\"rm\");"]},"type":"cedarv1","version":"1.0"}"#,
