@@ -39,6 +39,7 @@ release-check: ## What is asked at a release: each published crate alone, its pu
 	@hack/prerequisites.sh release-check
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh sdks
+	@hack/collector/build.sh
 	cargo test --workspace --test release --test embedding --test sdks
 
 # Runs under each condition of `make chance`.
@@ -98,6 +99,7 @@ generate: ## Write what is generated again: manifests (deploy/), the kinds in ch
 	@hack/prerequisites.sh generate
 	cargo run --quiet -p mcp-operator -- generate operator --image localhost/portcullis/mcp-operator:$(VERSION) --format kustomize --out deploy
 	cargo run --quiet -p mcp-operator -- generate crds --out charts/portcullis-crds/files
+	cp deploy/rbac.yaml deploy/webhooks.yaml charts/portcullis/files
 	cargo run --quiet -p dynamo-webhooks -- generate crds --out charts/dynamo-webhooks/files
 	cargo run --quiet -p portcullis-docs
 

@@ -3,6 +3,7 @@
 //! processes of their own; they are this binary once more. Every answer is checked. Proxies take turns in every round, and figures are medians.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ use portcullis_benches::proxy::{backend, relay, webhooks};
 use portcullis_benches::webhook::figures::{mebibytes, median, shown};
 use portcullis_benches::{peers, proc};
 use portcullis_e2e::process::binary;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const DIRECT: &str = "direct";
 const RUNNER: &str = "runner";
@@ -25,6 +26,8 @@ const BASELINE: &str = "baseline";
 const RELAY: &str = "a relay of bytes";
 const WITH_LOGIN: &str = "runner, login";
 const WITH_AUDIT: &str = "runner, audit";
+const WITH_TELEMETRY: &str = "runner, telemetry";
+const WITH_BOTH: &str = "runner, telemetry and audit";
 const OVER_SSE: &str = "runner, over SSE";
 const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
@@ -45,7 +48,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "legacy"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "legacy"])]
     only: Vec<What>,
     /// How to write the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -64,6 +67,8 @@ enum What {
     Webhooks,
     Login,
     Audit,
+    /// Telemetry alone, and with audit
+    Telemetry,
     /// HTTP with server-sent events beside streamable HTTP
     Legacy,
     /// A server in a pod of the cluster of KUBECONFIG; tests/node/run.sh bench
@@ -203,6 +208,7 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Webhooks => run.webhooks().await?,
             What::Login => run.login().await?,
             What::Audit => run.audit().await?,
+            What::Telemetry => run.telemetry().await?,
             What::Legacy => run.legacy().await?,
             What::Attach => run.attach().await?,
         };
@@ -230,6 +236,11 @@ impl Taken {
         let text = table(title, &all, of(DIRECT), of(RUNNER).context("no runner")?, of(BASELINE));
         Ok(Self { rows, text })
     }
+}
+
+/// The CPU time of a call of several sessions.
+fn cpu(row: &Row) -> Option<f64> {
+    median(row.rounds.iter().filter_map(|round| round.several.cpu).collect())
 }
 
 impl Run {
@@ -318,26 +329,66 @@ impl Run {
         for target in targets {
             rows.push(target.end(name).await?);
         }
-        let order = [DIRECT, RELAY, RUNNER, WITH_LOGIN, WITH_AUDIT, OVER_SSE, ATTACHED, BASELINE, PEER];
+        let order = [
+            DIRECT,
+            RELAY,
+            RUNNER,
+            WITH_LOGIN,
+            WITH_AUDIT,
+            WITH_TELEMETRY,
+            WITH_BOTH,
+            OVER_SSE,
+            ATTACHED,
+            BASELINE,
+            PEER,
+        ];
         rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
         Ok(rows)
     }
 
     /// Calls with a line of audit for each, and without.
     async fn audit(&self) -> Result<Taken> {
-        eprintln!("audit");
+        self.with("audit", "a line of audit for each call", vec![(WITH_AUDIT, vec![self.audits()])]).await
+    }
+
+    /// Calls with metrics and sampled spans, with these and audit, and without. There is no collector: spans are made, and lost.
+    async fn telemetry(&self) -> Result<Taken> {
+        let config = json!({
+            "endpoint": "127.0.0.1:9", "insecure": true, "tracingEnabled": true, "samplingRate": "0.05",
+            "metricsEnabled": true, "enablePrometheusMetricsPath": true,
+        });
+        let telemetry = json!({ "type": "telemetry", "parameters": { "config": config } });
+        let ways = vec![(WITH_TELEMETRY, vec![telemetry.clone()]), (WITH_BOTH, vec![self.audits(), telemetry])];
+        self.with("telemetry", "metrics of each call, and spans of one in twenty", ways).await
+    }
+
+    fn audits(&self) -> Value {
+        let config = json!({ "logFile": self.folder.path().join("audit.log") });
+        json!({ "type": "audit", "parameters": { "config_data": config } })
+    }
+
+    /// Calls through this build's runner, with other entries of the chain in turn.
+    async fn with(&self, name: &'static str, title: &str, ways: Vec<(&'static str, Vec<Value>)>) -> Result<Taken> {
+        eprintln!("{name}");
         let folder = self.folder.path();
         let server = Listening::backend(folder, 0).await?;
         let behind = Behind::Http(server.address);
         let mut targets = self.runners(&behind).await?;
-        let config = json!({ "logFile": folder.join("audit.log") });
-        let audit = json!({ "type": "audit", "parameters": { "config_data": config } });
-        let process = Listening::runner(folder, &binary("mcp-runner")?, &behind, &[audit]).await?;
-        targets.push(Target::of(WITH_AUDIT, process));
+        for (name, entries) in ways {
+            let process = Listening::runner(folder, &binary("mcp-runner")?, &behind, &entries).await?;
+            targets.push(Target::of(name, process));
+        }
         let load = [Load { sessions: 1, calls: 2000 }, Load { sessions: 8, calls: 2000 }];
-        let rows = self.take("audit", targets, &[server.pid()?], Workload::Json, load).await?;
+        let rows = self.take(name, targets, &[server.pid()?], Workload::Json, load).await?;
         server.stop().await?;
-        Taken::new("a line of audit for each call", rows)
+        let mut taken = Taken::new(title, rows)?;
+        let without = taken.rows.iter().find(|row| row.proxy == RUNNER).and_then(cpu);
+        for row in taken.rows.iter().filter(|row| row.proxy.starts_with("runner, ")) {
+            let times = shown(cpu(row).zip(without).map(|(with, without)| with / without), 2);
+            // Writing to a String cannot fail.
+            let _ = write!(taken.text, "\n{}: {times} times the CPU of a call without", row.proxy);
+        }
+        Ok(taken)
     }
 
     /// What it takes to check the token of every call.
@@ -355,7 +406,6 @@ impl Run {
         server.stop().await?;
         let of = |name: &str| rows.iter().find(|row| row.proxy == name).context("a row is missing");
         let (without, with) = (of(RUNNER)?, of(WITH_LOGIN)?);
-        let cpu = |row: &Row| median(row.rounds.iter().filter_map(|round| round.several.cpu).collect());
         let times = shown(cpu(with).zip(cpu(without)).map(|(with, without)| with / without), 2);
         let text = table("a JWT with every call", &[without, with], Some(without), with, None);
         let text = format!("{text}\na call with a JWT takes {times} times the CPU of one without login");

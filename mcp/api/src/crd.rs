@@ -3,24 +3,15 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use kube_core::crd::CustomResourceExt;
 
-use crate::{
-    names::AUTO_MIGRATE_STORAGE_VERSION_LABEL,
-    v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
-};
+use crate::{names::AUTO_MIGRATE_STORAGE_VERSION_LABEL, v1alpha1, v1beta1};
 
 /// The definitions of every kind of this crate, sorted by name, ready to be applied.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![
-        with_deprecated_v1alpha1(finished(MCPOIDCConfig::crd())),
-        with_deprecated_v1alpha1(finished(MCPRemoteProxy::crd())),
-        with_deprecated_v1alpha1(finished(MCPServer::crd())),
-        with_deprecated_v1alpha1(finished(MCPToolConfig::crd())),
-        finished(MCPWebhookConfig::crd()),
-        with_deprecated_v1alpha1(finished(VirtualMCPServer::crd())),
-    ]
+    let newer = v1beta1::derived().into_iter().map(with_deprecated_v1alpha1);
+    let mut all: Vec<_> = v1alpha1::derived().into_iter().chain(newer).map(finished).collect();
+    all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    all
 }
 
 /// Serves the one version of `crd` as `v1alpha1` too, with the same schema and a warning for who uses it.

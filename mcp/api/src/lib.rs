@@ -6,7 +6,7 @@
 //!
 //! Each kind is one set of types, under the version that is stored: [`v1beta1`] or [`v1alpha1`]. A kind that is also
 //! served under an older version has the same schema there, so reading it always means reading the stored version.
-//! [`names`] holds the strings both gates and users rely on: finalizers, labels, annotations, condition types.
+//! [`names`] holds the strings both gates and users rely on: labels, annotations, condition types.
 //!
 //! Values that the schema defaults are plain fields and have the default when they are absent; everything else that
 //! may be absent is an `Option`. Absent members stay absent when an object is written.

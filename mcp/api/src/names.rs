@@ -1,22 +1,11 @@
-//! The strings that users, ToolHive's tools and both gates rely on.
+//! The strings that users, ToolHive's tools and both gates rely on, but for those of one kind alone, such as its finalizer: they
+//! stand in its folder in the operator.
 
 /// The API group of every kind here.
 pub const GROUP: &str = "toolhive.stacklok.dev";
 
 /// On our CRDs: allows stored objects to be rewritten in the storage version.
 pub const AUTO_MIGRATE_STORAGE_VERSION_LABEL: &str = "toolhive.stacklok.dev/auto-migrate-storage-version";
-
-/// Finalizers, by the kind that carries them.
-pub mod finalizer {
-    /// MCPOIDCConfig: no workload may refer to it any more.
-    pub const MCP_OIDC_CONFIG: &str = "mcpoidcconfig.toolhive.stacklok.dev/finalizer";
-    /// MCPServer: the children are removed first.
-    pub const MCP_SERVER: &str = "mcpserver.toolhive.stacklok.dev/finalizer";
-    /// MCPToolConfig: no workload may refer to it any more.
-    pub const MCP_TOOL_CONFIG: &str = "toolhive.stacklok.dev/toolconfig-finalizer";
-    /// MCPWebhookConfig: no MCPServer may refer to it any more.
-    pub const MCP_WEBHOOK_CONFIG: &str = "mcpwebhookconfig.toolhive.stacklok.dev/finalizer";
-}
 
 /// Labels of the objects made for a workload.
 pub mod label {
@@ -67,7 +56,8 @@ pub mod annotation {
     pub const WEBHOOK_CONFIG: &str = "toolhive.stacklok.dev/webhook-config";
     /// What tells of guards is the operator's alone: users' overrides cannot set it.
     pub const TELL_GUARDS: [&str; 2] = [GUARDS, WEBHOOK_CONFIG];
-    /// On the MCP server's pod template: a keyed digest of the Secret values that its environment takes.
+    /// On pod templates: a keyed digest of the values that their processes take at their start alone, those of Secrets in
+    /// their environment first of all.
     pub const SECRETS_CHECKSUM: &str = "toolhive.stacklok.dev/secrets-checksum";
     /// On an MCPServer, by its user: the RFC 3339 time of a requested restart; copied to the pod template.
     pub const RESTARTED_AT: &str = "mcpserver.toolhive.stacklok.dev/restarted-at";
@@ -87,14 +77,6 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// MCPServer: `spec.podTemplateSpec` can be merged.
     pub const POD_TEMPLATE_VALID: &str = "PodTemplateValid";
-    /// Workloads: the MCPOIDCConfig that callers are checked by can be used.
-    pub const OIDC_CONFIG_REF_VALIDATED: &str = "OIDCConfigRefValidated";
-    /// Workloads: the CA bundle of the MCPOIDCConfig can be used.
-    pub const CA_BUNDLE_REF_VALIDATED: &str = "CABundleRefValidated";
-    /// MCPServer: `spec.toolConfigRef` can be used.
-    pub const TOOL_CONFIG_VALIDATED: &str = "ToolConfigValidated";
-    /// MCPServer: `spec.webhookConfigRef` can be used.
-    pub const WEBHOOK_CONFIG_VALIDATED: &str = "WebhookConfigValidated";
     /// MCPServer: `True` means that `spec.replicas` is held at 1 because of the stdio transport.
     pub const STDIO_REPLICA_CAPPED: &str = "StdioReplicaCapped";
     /// MCPServer: `True` warns of several replicas without a session storage they share.
@@ -103,8 +85,6 @@ pub mod condition {
     pub const CONFIGURATION_VALID: &str = "ConfigurationValid";
     /// VirtualMCPServer: `spec.groupRef` can be used.
     pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
-    /// VirtualMCPServer: `spec.telemetryConfigRef` can be used.
-    pub const TELEMETRY_CONFIG_REF_VALIDATED: &str = "TelemetryConfigRefValidated";
     /// VirtualMCPServer: `spec.incomingAuth.authzConfigRef` can be used.
     pub const AUTHZ_CONFIG_REF_VALIDATED: &str = "AuthzConfigRefValidated";
     /// VirtualMCPServer: every MCPExternalAuthConfig in `spec.outgoingAuth` can be used.
@@ -146,33 +126,9 @@ pub mod reason {
     pub const STDIO_CAPPED: &str = "StdioTransportCapAt1";
     /// `SessionStorageWarning=True`.
     pub const SESSION_STORAGE_MISSING: &str = "SessionStorageMissingForReplicas";
-    /// `ToolConfigValidated=True`.
-    pub const TOOL_CONFIG_VALID: &str = "ToolConfigValid";
-    /// `ToolConfigValidated=False`: no such MCPToolConfig.
-    pub const TOOL_CONFIG_NOT_FOUND: &str = "ToolConfigNotFound";
-    /// `ToolConfigValidated=False`: the MCPToolConfig is not valid.
-    pub const TOOL_CONFIG_NOT_VALID: &str = "ToolConfigNotValid";
-    /// `OIDCConfigRefValidated=True`.
-    pub const OIDC_CONFIG_REF_VALID: &str = "OIDCConfigRefValid";
-    /// `OIDCConfigRefValidated=False`: no such MCPOIDCConfig.
-    pub const OIDC_CONFIG_REF_NOT_FOUND: &str = "OIDCConfigRefNotFound";
-    /// `OIDCConfigRefValidated=False`: the MCPOIDCConfig is not valid.
-    pub const OIDC_CONFIG_REF_NOT_VALID: &str = "OIDCConfigRefNotValid";
-    /// `OIDCConfigRefValidated=False`: a Secret or ConfigMap that the MCPOIDCConfig names is missing or cannot be used.
-    pub const OIDC_CONFIG_REF_ERROR: &str = "OIDCConfigRefError";
-    /// `CABundleRefValidated=True`.
-    pub const CA_BUNDLE_REF_VALID: &str = "CABundleRefValid";
-    /// `CABundleRefValidated=False`: no such ConfigMap.
-    pub const CA_BUNDLE_REF_NOT_FOUND: &str = "CABundleRefNotFound";
-    /// `CABundleRefValidated=False`: the ConfigMap has no such key, or no certificates there.
-    pub const CA_BUNDLE_REF_INVALID: &str = "CABundleRefInvalid";
-    /// `Valid=True` of an MCPOIDCConfig.
-    pub const CONFIG_VALID: &str = "ConfigValid";
-    /// `Valid=False` of an MCPOIDCConfig.
-    pub const CONFIG_INVALID: &str = "ConfigInvalid";
     /// `Valid=True` of an MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
-    /// `Valid=False` of an MCPToolConfig or MCPWebhookConfig.
+    /// `Valid=False` of an MCPTelemetryConfig, MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
     /// `Ready=False` of a VirtualMCPServer: this version makes no Deployment for it.
     pub const DEPLOYMENT_NOT_BUILT: &str = "DeploymentNotBuilt";

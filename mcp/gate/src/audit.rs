@@ -8,6 +8,7 @@ mod event;
 mod text;
 mod writer;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,11 @@ const LOOKED_AT: usize = 2 << 10;
 
 /// The most bytes of a message or an answer that an event has, whatever the document says: answers under way hold so many.
 const MAX_DATA: usize = 64 << 10;
+thread_local! {
+    /// The memory for a line, kept for the next one.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The time that the output may take for the last events.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -141,7 +147,11 @@ impl Middleware for Audit {
 
 impl Observation for Pending {
     fn ended(self: Box<Self>, end: &End<'_>) {
-        let Self { event, client, writer } = *self;
-        writer.write(client, &event.line(end));
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            line.shrink_to(MAX_DATA);
+            self.event.line(end, line);
+            self.writer.write(&self.client, line);
+        });
     }
 }

@@ -186,6 +186,12 @@ impl State {
 // === impl Share ===
 
 impl Share {
+    /// An empty share for another body of the same client.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        self.budget.share(self.client.clone())
+    }
+
     /// Takes `bytes` more.
     ///
     /// # Errors

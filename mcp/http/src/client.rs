@@ -15,6 +15,7 @@ use http::header::HOST;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
+use hyper::rt::{Read, Write};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
@@ -152,7 +153,39 @@ impl Client {
         limits: RequestLimits,
     ) -> Result<Response<Bytes>, RequestError> {
         let path = self.server.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        self.post_to(path, headers, body, limits).await
+    }
+
+    /// Posts `body` to `path` of the server, otherwise as [`post`](Self::post).
+    ///
+    /// # Errors
+    /// The limit that was exceeded, or why there is no answer. Any status is an answer.
+    pub async fn post_to(
+        &self,
+        path: PathAndQuery,
+        headers: HeaderMap,
+        body: Bytes,
+        limits: RequestLimits,
+    ) -> Result<Response<Bytes>, RequestError> {
         self.send(self.request(Method::POST, path, headers, body), limits).await
+    }
+
+    /// Opens a connection for `protocol`, as TLS names it (ALPN), under the certificates that the files hold now. It is the caller's, and
+    /// closed when it is dropped.
+    ///
+    /// # Errors
+    /// Why there is none within `time`.
+    pub async fn open(
+        &self,
+        protocol: &[u8],
+        time: Duration,
+    ) -> Result<impl Read + Write + Unpin + Send + use<>, RequestError> {
+        let how = connecting(&self.server, &self.tls, self.policy.as_ref(), &self.provider);
+        let mut how = how.map_err(|error| RequestError::Network(error.to_string()))?;
+        how.timeout = Some(time);
+        how.tls.iter_mut().for_each(|tls| tls.alpn_protocols = vec![protocol.to_vec()]);
+        let limits = RequestLimits { time, answer: 0 };
+        Connections::new(self.server.clone(), how).open().await.map_err(|error| refused(error, limits))
     }
 
     /// Gets what is at `path` of the server, otherwise as [`post`](Self::post).
@@ -199,12 +232,11 @@ impl Client {
         let connections = self.current.load_full();
         let (head, body) = match connections.exchange(request, None).await {
             Ok((response, _)) => response.into_parts(),
-            Err(Failure::Unreachable(error) | Failure::Unnamed(error) | Failure::Broken(error)) => {
+            Err(error) => {
                 // The failure may come of an exchange of certificates: look before the next call.
                 self.next_check.store(0, Ordering::Relaxed);
-                return Err(failure(&*error, limits));
+                return Err(refused(error, limits));
             }
-            Err(Failure::Forbidden(error)) => return Err(RequestError::Forbidden(error)),
         };
         match collect(body, limits.answer).await {
             Ok(body) => Ok(Response::from_parts(head, body)),
@@ -297,11 +329,26 @@ fn connect(
     policy: Option<&Arc<EndpointPolicy>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Connections, ClientError> {
+    Ok(Connections::new(server.clone(), connecting(server, tls, policy, provider)?))
+}
+
+fn connecting(
+    server: &Uri,
+    tls: &ClientTls,
+    policy: Option<&Arc<EndpointPolicy>>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Connecting, ClientError> {
     let config = tls.config(provider)?;
     let plain = tls.insecure && server.scheme() == Some(&Scheme::HTTP);
     let tls = (!plain).then_some(config);
-    let how = Connecting { tls, title_case: true, policy: policy.cloned(), ..Connecting::default() };
-    Ok(Connections::new(server.clone(), how))
+    Ok(Connecting { tls, title_case: true, policy: policy.cloned(), ..Connecting::default() })
+}
+
+fn refused(error: Failure, limits: RequestLimits) -> RequestError {
+    match error {
+        Failure::Unreachable(error) | Failure::Unnamed(error) | Failure::Broken(error) => failure(&*error, limits),
+        Failure::Forbidden(error) => RequestError::Forbidden(error),
+    }
 }
 
 /// An error on the way: one that says it timed out is a time-out.

@@ -299,6 +299,11 @@ impl Connections {
         }
     }
 
+    /// Opens a connection for another protocol than HTTP/1.1. It is the caller's, and closed when it is dropped.
+    pub(crate) async fn open(&self) -> Result<Stream, Failure> {
+        self.0.open(self.0.server.clone()).await
+    }
+
     /// Without `address`, whatever address of the server answers first.
     async fn connect(&self, address: Option<SocketAddr>) -> Result<Box<Connection>, Failure> {
         let to = match address {
@@ -312,11 +317,7 @@ impl Connections {
                 format!("http://{address}/").parse().map_err(|error| Failure::Unreachable(Box::new(error)))?
             }
         };
-        self.0.guard.check_literal(&to).map_err(Failure::Forbidden)?;
-        let stream = self.0.open(to).await.map_err(|error| match ForbiddenAddress::in_causes(&*error) {
-            Some(forbidden) => Failure::Forbidden(forbidden),
-            None => Failure::Unreachable(error),
-        })?;
+        let stream = self.0.open(to).await?;
         let peer = peer(&stream).ok_or_else(|| Failure::Unreachable("it has ended already".into()))?;
         let handshake = http1::Builder::new().title_case_headers(self.0.title_case).handshake(stream).await;
         let (sender, driver) = handshake.map_err(|error| Failure::Unreachable(error.into()))?;
@@ -325,7 +326,15 @@ impl Connections {
 }
 
 impl Inner {
-    async fn open(&self, to: Uri) -> Result<Stream, BoxError> {
+    async fn open(&self, to: Uri) -> Result<Stream, Failure> {
+        self.guard.check_literal(&to).map_err(Failure::Forbidden)?;
+        self.open_unchecked(to).await.map_err(|error| match ForbiddenAddress::in_causes(&*error) {
+            Some(forbidden) => Failure::Forbidden(forbidden),
+            None => Failure::Unreachable(error),
+        })
+    }
+
+    async fn open_unchecked(&self, to: Uri) -> Result<Stream, BoxError> {
         let opening = async {
             if self.connector.is_tunnel() {
                 self.guard.check_behind_proxy(&self.resolver, &to).await?;

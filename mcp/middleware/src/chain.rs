@@ -7,15 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, Method, Request, Response};
 use mcp_http::{Body, BoxService};
 use mcp_runconfig::chain::MAX_BODY_LIMIT;
 use mcp_store::Bound;
+use mcp_wire::OwnedMessage;
 
 use crate::bodies::Bodies;
 use crate::context::RequestContext;
 use crate::door;
 use crate::exchange::{Exchange, Observation};
+use crate::response_filter::{Refusal, filter_response};
 
 /// One middleware of a chain.
 pub trait Middleware: Send + Sync {
@@ -215,12 +218,9 @@ impl<'a> Next<'a> {
                 Next { middleware, context, transport }.call(request)
             }
             Some((first, middleware)) => first.call(request, Next { middleware, context, transport }),
-            None if context.is_unread(&request) => Box::pin(async move {
-                match context.read_for_transport(request).await {
-                    Ok(request) => transport.call(request).await,
-                    Err(refusal) => refusal,
-                }
-            }),
+            None if context.is_unread(&request) || context.has_filters() => {
+                Box::pin(answer(context, request, transport))
+            }
             None => transport.call(request),
         }
     }
@@ -230,4 +230,30 @@ impl fmt::Debug for Next<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Next").field("left", &self.middleware.len()).finish_non_exhaustive()
     }
+}
+
+/// The answer of the transport, filtered as middleware asked on the way in.
+///
+/// Messages of the MCP server come from the transport alone, so that this is the one place that sees them all. What a middleware answers itself, a
+/// refusal or for a panic, is not among them and reaches the client as it is.
+async fn answer(context: &RequestContext, mut request: Request<Body>, transport: &BoxService) -> Response<Body> {
+    let filters = context.take_filters();
+    if context.is_unread(&request) {
+        request = match context.read_for_transport(request).await {
+            Ok(request) => request,
+            Err(refusal) => return refusal,
+        };
+    }
+    if filters.is_empty() {
+        return transport.call(request).await;
+    }
+    // A filter reads no content coding.
+    request.headers_mut().remove(ACCEPT_ENCODING);
+    let response = transport.call(request).await;
+    let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
+    let (response, refusal) = filter_response(filters, response, id, context.answer()).await;
+    if let Some(Refusal { middleware, reason }) = refusal {
+        context.deny(middleware, reason);
+    }
+    response
 }

@@ -15,13 +15,14 @@ use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::Principal;
 use mcp_store::Client;
-use mcp_wire::{Kind, MessageError, OwnedMessage, headers};
+use mcp_wire::{Kind, List, ListKind, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, beside, read_message};
 use crate::decisions::{Decision, Guard, Outcome};
 use crate::door;
 use crate::network::client_network;
+use crate::response_filter::Filters;
 
 /// The longest message that is kept for those who observe when another is put in its place, in bytes.
 const OBSERVED: usize = 64 << 10;
@@ -36,6 +37,8 @@ pub struct RequestContext {
     open: bool,
     /// Whether somebody will look at it when it has ended.
     observed: bool,
+    /// Whether decisions are kept.
+    keeps_decisions: AtomicBool,
     /// Whether the body has been read.
     read: AtomicBool,
     found: Mutex<Found>,
@@ -53,6 +56,7 @@ struct Found {
     sent: Option<OwnedMessage>,
     changed: bool,
     checks: Vec<Check>,
+    filters: Filters,
 }
 
 /// A guard's judgement of a message that another middleware put in place of the one that the guard let pass: its refusal, if it refuses.
@@ -105,7 +109,8 @@ pub struct Denial {
 
 impl RequestContext {
     pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>, open: bool, observed: bool) -> Self {
-        Self { peer, bodies, open, observed, read: AtomicBool::new(false), found: Mutex::default() }
+        let (keeps_decisions, read) = (AtomicBool::new(observed), AtomicBool::new(false));
+        Self { peer, bodies, open, observed, keeps_decisions, read, found: Mutex::default() }
     }
 
     /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
@@ -157,7 +162,12 @@ impl RequestContext {
         self.found().changed
     }
 
-    /// The decisions of guards so far, in their order. None where nobody observes the chain.
+    /// Keeps the [`decisions`](Self::decisions) from here on, though nobody observes the chain.
+    pub fn keep_decisions(&self) {
+        self.keeps_decisions.store(true, Relaxed);
+    }
+
+    /// The decisions of guards so far, in their order. Where nobody observes the chain, none before [`keep_decisions`](Self::keep_decisions).
     pub fn decisions(&self) -> Vec<Decision> {
         self.found().decisions.clone()
     }
@@ -165,8 +175,8 @@ impl RequestContext {
     /// Counts the decision of a guard, which began at `started`, and keeps it for those who observe the request.
     pub fn decided(&self, guard: &Guard, outcome: Outcome, started: Instant) {
         let took = guard.count(outcome, started);
-        if self.observed {
-            self.found().decisions.push(guard.decision(outcome, took));
+        if self.keeps_decisions.load(Relaxed) {
+            self.found().decisions.push(guard.decision(outcome, started, took));
         }
     }
 
@@ -185,6 +195,37 @@ impl RequestContext {
     /// calls it for every message that it lets pass, whatever the message is: another may become one that it refuses.
     pub fn judge_again(&self, judge: impl Fn(&Self, &OwnedMessage) -> Option<Response<Body>> + Send + Sync + 'static) {
         self.found().checks.push(Check(Arc::new(judge)));
+    }
+
+    /// Registers how the middleware of this type edits lists of these kinds in the answer of the MCP server, whatever it answers. An error
+    /// withholds the answer, and says why for the log. A middleware calls it before it hands the request on.
+    ///
+    /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first. What `edit` does before it returns
+    /// keeps no other client waiting, where the list is long; its future, which may ask somebody about the entries, should do little work itself.
+    pub fn filter_lists<F>(
+        &self,
+        middleware: &'static str,
+        kinds: &'static [ListKind],
+        edit: impl Fn(List) -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<List, &'static str>> + Send + 'static,
+    {
+        self.found().filters.add(middleware, kinds, edit);
+    }
+
+    /// Says that what a filter of this request leaves depends on who asks: the answer is for no cache that others use.
+    pub fn keep_lists_private(&self) {
+        self.found().filters.is_private = true;
+    }
+
+    /// Whether middleware registered filters.
+    pub(crate) fn has_filters(&self) -> bool {
+        !self.found().filters.is_empty()
+    }
+
+    /// Takes the filters out, for the one answer of the transport.
+    pub(crate) fn take_filters(&self) -> Filters {
+        std::mem::take(&mut self.found().filters)
     }
 
     /// Reads the body of a POST and the message in it, which [`message`](Self::message) returns from then on. Does nothing when that is

@@ -40,6 +40,8 @@ pub struct Decision {
     pub webhook: Option<Arc<str>>,
     /// The decision itself.
     pub outcome: Outcome,
+    /// The time at which it began.
+    pub started: Instant,
     /// The time that it took.
     pub took: Duration,
 }
@@ -154,9 +156,9 @@ impl<L: fmt::Debug> fmt::Debug for Counted<L> {
 // === impl Guard ===
 
 impl Guard {
-    /// The decision that took so long.
-    pub(crate) fn decision(&self, outcome: Outcome, took: Duration) -> Decision {
-        Decision { guard: Arc::clone(&self.kind), webhook: self.webhook.clone(), outcome, took }
+    /// The decision that began at `started` and took so long.
+    pub(crate) fn decision(&self, outcome: Outcome, started: Instant, took: Duration) -> Decision {
+        Decision { guard: Arc::clone(&self.kind), webhook: self.webhook.clone(), outcome, started, took }
     }
 
     /// Counts a decision that began at `started`, and returns the time that it took. Where the request has a context, call

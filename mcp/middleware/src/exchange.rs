@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::USER_AGENT;
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 
 use crate::context::RequestContext;
 
-/// The most characters of a client's text that are kept.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The most bytes of a client's text that are kept.
 const LONGEST: usize = 256;
 
 /// The head of a request, as those see it who observe it.
@@ -69,15 +70,16 @@ pub trait Observation: Send {
 impl Asked {
     /// The head of a request that has just come.
     pub fn of<B>(request: &Request<B>) -> Self {
-        let text = |value: Option<&HeaderValue>| -> String {
+        let text = |value: Option<&HeaderValue>| {
             let bytes = value.map(HeaderValue::as_bytes).unwrap_or_default();
-            String::from_utf8_lossy(bytes).chars().take(LONGEST).collect()
+            String::from_utf8_lossy(bytes.get(..LONGEST).unwrap_or(bytes)).into_owned()
         };
+        let path = request.uri().path();
         Self {
             method: request.method().clone(),
-            path: request.uri().path().chars().take(LONGEST).collect(),
+            path: path.get(..path.floor_char_boundary(LONGEST)).unwrap_or(path).to_owned(),
             user_agent: text(request.headers().get(USER_AGENT)),
-            request_id: text(request.headers().get("x-request-id")),
+            request_id: text(request.headers().get(REQUEST_ID)),
             started: Instant::now(),
         }
     }

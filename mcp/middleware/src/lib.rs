@@ -2,7 +2,8 @@
 //!
 //! A [`Middleware`] answers a request or hands it on to [`Next`]. A [`Registry`] knows middleware by their type names and builds the
 //! [`Chain`] that a RunConfig asks for. The [`RequestContext`] travels beside a request: a middleware reads in it what those outside
-//! of it found on the way in, and what those inside of it found once [`Next::call`] has answered.
+//! of it found on the way in, and what those inside of it found once [`Next::call`] has answered. A middleware that edits the lists in
+//! answers [registers](RequestContext::filter_lists) its filter on the way in; the chain runs all of them around the transport.
 //!
 //! ```
 //! use futures::future::BoxFuture;
@@ -44,8 +45,9 @@ mod exchange;
 mod metrics;
 mod network;
 mod registry;
-pub mod response_filter;
+mod response_filter;
 mod secrets;
+mod target;
 
 pub use bodies::{beside, read_message};
 pub use chain::{Chain, Middleware, Next};
@@ -54,5 +56,6 @@ pub use decisions::{Decision, Decisions, Guard, Outcome};
 pub use exchange::{Asked, End, Exchange, Observation};
 pub use metrics::Metrics;
 pub use network::client_network;
-pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry};
+pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use secrets::{Secret, Secrets};
+pub use target::target_name;

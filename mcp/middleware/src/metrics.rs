@@ -3,17 +3,23 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Metric, Registry};
 
 /// The metrics of one proxy, in which each of its parts registers its own. Clones are the same.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
     /// Adds a metric, under `mcp_runner_` and its name.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.registry().register(name, help, metric);
+        self.registry().register(format!("mcp_runner_{name}"), help, metric);
+    }
+
+    /// Adds metrics that are collected when they are read, under the names that `collector` gives them.
+    pub fn register_collector(&self, collector: impl Collector) {
+        self.registry().register_collector(Box::new(collector));
     }
 
     /// All of them in the OpenMetrics text format.
@@ -26,12 +32,6 @@ impl Metrics {
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(Registry::with_prefix("mcp_runner"))))
     }
 }
 

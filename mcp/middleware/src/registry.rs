@@ -22,6 +22,9 @@ use crate::secrets::{Secret, Secrets};
 type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
 type Build = Box<dyn Fn(Value, BuildContext) -> Result<Built, BuildError> + Send + Sync>;
 
+/// Reads a variable of the process; `None` where it is not set.
+pub type Variables = fn(&str) -> Option<String>;
+
 /// The types of middleware that there are. A foreign crate adds its own with [`Registry::register`].
 #[derive(Default)]
 pub struct Registry {
@@ -59,6 +62,10 @@ pub struct ProxySettings {
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
     pub oidc_client_secret: Option<Secret>,
+    /// Headers for the collector of traces and metrics, each by the name of its variable behind `TOOLHIVE_OTEL_HEADER_`.
+    pub collector_headers: Vec<(String, Secret)>,
+    /// The variables of the process that hold no secrets.
+    pub variables: Variables,
     /// The proxy's metrics, to which middleware add their own.
     pub metrics: Metrics,
     /// The counters of guards' decisions.
@@ -112,7 +119,7 @@ pub struct BuildError {
 
 impl ProxySettings {
     /// The settings of a proxy that listens at `address`: with answers in responses, without names, a login and a root for
-    /// files, with the user `local`, half a minute for a body, no exempt networks, no egress proxy and no secrets.
+    /// files, with the user `local`, half a minute for a body, no exempt networks, no egress proxy, no secrets and no variables.
     pub fn new(address: SocketAddr, provider: Arc<CryptoProvider>) -> Self {
         let metrics = Metrics::default();
         Self {
@@ -129,6 +136,8 @@ impl ProxySettings {
             egress: None,
             secrets: None,
             oidc_client_secret: None,
+            collector_headers: Vec::new(),
+            variables: |_| None,
             decisions: Decisions::new(&metrics),
             metrics,
         }

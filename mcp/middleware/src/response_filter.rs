@@ -1,7 +1,7 @@
-//! Filters the messages in answers, and fails closed (toolhive-0.63 §4.4).
+//! Filters the lists in answers of the MCP server, and fails closed (toolhive-0.63 §4.4).
 //!
-//! Whatever a client could read as a message is shown to the [`ResponseFilter`]: a JSON answer as a whole, a stream of server-sent events
-//! event by event, each as soon as it is complete. What cannot be shown to it as the client will read it (a content coding, another
+//! Whatever a client could read as a message is shown to the [`Filters`]: a JSON answer as a whole, a stream of server-sent events
+//! event by event, each as soon as it is complete. What cannot be shown to them as the client will read it (a content coding, another
 //! character set, more bytes than are held) is withheld.
 //!
 //! What is held counts in the memory for answers until the connection has taken it, and gives way there: an answer that waits for its
@@ -9,70 +9,56 @@
 
 mod content;
 mod events;
+mod filters;
 mod held;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
+use http::{Response, StatusCode};
 use http_body::Body as _;
-use mcp_http::{Body, ReadError, Share, json, read};
-use mcp_wire::{ErrorBody, OwnedMessage, code};
+use mcp_http::{Body, NoRoom, ReadError, Share, json, read};
+use mcp_wire::{ErrorBody, code};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::content::Content;
-use self::events::{FilteredEvents, filter_events};
+use self::events::{FilteredEvents, may_have_data};
+pub(crate) use self::filters::Filters;
 use self::held::held;
 use crate::bodies::{MAX_ANSWER, beside};
-use crate::chain::Next;
 
 /// The longest event that is held until it is complete, in bytes.
 const MAX_EVENT: usize = 16 << 20;
 /// How long the rest of any other body may take once its head is there.
 const REST: Duration = Duration::from_mins(2);
 
-/// What a middleware does to the messages in answers.
-pub trait ResponseFilter: Send + Sync {
-    /// Judges one text: the JSON of an answer, or the data of an event. It need not be valid JSON.
-    fn filter(&self, text: &str) -> Verdict;
+/// Judges texts: each is the JSON of an answer or the data of an event, and need not be valid JSON.
+pub(crate) trait Judge: Send + Sync + 'static {
+    /// Judges one. Work on it takes `share` along: the text takes its memory until then, even if the client has left.
+    fn judge(self: &Arc<Self>, text: Bytes, share: Share) -> impl Future<Output = (Verdict, Share)> + Send;
 }
 
 /// What becomes of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It is passed on, byte for byte where all readers end its lines alike.
     Pass,
-    /// This is passed on in its place.
-    Replace(String),
-    /// The client gets an internal error in its place. Why is for the log.
-    Withhold(&'static str),
+    /// This is passed on in its place, which is UTF-8.
+    Replace(Bytes),
+    /// The client gets an internal error in its place.
+    Withhold(Refusal),
 }
 
-/// Runs the rest of the chain and filters its answer for the middleware of type `kind`.
-///
-/// The request goes on without the client's `Accept-Encoding`, so that the answer can be read. An answer that is withheld as a whole is a
-/// [denial](crate::Denial); what is withheld of a stream shows only after this has returned, and is in the log alone.
-pub async fn filter_response<F>(
-    kind: &'static str,
-    filter: &Arc<F>,
-    mut request: Request<Body>,
-    next: Next<'_>,
-) -> Response<Body>
-where
-    F: ResponseFilter + 'static,
-{
-    let context = next.context();
-    request.headers_mut().remove(ACCEPT_ENCODING);
-    let response = next.call(request).await;
-    let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
-    let withheld = Withheld { id };
-    filtered(filter, response, &withheld, context.answer()).await.unwrap_or_else(|reason| {
-        context.deny(kind, reason);
-        json(StatusCode::INTERNAL_SERVER_ERROR, withheld.body(reason))
-    })
+/// A text that is withheld, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The type of the middleware whose filter withholds it.
+    pub(crate) middleware: &'static str,
+    /// Why.
+    pub(crate) reason: &'static str,
 }
 
 /// What a client is told in place of a message that is withheld.
@@ -80,64 +66,98 @@ where
 struct Withheld {
     /// The id of the request that opened the answer, as JSON text.
     id: Option<Arc<str>>,
+    /// The type of the middleware in whose name a message is withheld that cannot be shown to its filter.
+    middleware: &'static str,
 }
 
 impl Withheld {
-    fn body(&self, reason: &str) -> Vec<u8> {
-        tracing::warn!(reason, "withheld an answer of the MCP server that cannot be filtered");
+    fn because(&self, reason: &'static str) -> Refusal {
+        Refusal { middleware: self.middleware, reason }
+    }
+
+    fn body(&self, Refusal { middleware, reason }: Refusal) -> Vec<u8> {
+        tracing::warn!(middleware, reason, "withheld an answer of the MCP server that cannot be filtered");
         ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
     }
 
     /// In place of `message`. On a stream that no request with an id has opened, that is the answer to another one, whose sender waits for it there.
-    fn in_place_of(&self, message: &str) -> Self {
+    fn in_place_of(&self, message: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Answer<'a> {
             #[serde(borrow)]
             id: &'a RawValue,
         }
         let answered = || {
-            let Answer { id } = serde_json::from_str(message).ok()?;
+            let Answer { id } = serde_json::from_slice(message).ok()?;
             let id = id.get();
             id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()).then(|| id.into())
         };
-        Self { id: self.id.clone().or_else(answered) }
+        Self { id: self.id.clone().or_else(answered), ..*self }
     }
 }
 
-/// The answer as the client may see it; `Err` says why it is withheld.
-async fn filtered<F>(
-    filter: &Arc<F>,
+/// Filters an answer of the MCP server to the request `id`; `share` is for what is held of it.
+///
+/// What is withheld of a stream shows only later, and is in the log alone. An answer that is withheld as a whole is a refusal.
+pub(crate) async fn filter_response(
+    filters: Filters,
+    response: Response<Body>,
+    id: Option<Arc<str>>,
+    share: Share,
+) -> (Response<Body>, Option<Refusal>) {
+    let withheld = Withheld { id, middleware: filters.innermost() };
+    let filters = Arc::new(filters);
+    match filtered(&filters, response, &withheld, share).await {
+        Ok(mut response) => {
+            if filters.is_private && response.status().is_success() {
+                response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+            }
+            (response, None)
+        }
+        Err(refusal) => (json(StatusCode::INTERNAL_SERVER_ERROR, withheld.body(refusal)), Some(refusal)),
+    }
+}
+
+/// The answer as the client may see it.
+async fn filtered<J: Judge>(
+    judge: &Arc<J>,
     response: Response<Body>,
     withheld: &Withheld,
     mut share: Share,
-) -> Result<Response<Body>, &'static str>
-where
-    F: ResponseFilter + 'static,
-{
+) -> Result<Response<Body>, Refusal> {
     if response.body().is_end_stream() {
         return Ok(response);
     }
-    match Content::of(&response) {
-        Content::Unread => Ok(response),
-        Content::Unreadable(reason) => Err(reason),
-        Content::Events => {
-            let (mut head, body) = response.into_parts();
-            head.headers.remove(CONTENT_LENGTH);
-            let events = FilteredEvents::new(body, Arc::clone(filter), withheld.clone(), share);
-            Ok(Response::from_parts(head, events.into_body()))
-        }
-        content @ (Content::Json | Content::Unknown) => {
-            let (mut head, body) = response.into_parts();
-            let body = read(body, MAX_ANSWER, REST, &mut share).await.map_err(|error| why(&error))?;
-            let (length, filter, withheld) = (body.len(), Arc::clone(filter), withheld.clone());
-            let may_be_events = content == Content::Unknown;
-            // The share goes along: the body takes its memory until then, even if the client has left.
-            let filtering = move || whole(&*filter, &body, may_be_events, &withheld).map(|body| (body, share));
-            let (body, share) = beside(length, filtering).await?;
-            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-            Ok(Response::from_parts(head, held(body, share).map_err(|_| NO_ROOM)?))
-        }
+    let content = match Content::of(&response) {
+        Content::Unread => return Ok(response),
+        Content::Unreadable(reason) => return Err(withheld.because(reason)),
+        content => content,
+    };
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(CONTENT_LENGTH);
+    let events = |body, share| FilteredEvents::new(body, Arc::clone(judge), withheld.clone(), share).into_body();
+    if content == Content::Events {
+        return Ok(Response::from_parts(head, events(body, share)));
     }
+    let body = read(body, MAX_ANSWER, REST, &mut share).await.map_err(|error| withheld.because(why(&error)))?;
+    let (whole, is_unknown) = (body.clone(), content == Content::Unknown);
+    // The share goes along: the body takes its memory until then, even if the client has left.
+    let (shown, share) = beside(body.len(), move || (Shown::of(&whole, is_unknown), share)).await;
+    let Shown { text, is_events } = shown.map_err(|reason| withheld.because(reason))?;
+    let (verdict, share) = judge.judge(text, share).await;
+    let no_room = |NoRoom| withheld.because(NO_ROOM);
+    let body = match verdict {
+        Verdict::Pass if is_events => {
+            let another = share.another();
+            let body = held(body, share).map_err(no_room)?;
+            return Ok(Response::from_parts(head, events(body, another)));
+        }
+        Verdict::Pass => body,
+        Verdict::Replace(text) => text,
+        Verdict::Withhold(refusal) => return Err(refusal),
+    };
+    head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    Ok(Response::from_parts(head, held(body, share).map_err(no_room)?))
 }
 
 /// The client may not be told to ask again, as by a 503: the MCP server has acted on its request.
@@ -152,20 +172,19 @@ fn why(error: &ReadError) -> &'static str {
     }
 }
 
-/// Filters a whole body, as JSON and, where it `may_be_events`, as a stream that has ended; `Err` says why it is withheld.
-fn whole(
-    filter: &impl ResponseFilter,
-    body: &Bytes,
-    may_be_events: bool,
-    withheld: &Withheld,
-) -> Result<Bytes, &'static str> {
-    // In UTF-16, which some clients detect, every other byte of a message is zero.
-    let text = std::str::from_utf8(body).ok().filter(|text| !text.contains('\0')).ok_or("it is not UTF-8")?;
-    match filter.filter(text.strip_prefix('\u{FEFF}').unwrap_or(text)) {
-        Verdict::Pass if may_be_events => Ok(filter_events(filter, body, withheld)),
-        Verdict::Pass => Ok(body.clone()),
-        Verdict::Replace(text) => Ok(text.into()),
-        Verdict::Withhold(reason) => Err(reason),
+/// A whole body as its client reads it.
+struct Shown {
+    text: Bytes,
+    /// Whether the client may find events with data in it.
+    is_events: bool,
+}
+
+impl Shown {
+    fn of(body: &Bytes, is_unknown: bool) -> Result<Self, &'static str> {
+        // In UTF-16, which some clients detect, every other byte of a message is zero.
+        let text = std::str::from_utf8(body).ok().filter(|text| !text.contains('\0')).ok_or("it is not UTF-8")?;
+        let mark = if text.starts_with('\u{FEFF}') { '\u{FEFF}'.len_utf8() } else { 0 };
+        Ok(Self { text: body.slice(mark..), is_events: is_unknown && may_have_data(text) })
     }
 }
 

@@ -11,15 +11,14 @@ use serde::{
 use serde_json::Value;
 
 use crate::{
-    Additions, AuditConfig, AuthParameters, HeaderForward, OidcConfig, Parameters as _, ParseError, PermissionProfile,
-    TelemetryConfig,
-    auth::AUTH,
+    Additions, Parameters as _, ParseError, PermissionProfile,
     decode::{self, fold, wrong_type},
     duration,
     parameters::origin_problem,
-    tool_filter::ToolOverride,
     webhook::WebhookConfig,
 };
+
+use chain::{AUTH, AuditConfig, AuthParameters, HeaderForward, OidcConfig, TelemetryConfig, ToolOverride};
 
 /// The version of the document that is written, and assumed where none is given.
 pub const SCHEMA_VERSION: &str = "v0.1.0";

@@ -13,6 +13,11 @@ pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
 pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
 /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
 pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
+/// The prefix of variables with headers for the collector of traces and metrics. The name of the header follows in upper
+/// case, with `_` for `-`.
+pub const OTEL_HEADER_PREFIX: &str = "TOOLHIVE_OTEL_HEADER_";
+/// Attributes of the resource in traces and metrics: `KEY=VALUE` with commas, values percent-encoded.
+pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 /// Tells ToolHive's proxies that they run in a cluster.
 pub const RUNTIME: &str = "TOOLHIVE_RUNTIME";
 /// Has a proxy check its remote server: see [`is_on`].

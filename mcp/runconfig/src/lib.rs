@@ -18,9 +18,6 @@
 //! ```
 
 mod additions;
-mod audit;
-mod auth;
-mod authz;
 mod decode;
 mod document;
 pub mod duration;
@@ -28,28 +25,21 @@ pub mod endpoint;
 pub mod environment;
 mod error;
 pub mod exit_status;
-mod header_forward;
 mod parameters;
 pub mod paths;
 mod profile;
-mod telemetry;
-mod tool_filter;
 pub mod webhook;
 
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
-pub use audit::{AUDIT, AuditConfig, AuditParameters};
-pub use auth::{AuthParameters, OidcConfig};
-pub use authz::{
-    AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig, PdpContext,
-    PdpHttp,
+pub use document::chain::{
+    self, AUDIT, AUTHORIZATION, AuditConfig, AuditParameters, AuthParameters, AuthorizationParameters, AuthzConfig,
+    AuthzKind, CedarConfig, ClaimMapping, HeaderForward, HeaderForwardParameters, OidcConfig, PdpConfig, PdpContext,
+    PdpHttp, TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters,
+    ToolOverride, is_claim_header, is_export_header, is_reserved_header, same_header,
 };
-pub use document::chain;
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
 };
 pub use error::ParseError;
-pub use header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header};
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
-pub use telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters};
-pub use tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride};

@@ -16,7 +16,7 @@ const PORT: u16 = 9464;
 /// Who reads metrics is one scraper, or a few.
 const LIMITS: fn() -> Limits = || Limits { connections: 32, drain: Duration::from_secs(1), ..Limits::default() };
 
-/// What the document says of it in `telemetry_config`.
+/// The settings of the listener in `telemetry_config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnostics {
     port: u16,
@@ -26,8 +26,8 @@ pub(crate) struct Diagnostics {
 
 impl Diagnostics {
     pub(crate) fn of(config: &RunConfig) -> Self {
-        let telemetry = config.telemetry_config.as_ref();
-        let TelemetryConfig { prometheus_port, metrics_on_transport_port, .. } = telemetry.cloned().unwrap_or_default();
+        let TelemetryConfig { prometheus_port, metrics_on_transport_port, .. } =
+            config.telemetry_config.clone().unwrap_or_default();
         Self {
             port: if prometheus_port == 0 { PORT } else { prometheus_port },
             on_transport_port: metrics_on_transport_port.unwrap_or(true),

@@ -207,6 +207,8 @@ pub struct Environment {
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
     pub oidc_client_secret: Option<Secret>,
+    /// `TOOLHIVE_OTEL_HEADER_NAME`: headers for the collector of traces and metrics.
+    pub collector_headers: Vec<(String, Secret)>,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
     pub run_config_checksum: Option<String>,
     /// `KUBERNETES_SERVICE_HOST`, which pods have: the address of the Kubernetes API, where no remote server may be. A name there does not count.
@@ -215,7 +217,7 @@ pub struct Environment {
     pub log_filter: Option<String>,
 }
 
-/// One of them is a secret.
+/// Some of them are secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").finish_non_exhaustive()
@@ -241,9 +243,8 @@ impl Environment {
             secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
-            // Files that Secrets are made of end with a line break more often than not.
-            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET)
-                .map(|secret| Secret::new(secret.trim_end_matches(['\r', '\n']))),
+            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().map(secret),
+            collector_headers: collector_headers(),
             // Empty, it is that of no document: somebody took the annotation away that it comes from.
             run_config_checksum: std::env::var(environment::RUN_CONFIG_CHECKSUM).ok(),
             kubernetes_api: text("KUBERNETES_SERVICE_HOST").and_then(|host| host.parse().ok()),
@@ -253,10 +254,25 @@ impl Environment {
 }
 
 fn secrets() -> Secrets {
+    variables(environment::SECRET_PREFIX).collect()
+}
+
+fn collector_headers() -> Vec<(String, Secret)> {
+    let headers = variables(environment::OTEL_HEADER_PREFIX).filter(|(_, value)| !value.is_empty());
+    headers.map(|(name, value)| (name, secret(&value))).collect()
+}
+
+/// The variables whose names begin with `prefix`, without it.
+fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
     // A value that is no text could be no header.
     let text =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    text.filter_map(|(name, value)| Some((name.strip_prefix(environment::SECRET_PREFIX)?.to_owned(), value))).collect()
+    text.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?.to_owned(), value)))
+}
+
+/// A value that comes from a Secret. Files that Secrets are made of end with a line break more often than not.
+fn secret(value: &str) -> Secret {
+    Secret::new(value.trim_end_matches(['\r', '\n']))
 }
 
 #[cfg(test)]

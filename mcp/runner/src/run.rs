@@ -81,6 +81,9 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             egress: options.egress(),
             secrets: environment.secrets.clone(),
             oidc_client_secret: environment.oidc_client_secret.clone(),
+            collector_headers: environment.collector_headers.clone(),
+            // Some of ToolHive's hold secrets.
+            variables: |name| std::env::var(name).ok().filter(|_| !name.starts_with("TOOLHIVE_")),
             ..ProxySettings::new(local, Arc::clone(&provider))
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));

@@ -41,7 +41,8 @@ pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapa
 const ERROR: &[&str] = &["code", "message", "data"];
 /// The members of `params`, and of `_meta` in it, that a strict reading keeps at hand: a long message is not read again for each of them.
 const KEPT: &[&str] = &["name", "uri", "taskId", "arguments", "_meta", "protocolVersion", "progressToken", "requestId"];
-const KEPT_META: &[&str] = &["progressToken", PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES];
+const KEPT_META: &[&str] =
+    &["progressToken", PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, "traceparent", "tracestate"];
 
 /// Why bytes are not one JSON-RPC message. The sender's fault: answer HTTP 400 with [`MessageError::body`].
 #[derive(Debug, thiserror::Error)]

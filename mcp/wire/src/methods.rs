@@ -45,9 +45,14 @@ const KNOWN: [&str; 39] = [
     "tools/list",
 ];
 
+/// Whether it is a method of MCP.
+pub fn is_method(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
+
 /// Refuses a method that is none of MCP's and differs from one only in case or blanks.
 pub(crate) fn check_method(method: &str) -> Result<(), Ambiguity> {
-    if KNOWN.contains(&method) {
+    if is_method(method) {
         return Ok(());
     }
     let bare: String = method.chars().filter(|c| !is_blank(*c)).collect();

@@ -21,6 +21,10 @@ fn comparable(objects: &[Value]) -> Vec<(String, Value)> {
             container["image"] = Value::Null;
             container["args"] = arguments(&container["args"]);
         }
+        // The rules of a role have no order.
+        if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
+            rules.sort_by_key(Value::to_string);
+        }
         // `generate` is given the bundle of an external certificate in a file.
         for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
             webhook["clientConfig"].as_object_mut().and_then(|config| config.remove("caBundle"));

@@ -155,14 +155,34 @@ impl Namespace {
         self.pods(deployment).await
     }
 
+    /// Returns when none of these pods is left.
+    ///
+    /// # Panics
+    /// When that does not come about.
+    pub async fn gone(&self, pods: &[String]) {
+        wait_until(&format!("{pods:?} to be gone"), DEADLINE, || async {
+            let left = self.api::<Pod>().list_metadata(&ListParams::default()).await.ok()?;
+            (!left.iter().any(|pod| pods.contains(&pod.name_any()))).then_some(())
+        })
+        .await;
+    }
+
     /// What the proxy in a pod answers to `GET /health`.
     ///
     /// # Panics
     /// When it does not answer 200 with JSON.
     pub fn health(&self, pod: &str) -> Value {
-        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/health", self.name);
-        let health = kubectl_in(&self.name, &["get", "--raw", &path]);
+        let health = self.answer(pod, "health");
         serde_json::from_str(&health).unwrap_or_else(|error| panic!("{pod} says of its health '{health}': {error}"))
+    }
+
+    /// What the proxy in a pod answers to a `GET` of this path below its root.
+    ///
+    /// # Panics
+    /// When it does not answer 200.
+    pub fn answer(&self, pod: &str, path: &str) -> String {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:8080/proxy/{path}", self.name);
+        kubectl_in(&self.name, &["get", "--raw", &path])
     }
 
     /// Reads a pod.

@@ -63,11 +63,12 @@ impl Graph {
         Ok(words.filter(|line| !line.is_empty()).collect())
     }
 
-    /// The names of the packages that name `dependency` directly.
+    /// The names of the packages of the workspace that name `dependency` directly.
     pub fn direct_users(&self, dependency: &str) -> BTreeSet<&str> {
         let is = |id: &String| self.names.get(id).is_some_and(|name| name == dependency);
         let users = self.edges.iter().filter(|(_, targets)| targets.iter().any(is));
-        users.filter_map(|(id, _)| self.names.get(id)).map(String::as_str).collect()
+        let names = users.filter_map(|(id, _)| self.names.get(id)).map(String::as_str);
+        names.filter(|name| self.members.iter().any(|(member, _)| member == name)).collect()
     }
 
     /// The names of the packages of the workspace that lie in this folder.

@@ -9,8 +9,12 @@ mod rate_limit;
 mod remote_proxy;
 mod server;
 mod session_storage;
+mod telemetry_config;
 mod tool_config;
 pub mod virtual_server;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::crd::CustomResourceExt as _;
 
 pub use self::{
     auth::{
@@ -35,7 +39,23 @@ pub use self::{
         SecretEnv, SessionAffinity, TelemetryConfigRef, Transport, Volume,
     },
     session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
+    telemetry_config::{
+        MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPTelemetryConfigStatus, OpenTelemetry, OpenTelemetryMetrics,
+        OpenTelemetryTracing, Prometheus, SensitiveHeader,
+    },
     tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
     virtual_server::{VirtualMCPServer, VirtualMCPServerSpec, VirtualMCPServerStatus, VirtualServerPhase},
 };
 pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};
+
+/// Every kind that is stored as this version, as its type derives it.
+pub(crate) fn derived() -> Vec<CustomResourceDefinition> {
+    vec![
+        MCPOIDCConfig::crd(),
+        MCPRemoteProxy::crd(),
+        MCPServer::crd(),
+        MCPTelemetryConfig::crd(),
+        MCPToolConfig::crd(),
+        VirtualMCPServer::crd(),
+    ]
+}

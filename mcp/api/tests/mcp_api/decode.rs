@@ -4,8 +4,9 @@ use mcp_api::{
     v1alpha1::{FailurePolicy, MCPWebhookConfig, MCPWebhookConfigStatus},
     v1beta1::{
         MCPOIDCConfig, MCPOIDCConfigSpec, MCPRemoteProxy, MCPRemoteProxySpec, MCPServer, MCPServerSpec,
-        MCPServerStatus, MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, Phase, ProxyMode, SessionAffinity,
-        Transport, VirtualMCPServer, VirtualMCPServerSpec, VirtualServerPhase, WorkloadRef,
+        MCPServerStatus, MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPToolConfig, MCPToolConfigSpec,
+        MCPToolConfigStatus, Phase, ProxyMode, SessionAffinity, Transport, VirtualMCPServer, VirtualMCPServerSpec,
+        VirtualServerPhase, WorkloadRef,
     },
 };
 use serde_json::{Value, json};
@@ -39,6 +40,8 @@ fn an_object_without_a_spec_decodes_because_the_api_server_admits_it() {
     }))
     .unwrap();
     assert_eq!(tools.spec, MCPToolConfigSpec::default());
+    let telemetry: MCPTelemetryConfig = serde_json::from_value(bare("MCPTelemetryConfig")).unwrap();
+    assert_eq!(telemetry.spec, MCPTelemetryConfigSpec::default());
     let oidc: MCPOIDCConfig = serde_json::from_value(bare("MCPOIDCConfig")).unwrap();
     assert_eq!(oidc.spec, MCPOIDCConfigSpec::default());
     let proxy: MCPRemoteProxy = serde_json::from_value(bare("MCPRemoteProxy")).unwrap();
@@ -103,6 +106,21 @@ fn a_virtual_server_s_defaults_are_those_of_the_schema() {
         },
     });
     assert_eq!(spec, expected);
+}
+
+#[test]
+fn a_telemetry_configuration_s_defaults_are_those_of_the_schema() {
+    let mut object = bare("MCPTelemetryConfig");
+    object["spec"] = json!({"openTelemetry": {"tracing": {}, "metrics": {}}, "prometheus": {}});
+    let config: MCPTelemetryConfig = serde_json::from_value(object).unwrap();
+    let expected = json!({
+        "openTelemetry": {
+            "enabled": false, "insecure": false, "metrics": {"enabled": false},
+            "tracing": {"enabled": false, "samplingRate": "0.05"}, "useLegacyAttributes": true,
+        },
+        "prometheus": {"enabled": false},
+    });
+    assert_eq!(serde_json::to_value(&config.spec).unwrap(), expected);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext};
+use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext, target_name};
 use mcp_runconfig::chain;
 use mcp_wire::{OwnedMessage, compact};
 use serde::{Deserialize, Serialize, Serializer};
@@ -18,7 +18,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::delegation::Delegation;
-use super::text::{cut, without_secrets};
+use super::text::cut;
 
 /// The types of events.
 const TYPES: [&str; 15] = [
@@ -158,8 +158,8 @@ struct Extra<'a> {
     denied_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "milliseconds")]
     duration_ms: Option<Duration>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    guards: &'a [Judged<'a>],
+    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "judged")]
+    guards: &'a [Decision],
     #[serde(skip_serializing_if = "Option::is_none")]
     jsonrpc_error_code: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,8 +209,8 @@ impl Event {
         }
         let sent = context.and_then(RequestContext::sent);
         let method = message.as_ref().and_then(OwnedMessage::method);
-        let name = message.as_ref().and_then(target_name);
-        let requested_name = sent.as_ref().and_then(target_name).filter(|sent| Some(sent) != name.as_ref());
+        let name = message.as_ref().and_then(target_of);
+        let requested_name = sent.as_ref().and_then(target_of).filter(|sent| Some(sent) != name.as_ref());
         // A message that another one replaced is not the client's.
         let is_changed = context.is_some_and(RequestContext::is_changed);
         let request = if is_changed { sent.as_ref() } else { message.as_ref() };
@@ -233,8 +233,8 @@ impl Event {
         })
     }
 
-    /// The line that is written of it, now that the request has ended.
-    pub(super) fn line(&self, end: &End<'_>) -> Vec<u8> {
+    /// Appends the line that is written of it to `text`, now that the request has ended.
+    pub(super) fn line(&self, end: &End<'_>, text: &mut Vec<u8>) {
         let settings = &*self.settings;
         let time = Timestamp::now().to_string();
         let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
@@ -251,10 +251,9 @@ impl Event {
         };
         let has_response =
             settings.with_response && end.complete && end.sent > 0 && end.sent <= settings.longest as u64;
-        let response = has_response.then(|| json(end.answer).or_else(|| text(end.answer))).flatten();
+        let response = has_response.then(|| json(end.answer).or_else(|| string(end.answer))).flatten();
         let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
         let asked = &*self.asked;
-        let guards: Vec<_> = self.decisions.iter().map(Judged::of).collect();
         let line = Line {
             time: &time,
             level: "AUDIT",
@@ -288,7 +287,7 @@ impl Event {
                     cancelled: end.left,
                     denied_by,
                     duration_ms: (!self.is_stream).then_some(end.took),
-                    guards: &guards,
+                    guards: &self.decisions,
                     jsonrpc_error_code: error.as_ref().map(|error| error.code),
                     jsonrpc_error_message: error.as_ref().and_then(|error| error.message.as_deref()).map(cut),
                     requested_name: self.requested_name.as_deref(),
@@ -302,13 +301,9 @@ impl Event {
             },
             data,
         };
-        let mut text = Vec::with_capacity(1024);
         // Strings, numbers and JSON that was checked always serialize.
-        if serde_json::to_writer(&mut text, &line).is_err() {
-            text.clear();
-        }
+        let _ = serde_json::to_writer(&mut *text, &line);
         text.push(b'\n');
-        text
     }
 
     /// The guard that refused the request: the webhook's name, or the guard's type.
@@ -337,7 +332,7 @@ impl Settings {
 }
 
 impl<'a> Judged<'a> {
-    fn of(Decision { guard, webhook, outcome, took }: &'a Decision) -> Self {
+    fn of(Decision { guard, webhook, outcome, took, .. }: &'a Decision) -> Self {
         let duration_ms = (took.as_secs_f64() * 1e6).round() / 1e3;
         Self { guard, webhook: webhook.as_deref(), outcome: outcome.as_str(), duration_ms }
     }
@@ -367,19 +362,8 @@ fn kind_of(method: &str) -> &'static str {
     }
 }
 
-/// The thing that a message acts on; of a handshake, the client's name.
-fn target_name(message: &OwnedMessage) -> Option<String> {
-    let text = match message.method()? {
-        "initialize" => {
-            let client: Value = serde_json::from_str(message.message().param("clientInfo").ok()??.get()).ok()?;
-            client.get("name")?.as_str()?.to_owned().into()
-        }
-        "notifications/initialized" => "initialized".into(),
-        "ping" => "ping".into(),
-        method if method.starts_with("resources/") => without_secrets(&message.message().target().ok()??).into(),
-        _ => message.message().target().ok()??,
-    };
-    Some(cut(&text).to_owned())
+fn target_of(message: &OwnedMessage) -> Option<String> {
+    target_name(message).map(|name| cut(&name).to_owned())
 }
 
 fn subjects(identity: Option<&Identity>) -> Subjects<'_> {
@@ -398,7 +382,7 @@ fn refused_by(exchange: &Exchange<'_>) -> Option<Cow<'static, str>> {
 
 /// The error in the beginning of an answer, which is JSON or a stream of events.
 fn rpc_error(answer: &[u8]) -> Option<RpcError<'_>> {
-    let text = answer.utf8_chunks().next()?.valid();
+    let text = std::str::from_utf8(answer).ok().or_else(|| Some(answer.utf8_chunks().next()?.valid()))?;
     let text = text.strip_prefix('\u{FEFF}').unwrap_or(text).trim_ascii();
     if !text.contains("\"error\"") {
         return None;
@@ -418,8 +402,12 @@ fn json(body: &[u8]) -> Option<Box<RawValue>> {
 }
 
 /// A text as a string of JSON.
-fn text(body: &[u8]) -> Option<Box<RawValue>> {
+fn string(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&String::from_utf8_lossy(body)).ok()
+}
+
+fn judged<S: Serializer>(decisions: &[Decision], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(decisions.iter().map(Judged::of))
 }
 
 #[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]

@@ -60,8 +60,9 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// The lines that wait, one after the other.
+    /// The lines that wait, one after the other, and their number.
     lines: Vec<u8>,
+    count: u64,
     /// The bytes of each client's among them.
     clients: HashMap<Client, usize>,
     /// Bytes that the thread is writing, the lines in them, and the bytes of each client's.
@@ -129,20 +130,27 @@ impl Writer {
     }
 
     /// Queues a line for `client`, or counts it as lost where there is no room.
-    pub(super) fn write(&self, client: Client, line: &[u8]) {
+    pub(super) fn write(&self, client: &Client, line: &[u8]) {
         let mut state = self.queue.state();
-        let all = state.lines.len() + state.writing + line.len();
-        let held: usize = [&state.clients, &state.writing_clients].iter().filter_map(|held| held.get(&client)).sum();
-        let held = if held == 0 { 0 } else { held + line.len() };
-        if state.closed || all > QUEUED || held > OF_CLIENT {
+        let State { lines, count, clients, writing, writing_clients, closed, .. } = &mut *state;
+        let all = lines.len() + *writing + line.len();
+        let waiting = clients.get_mut(client);
+        // Mostly nothing is being written: then the client need not be looked up there.
+        let being_written = if writing_clients.is_empty() { None } else { writing_clients.get(client) };
+        let held = waiting.as_deref().copied().unwrap_or(0) + being_written.copied().unwrap_or(0);
+        if *closed || all > QUEUED || (held > 0 && held + line.len() > OF_CLIENT) {
             let lost = self.queue.lose(&mut state, 1);
             drop(state);
             drop(tell(lost, "the output does not take them"));
             return;
         }
-        *state.clients.entry(client).or_default() += line.len();
-        let was_empty = state.lines.is_empty();
-        state.lines.extend_from_slice(line);
+        match waiting {
+            Some(waiting) => *waiting += line.len(),
+            None => drop(clients.insert(client.clone(), line.len())),
+        }
+        let was_empty = lines.is_empty();
+        lines.extend_from_slice(line);
+        *count += 1;
         drop(state);
         if was_empty {
             self.queue.filled.notify_one();
@@ -160,7 +168,7 @@ impl Writer {
             let lost = {
                 let mut state = self.queue.state();
                 state.told = None;
-                let left = lines(&state.lines) + state.writing_lines;
+                let left = state.count + state.writing_lines;
                 self.queue.lose(&mut state, left)
             };
             if let Some(told) = tell(lost, "the output took none of them until the end") {
@@ -206,23 +214,23 @@ impl Queue {
             batch.shrink_to(KEPT);
             std::mem::swap(&mut batch, &mut state.lines);
             state.writing_clients = std::mem::take(&mut state.clients);
-            (state.writing, state.writing_lines) = (batch.len(), lines(&batch));
+            let count = std::mem::take(&mut state.count);
+            (state.writing, state.writing_lines) = (batch.len(), count);
             drop(state);
             if torn {
                 // Readers skip half a line, and must find the next one.
                 torn = write_all(&mut output, b"\n").is_err();
             }
-            let (done, error) = match write_all(&mut output, &batch) {
-                Ok(()) => (batch.len(), None),
-                Err((done, error)) => (done, Some(error)),
+            let Err((done, error)) = write_all(&mut output, &batch) else {
+                self.written.inc_by(count);
+                continue;
             };
             let whole = batch[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            self.written.inc_by(lines(&batch[..whole]));
+            let written = batch[..whole].split(|byte| *byte == b'\n').count() as u64 - 1;
+            self.written.inc_by(written);
             torn |= whole < done;
-            if let Some(error) = error {
-                let lost = self.lose(&mut self.state(), lines(&batch[whole..]));
-                drop(tell(lost, error.to_string()));
-            }
+            let lost = self.lose(&mut self.state(), count - written);
+            drop(tell(lost, error.to_string()));
         }
     }
 
@@ -260,10 +268,6 @@ fn ends_within_a_line(path: &Path) -> bool {
         Some(byte)
     };
     last().is_some_and(|byte| byte != *b"\n")
-}
-
-fn lines(text: &[u8]) -> u64 {
-    text.split(|byte| *byte == b'\n').count() as u64 - 1
 }
 
 /// Writes all of `text`; an error comes with the bytes that were written before.

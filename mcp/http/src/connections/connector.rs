@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Extensions, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection as _, HttpConnector, HttpInfo};
@@ -46,13 +46,12 @@ impl Connector {
         });
         let guard = Guard(policy);
         let guarded = Guarded::new(resolver.clone(), guard.clone());
-        let tls = tls.map(|config| HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1());
         let connector = match (tls, egress) {
             (Some(tls), Some(proxy)) => {
                 let to_proxy = connector(resolver.clone(), timeout, silence);
-                Self::Tunnel(tls.wrap_connector(Tunnel::new(proxy, to_proxy)))
+                Self::Tunnel(https(Tunnel::new(proxy, to_proxy), tls))
             }
-            (Some(tls), None) => Self::Tls(tls.wrap_connector(connector(guarded, timeout, silence))),
+            (Some(tls), None) => Self::Tls(https(connector(guarded, timeout, silence), tls)),
             (None, _) => Self::Plain(connector(guarded, timeout, silence)),
         };
         (connector, resolver, guard)
@@ -75,6 +74,13 @@ pub(super) fn peer(stream: &Stream) -> Option<SocketAddr> {
     let mut known = Extensions::new();
     Connected::get_extras(&stream.connected(), &mut known);
     known.get::<HttpInfo>().map(HttpInfo::remote_addr)
+}
+
+/// TLS over the connections of `under`. The builder of this type would refuse a configuration that names protocols.
+fn https<C>(under: C, tls: ClientConfig) -> HttpsConnector<C> {
+    let mut connector = HttpsConnector::from((under, tls));
+    connector.enforce_https();
+    connector
 }
 
 fn connector<R>(resolver: R, timeout: Option<Duration>, silence: Silence) -> HttpConnector<R> {

@@ -1,5 +1,6 @@
 //! Server-sent events, filtered one by one.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -12,37 +13,32 @@ use mcp_wire::sse::{Decoder, Event};
 use serde::de::IgnoredAny;
 
 use super::held::next_piece;
-use super::{MAX_EVENT, NO_ROOM, ResponseFilter, Verdict, Withheld};
+use super::{Judge, MAX_EVENT, NO_ROOM, Refusal, Verdict, Withheld};
 use crate::bodies::{LONG, beside};
 
 /// A stream of events, filtered. An event that is complete is passed at once.
-pub(super) struct FilteredEvents<F> {
+pub(super) struct FilteredEvents<J> {
     body: Body,
-    events: Events<F>,
-    /// Keeps the event that is not complete, and what could not be sent yet.
+    judge: Arc<J>,
+    withheld: Withheld,
+    events: Events,
+    /// Keeps the events that are not filtered yet, and what could not be sent yet.
     share: Share,
     /// How much of the latter was sent.
     sent: usize,
     ended: bool,
 }
 
-/// Filters events one by one.
-pub(super) struct Events<F> {
-    filter: Arc<F>,
-    withheld: Withheld,
+/// Finds events in what is kept of a stream.
+#[derive(Debug, Default)]
+pub(super) struct Events {
     end: EventEnd,
-    /// The rest of an event that was too long is dropped.
+    /// The lengths of those that are complete, with which what is kept begins.
+    complete: VecDeque<usize>,
+    /// The rest of an event is dropped that was too long or had no room.
     dropping: bool,
-    /// A long event that is complete, and has to be filtered next.
-    long: Option<Long>,
-}
-
-/// A long event at the beginning of what is kept.
-struct Long {
-    /// Where it ends.
-    end: usize,
-    /// Whether an event that is not complete is kept behind it.
-    is_followed: bool,
+    /// Why there has to be an error behind those that are complete.
+    error: Option<&'static str>,
 }
 
 /// Looks for the empty line that ends an event.
@@ -78,83 +74,61 @@ impl EventEnd {
         }
         None
     }
-
-    /// Whether an event begins in `bytes` that does not end there.
-    fn leaves_part(mut self, mut bytes: &[u8]) -> bool {
-        while let Some(end) = self.find(bytes) {
-            bytes = bytes.get(end..).unwrap_or_default();
-        }
-        self.seen > 0
-    }
 }
 
-impl<F: ResponseFilter> Events<F> {
-    pub(super) fn new(filter: Arc<F>, withheld: Withheld) -> Self {
-        Self { filter, withheld, end: EventEnd::default(), dropping: false, long: None }
-    }
-
-    /// Takes what came after `event`, which is not complete, leaves there what is not complete now, and returns what may go. A long event stays
-    /// there with all behind it: [`take_long`](Self::take_long) has to follow.
-    pub(super) fn take(&mut self, event: &mut BytesMut, piece: &[u8]) -> Bytes {
-        event.extend_from_slice(piece);
-        let (mut out, before) = (BytesMut::new(), event.len());
-        while let Some(end) = self.end.find(event) {
-            if end >= LONG && !self.dropping {
-                self.long = Some(Long { end, is_followed: self.end.leaves_part(&event[end..]) });
-                break;
-            }
-            let event = event.split_to(end).freeze();
-            if !std::mem::take(&mut self.dropping) {
-                out.extend_from_slice(&filter_event(&*self.filter, event, &self.withheld));
-            }
-        }
-        if self.long.is_none() && event.len() > MAX_EVENT {
-            out.extend_from_slice(&self.drop_event("an event is longer than 16 MiB"));
-        }
+impl Events {
+    /// Takes what came after `kept`, where no event is complete.
+    pub(super) fn push(&mut self, kept: &mut BytesMut, mut piece: &[u8]) {
         if self.dropping {
-            event.clear();
-            self.end.seen = 0;
+            let end = self.end.find(piece);
+            let Some(end) = end else {
+                self.end.seen = 0;
+                return;
+            };
+            (self.dropping, piece) = (false, &piece[end..]);
         }
-        if event.len() < before {
-            // A memory of its own: what is left would keep all that went.
-            *event = BytesMut::from(&event[..]);
+        kept.extend_from_slice(piece);
+        let mut start = 0;
+        while let Some(length) = self.end.find(&kept[start..]) {
+            self.complete.push_back(length);
+            start += length;
         }
-        out.freeze()
+        if kept.len() - start > MAX_EVENT {
+            kept.truncate(start);
+            (self.end.seen, self.dropping, self.error) = (0, true, Some("an event is longer than 16 MiB"));
+        }
     }
 
     /// The stream has ended; some clients read what is left as an event.
-    pub(super) fn finish(&mut self, event: &mut BytesMut) -> Bytes {
-        if event.len() >= LONG && !self.dropping {
-            self.long = Some(Long { end: event.len(), is_followed: false });
-            return Bytes::new();
-        }
-        let rest = std::mem::take(event).freeze();
-        if self.dropping || rest.is_empty() { Bytes::new() } else { filter_event(&*self.filter, rest, &self.withheld) }
+    pub(super) fn finish(&mut self, kept: &BytesMut) {
+        self.complete.extend(Some(kept.len()).filter(|length| *length > 0));
     }
 
-    /// The long event that [`take`](Self::take) or [`finish`](Self::finish) left in `kept`.
-    fn take_long(&mut self, kept: &mut BytesMut) -> Option<(Bytes, Long)> {
-        let long = self.long.take()?;
-        let event = kept.split_to(long.end).freeze();
-        *kept = BytesMut::from(&kept[..]);
-        Some((event, long))
+    /// All that was kept is lost: there has to be an error in its place.
+    fn lose(&mut self) {
+        self.complete.clear();
+        self.dropping |= std::mem::take(&mut self.end.seen) > 0;
+        self.error = Some(NO_ROOM);
     }
 
-    /// The event in place of the one that is not complete, the rest of which is dropped, or of a long one.
-    fn drop_event(&mut self, reason: &str) -> Bytes {
-        let seen = std::mem::take(&mut self.end.seen) > 0;
-        let unfinished = self.long.take().map_or(seen, |long| long.is_followed);
-        if self.dropping {
-            return Bytes::new();
+    /// Takes the next event that is complete out of `kept`.
+    pub(super) fn next(&mut self, kept: &mut BytesMut) -> Option<Bytes> {
+        let event = kept.split_to(self.complete.pop_front()?).freeze();
+        if self.complete.is_empty() || event.len() >= LONG {
+            // A memory of its own: what is left would keep all that went.
+            *kept = BytesMut::from(&kept[..]);
         }
-        self.dropping = unfinished;
-        error_event(Event::default(), &self.withheld, reason)
+        Some(event)
+    }
+
+    fn is_next_long(&self) -> bool {
+        self.complete.front().is_some_and(|length| *length >= LONG)
     }
 }
 
-impl<F: ResponseFilter + 'static> FilteredEvents<F> {
-    pub(super) fn new(body: Body, filter: Arc<F>, withheld: Withheld, share: Share) -> Self {
-        Self { body, events: Events::new(filter, withheld), share, sent: 0, ended: false }
+impl<J: Judge> FilteredEvents<J> {
+    pub(super) fn new(body: Body, judge: Arc<J>, withheld: Withheld, share: Share) -> Self {
+        Self { body, judge, withheld, events: Events::default(), share, sent: 0, ended: false }
     }
 
     pub(super) fn into_body(self) -> Body {
@@ -162,10 +136,15 @@ impl<F: ResponseFilter + 'static> FilteredEvents<F> {
         Body::new(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
     }
 
-    /// What is held could not be kept.
-    fn without_room(&mut self) -> Kept {
+    /// What is kept; nothing where it had to give way.
+    fn take(&mut self) -> Kept {
+        self.share.take().unwrap_or_else(|NoRoom| self.lose())
+    }
+
+    fn lose(&mut self) -> Kept {
         self.share.clear();
-        Kept { ready: self.events.drop_event(NO_ROOM), unfinished: BytesMut::new() }
+        self.events.lose();
+        Kept::default()
     }
 
     /// The next piece for the client, and the stream behind it. What is held lies in the share while this waits, so that it can give way.
@@ -175,19 +154,19 @@ impl<F: ResponseFilter + 'static> FilteredEvents<F> {
                 Ok(kept) => kept,
                 // A part of it was sent, so nothing can take its place.
                 Err(NoRoom) if self.sent > 0 => {
-                    (self.sent, self.ended) = (0, true);
+                    (self.sent, self.ended, self.events) = (0, true, Events::default());
                     self.share.clear();
                     return Some((Err(NoRoom.into()), self));
                 }
-                Err(NoRoom) => self.without_room(),
+                Err(NoRoom) => self.lose(),
             };
             if let Some(piece) = next_piece(&mut kept.ready, &mut self.sent) {
                 // Where there is no room, the next round finds out.
                 let _ = self.share.put(kept);
                 return Some((Ok(piece), self));
             }
-            if let Some((event, long)) = self.events.take_long(&mut kept.unfinished) {
-                self = self.filter_long(event, long, kept).await;
+            if !self.events.complete.is_empty() || self.events.error.is_some() {
+                self = self.filter(kept).await;
                 continue;
             }
             if self.ended {
@@ -202,33 +181,46 @@ impl<F: ResponseFilter + 'static> FilteredEvents<F> {
                 frame = self.body.frame() => frame,
             };
             self.ended = !matches!(frame, Some(Ok(_)));
-            let mut kept = self.share.take().unwrap_or_else(|NoRoom| self.without_room());
-            let ready = match frame {
+            let mut kept = self.take();
+            match frame {
                 // Trailers say nothing to an MCP client.
-                Some(Ok(frame)) => self.events.take(&mut kept.unfinished, &frame.into_data().unwrap_or_default()),
+                Some(Ok(frame)) => self.events.push(&mut kept.unfinished, &frame.into_data().unwrap_or_default()),
                 Some(Err(error)) => return Some((Err(error), self)),
-                None => self.events.finish(&mut kept.unfinished),
-            };
-            kept.ready = joined(kept.ready, ready);
+                None => self.events.finish(&kept.unfinished),
+            }
             // Where there is no room, the next round finds out.
             let _ = self.share.put(kept);
         }
     }
 
-    /// Filters a long event beside the thread that serves other clients, and leaves in the share what may go.
-    async fn filter_long(mut self, event: Bytes, long: Long, mut kept: Kept) -> Self {
-        // It does not give way meanwhile: its memory is in use, even if the client has left.
-        let counted = self.share.resize(kept.size() + event.len());
-        if counted.and_then(|()| self.share.arrived()).is_err() {
-            self.events.long = Some(long);
-            kept = self.without_room();
-        } else {
-            let (share, filter, withheld) = (self.share, Arc::clone(&self.events.filter), self.events.withheld.clone());
+    /// Filters the events that are complete, a long one alone, and leaves in the share what may go.
+    async fn filter(mut self, mut kept: Kept) -> Self {
+        let mut ready = BytesMut::new();
+        while kept.ready.is_empty() && (ready.is_empty() || !self.events.is_next_long()) {
+            let Some(event) = self.events.next(&mut kept.unfinished) else { break };
             let length = event.len();
-            let filtering = move || (share, filter_event(&*filter, event, &withheld));
-            let (share, ready) = beside(length, filtering).await;
+            // It does not give way meanwhile: its memory is in use, even if the client has left.
+            let counted = self.share.resize(kept.size() + ready.len() + length);
+            if counted.and_then(|()| self.share.arrived()).is_err() {
+                (kept, ready) = (self.lose(), BytesMut::new());
+                break;
+            }
+            let (filtered, share) = filter_event(&self.judge, event, &self.withheld, self.share).await;
             self.share = share;
-            kept.ready = joined(ready, self.events.take(&mut kept.unfinished, &[]));
+            if length >= LONG {
+                kept.ready = filtered;
+            } else {
+                ready.extend_from_slice(&filtered);
+            }
+        }
+        if kept.ready.is_empty()
+            && self.events.complete.is_empty()
+            && let Some(reason) = self.events.error.take()
+        {
+            ready.extend_from_slice(&error_event(Event::default(), &self.withheld, self.withheld.because(reason)));
+        }
+        if !ready.is_empty() {
+            kept.ready = ready.freeze();
         }
         // Where there is no room, the next round finds out.
         let _ = self.share.put(kept);
@@ -236,62 +228,74 @@ impl<F: ResponseFilter + 'static> FilteredEvents<F> {
     }
 }
 
-fn joined(first: Bytes, second: Bytes) -> Bytes {
-    match (first.is_empty(), second.is_empty()) {
-        (true, _) => second,
-        (_, true) => first,
-        _ => [first, second].concat().into(),
-    }
+/// An event as its client reads it.
+struct Shown {
+    /// Without its data.
+    event: Event,
+    data: Bytes,
+    /// Its bytes, where all readers read them alike.
+    raw: Option<Bytes>,
 }
 
-/// Filters a stream that has ended.
-pub(super) fn filter_events(filter: &impl ResponseFilter, body: &Bytes, withheld: &Withheld) -> Bytes {
-    let (mut end, mut rest, mut out) = (EventEnd::default(), body.clone(), BytesMut::new());
-    while let Some(at) = end.find(&rest) {
-        out.extend_from_slice(&filter_event(filter, rest.split_to(at), withheld));
-    }
-    if !rest.is_empty() {
-        out.extend_from_slice(&filter_event(filter, rest, withheld));
-    }
-    out.freeze()
-}
-
-/// What goes in place of `raw`, one event with or without the empty line that ends it.
-fn filter_event(filter: &impl ResponseFilter, raw: Bytes, withheld: &Withheld) -> Bytes {
-    let error = |reason| error_event(Event::default(), withheld, reason);
-    // The line break is added where the stream broke off; one too many is not an event.
-    let mut decoder = Decoder::new(usize::MAX);
-    let events = decoder.push(&raw).and_then(|mut events| {
-        events.extend(decoder.push(b"\n\n")?);
-        Ok(events)
-    });
-    let (event, None) = (match events {
-        Ok(events) => {
-            let mut events = events.into_iter();
-            let first = events.next().unwrap_or_default();
-            (first, events.next())
-        }
-        Err(_) => return error("an event cannot be decoded"),
-    }) else {
-        return error("an event can be read as two");
+/// Filters one event with or without the empty line that ends it: what goes in its place.
+async fn filter_event<J: Judge>(judge: &Arc<J>, raw: Bytes, withheld: &Withheld, share: Share) -> (Bytes, Share) {
+    let (length, refuse) = (raw.len(), withheld.clone());
+    let (shown, share) = beside(length, move || (Shown::of(raw, &refuse), share)).await;
+    let shown = match shown {
+        Ok(shown) => shown,
+        Err(instead) => return (instead, share),
     };
-    let text = String::from_utf8_lossy(&raw);
-    if has_marked_line(&text) {
-        return if may_have_data(&text) { error("a line of an event begins with a byte order mark") } else { raw };
-    }
-    let breaks = text.contains(is_other_break);
-    let event = if breaks && may_have_data(&text) { without_other_breaks(event) } else { Some(event) };
-    let Some(event) = event else { return error("some readers end a line of an event where others do not") };
-    let Some(data) = &event.data else { return raw };
-    match filter.filter(data) {
-        // Readers differ in whether a carriage return alone ends a line.
-        Verdict::Pass if breaks || has_lone_return(&raw) => event.encode().into(),
-        Verdict::Pass => raw,
-        Verdict::Replace(data) => Event { data: Some(data), ..event }.encode().into(),
-        Verdict::Withhold(reason) => {
-            let withheld = withheld.in_place_of(data);
-            error_event(event, &withheld, reason)
+    let (verdict, share) = judge.judge(shown.data.clone(), share).await;
+    let withheld = withheld.clone();
+    beside(length, move || (shown.judged(verdict, &withheld), share)).await
+}
+
+impl Shown {
+    /// `Err` holds what goes in place of an event that no filter is shown.
+    fn of(raw: Bytes, withheld: &Withheld) -> Result<Self, Bytes> {
+        let error = |reason| Err(error_event(Event::default(), withheld, withheld.because(reason)));
+        // The line break is added where the stream broke off; one too many is not an event.
+        let mut decoder = Decoder::new(usize::MAX);
+        let events = decoder.push(&raw).and_then(|mut events| {
+            events.extend(decoder.push(b"\n\n")?);
+            Ok(events)
+        });
+        let (event, None) = (match events {
+            Ok(events) => {
+                let mut events = events.into_iter();
+                let first = events.next().unwrap_or_default();
+                (first, events.next())
+            }
+            Err(_) => return error("an event cannot be decoded"),
+        }) else {
+            return error("an event can be read as two");
+        };
+        let text = String::from_utf8_lossy(&raw);
+        if has_marked_line(&text) {
+            return if may_have_data(&text) {
+                error("a line of an event begins with a byte order mark")
+            } else {
+                Err(raw)
+            };
         }
+        let breaks = text.contains(is_other_break);
+        let event = if breaks && may_have_data(&text) { without_other_breaks(event) } else { Some(event) };
+        let Some(mut event) = event else { return error("some readers end a line of an event where others do not") };
+        let Some(data) = event.data.take() else { return Err(raw) };
+        // Readers differ in whether a carriage return alone ends a line.
+        let is_clear = !breaks && !has_lone_return(&raw);
+        Ok(Self { event, data: data.into(), raw: Some(raw).filter(|_| is_clear) })
+    }
+
+    fn judged(self, verdict: Verdict, withheld: &Withheld) -> Bytes {
+        let Self { event, data, raw } = self;
+        let data = match (verdict, raw) {
+            (Verdict::Pass, Some(raw)) => return raw,
+            (Verdict::Pass, None) => data,
+            (Verdict::Replace(text), _) => text,
+            (Verdict::Withhold(refusal), _) => return error_event(event, &withheld.in_place_of(&data), refusal),
+        };
+        Event { data: String::from_utf8(data.into()).ok(), ..event }.encode().into()
     }
 }
 
@@ -303,7 +307,7 @@ fn has_marked_line(event: &str) -> bool {
 }
 
 /// Whether some reader may find data in `event`.
-fn may_have_data(event: &str) -> bool {
+pub(super) fn may_have_data(event: &str) -> bool {
     let is_break = |c| matches!(c, '\r' | '\n') || is_other_break(c);
     event.split(is_break).any(|line| line.trim_start_matches(MARK).starts_with("data"))
 }
@@ -325,8 +329,8 @@ fn without_other_breaks(event: Event) -> Option<Event> {
     data.map(|data| Event { data: Some(data), ..event })
 }
 
-fn error_event(event: Event, withheld: &Withheld, reason: &str) -> Bytes {
-    let data = String::from_utf8(withheld.body(reason)).ok();
+fn error_event(event: Event, withheld: &Withheld, refusal: Refusal) -> Bytes {
+    let data = String::from_utf8(withheld.body(refusal)).ok();
     Event { data, ..event }.encode().into()
 }
 

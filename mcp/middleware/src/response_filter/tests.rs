@@ -1,10 +1,11 @@
 //! What is shown to a filter, and what becomes of what cannot be shown.
 
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::{Mutex, mpsc};
 use std::task::{Context, Poll};
-use std::thread::{self, ThreadId};
+use std::thread;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::poll_immediate;
@@ -15,6 +16,7 @@ use http_body_util::{BodyExt, StreamBody};
 use mcp_http::{Bounds, BoxError, Budget, full};
 use mcp_store::Client;
 use mcp_wire::sse::Event;
+use mcp_wire::{List, ListKind};
 use proptest::prelude::*;
 
 use super::events::Events;
@@ -24,31 +26,38 @@ use crate::bodies::LONG;
 /// Withholds what has the word `secret`, puts `new` in place of `old`.
 struct Words;
 
-impl ResponseFilter for Words {
-    fn filter(&self, text: &str) -> Verdict {
-        if text.contains("secret") {
-            Verdict::Withhold("it has the word")
+impl Judge for Words {
+    async fn judge(self: &Arc<Self>, text: Bytes, share: Share) -> (Verdict, Share) {
+        let text = std::str::from_utf8(&text).unwrap();
+        let verdict = if text.contains("secret") {
+            Verdict::Withhold(withheld().because("it has the word"))
         } else if text.contains("old") {
-            Verdict::Replace(text.replace("old", "new"))
+            Verdict::Replace(text.replace("old", "new").into())
         } else {
             Verdict::Pass
-        }
+        };
+        (verdict, share)
     }
 }
 
 const ERROR: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"internal error"}}"#;
 
 fn withheld() -> Withheld {
-    Withheld { id: Some("7".into()) }
+    Withheld { id: Some("7".into()), middleware: "words" }
 }
 
 /// What the client gets of `response`.
-async fn filtered<F>(filter: &Arc<F>, response: Response<Body>, withheld: Withheld, share: Share) -> Response<Body>
-where
-    F: ResponseFilter + 'static,
-{
-    let refuse = |reason: &str| json(StatusCode::INTERNAL_SERVER_ERROR, withheld.body(reason));
-    super::filtered(filter, response, &withheld, share).await.unwrap_or_else(refuse)
+async fn filtered<J: Judge>(judge: &Arc<J>, response: Response<Body>, share: Share) -> Response<Body> {
+    let refuse = |refusal| json(StatusCode::INTERNAL_SERVER_ERROR, withheld().body(refusal));
+    super::filtered(judge, response, &withheld(), share).await.unwrap_or_else(refuse)
+}
+
+/// What the client gets of a stream that comes in these pieces.
+fn events(pieces: &[&[u8]], withheld: Withheld) -> String {
+    let frames: Vec<_> = pieces.iter().map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece)))).collect();
+    let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+    let filtered = FilteredEvents::new(body, Arc::new(Words), withheld, wide().share(A)).into_body();
+    String::from_utf8(run(filtered.collect()).unwrap().to_bytes().to_vec()).unwrap()
 }
 
 const A: Client = Client::Network(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
@@ -75,7 +84,7 @@ fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> (u16
         response.headers_mut().append(name, HeaderValue::from_str(value).unwrap());
     }
     run(async {
-        let response = filtered(&Arc::new(Words), response, withheld(), wide().share(A)).await;
+        let response = filtered(&Arc::new(Words), response, wide().share(A)).await;
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         if let Some(length) = head.headers.get(CONTENT_LENGTH) {
@@ -158,9 +167,8 @@ fn a_call_is_not_left_without_an_answer_when_that_is_withheld_of_a_stream_of_man
         (r#"{"id":1,"id":2,"result":"secret"}"#, None),
         (r#"{"id":1,"result":"secret"#, None),
     ] {
-        let stream = Bytes::from(format!("event: message\ndata: {data}\n\n"));
-        let shown = filter_events(&Words, &stream, &Withheld { id: None });
-        let shown = String::from_utf8(shown.to_vec()).unwrap();
+        let stream = format!("event: message\ndata: {data}\n\n");
+        let shown = events(&[stream.as_bytes()], Withheld { id: None, ..withheld() });
         assert!(shown.starts_with("event: message\n") && shown.contains("-32603"), "{data}: {shown}");
         assert!(!shown.contains("secret") && id.is_none_or(|id| shown.contains(id)), "{data}: {shown}");
         assert!(
@@ -240,18 +248,17 @@ fn an_event_that_is_complete_is_passed_at_once() {
 
 #[test]
 fn an_event_that_is_too_long_is_withheld_and_the_next_one_is_not() {
-    let (mut events, mut event) = (Events::new(Arc::new(Words), withheld()), BytesMut::new());
-    let mut take = |piece: &[u8]| {
-        let out = events.take(&mut event, piece);
-        assert!(event.capacity() <= 2 * MAX_EVENT);
-        out
-    };
     let piece = vec![b'x'; 9 << 20];
-    assert_eq!(take(b"data: "), "");
-    assert_eq!(take(&piece), "");
-    assert_eq!(take(&piece), format!("data: {ERROR}\n\n"));
-    assert_eq!(take(&piece), "");
-    assert_eq!(take(b"secret\n\ndata: a\n\n"), "data: a\n\n");
+    let stream: [&[u8]; 6] = [b"data: old\n\ndata: ", &piece, &piece, &piece, b"secret\n\n", b"data: a\n\n"];
+    assert_eq!(events(&stream, withheld()), format!("data: new\n\ndata: {ERROR}\n\ndata: a\n\n"));
+    let (mut found, mut kept) = (Events::default(), BytesMut::new());
+    for piece in stream {
+        found.push(&mut kept, piece);
+        assert!(kept.capacity() <= 2 * MAX_EVENT, "{}", kept.capacity());
+        while found.next(&mut kept).is_some() {}
+    }
+    let at_once = stream.concat();
+    assert_eq!(events(&[&at_once], withheld()), format!("data: new\n\ndata: {ERROR}\n\ndata: a\n\n"));
 }
 
 /// An answer of so many bytes.
@@ -270,7 +277,7 @@ fn poll(body: &mut Body) -> Poll<Option<Result<Bytes, String>>> {
 #[test]
 fn an_answer_that_its_client_does_not_take_does_not_stop_those_of_others() {
     let budget = budget(1 << 20);
-    let ask = |client, bytes| run(filtered(&Arc::new(Words), long(bytes), withheld(), budget.share(client)));
+    let ask = |client, bytes| run(filtered(&Arc::new(Words), long(bytes), budget.share(client)));
     let mut waiting = ask(A, 900_000).into_body();
     assert_eq!(waiting.size_hint().exact(), Some(900_000));
     let Poll::Ready(Some(Ok(first))) = poll(&mut waiting) else { panic!("no first piece") };
@@ -295,7 +302,7 @@ fn an_answer_that_its_client_does_not_take_does_not_stop_those_of_others() {
 #[test]
 fn an_answer_without_room_is_withheld_and_one_that_was_shown_whole_counts_nothing() {
     let budget = budget(100_000);
-    let ask = |bytes| run(filtered(&Arc::new(Words), long(bytes), withheld(), budget.share(A)));
+    let ask = |bytes| run(filtered(&Arc::new(Words), long(bytes), budget.share(A)));
     let answer = ask(200_000);
     assert_eq!(answer.status(), 500);
     let body = run(answer.into_body().collect()).unwrap().to_bytes();
@@ -311,7 +318,7 @@ async fn an_answer_whose_rest_does_not_come_is_withheld_and_a_stream_is_not() {
         let body = StreamBody::new(frames).boxed_unsync();
         let response = Response::builder().header("content-type", kind).body(body).unwrap();
         let start = tokio::time::Instant::now();
-        let answer = filtered(&Arc::new(Words), response, withheld(), wide().share(A)).await;
+        let answer = filtered(&Arc::new(Words), response, wide().share(A)).await;
         assert_eq!((answer.status() == 500, start.elapsed() == REST), (ends, ends), "{kind}");
     }
 }
@@ -376,57 +383,68 @@ proptest! {
         stream in "(data: ?|id: 1|:|secret|old|x|7|\r|\n|\r\n|\n\n|\u{feff}|\u{2028}|\u{b}){0,24}",
         cuts in prop::collection::vec(0_usize..60, 0..6),
     ) {
-        let whole = filter_events(&Words, &Bytes::from(stream.clone()), &withheld());
-        let (mut events, mut event) = (Events::new(Arc::new(Words), withheld()), BytesMut::new());
-        let mut out = Vec::new();
+        let whole = events(&[stream.as_bytes()], withheld());
         let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
         cuts.extend([0, stream.len()]);
         cuts.sort_unstable();
-        for cut in cuts.windows(2) {
-            out.extend_from_slice(&events.take(&mut event, &stream.as_bytes()[cut[0]..cut[1]]));
-        }
-        out.extend_from_slice(&events.finish(&mut event));
-        let events = |bytes: &[u8]| {
+        let pieces: Vec<_> = cuts.windows(2).map(|cut| &stream.as_bytes()[cut[0]..cut[1]]).collect();
+        let out = events(&pieces, withheld());
+        let decoded = |text: &str| {
             let mut decoder = mcp_wire::sse::Decoder::new(usize::MAX);
-            let mut events = decoder.push(bytes).unwrap();
+            let mut events = decoder.push(text.as_bytes()).unwrap();
             events.extend(decoder.push(b"\n\n").unwrap());
             events
         };
-        let read = events(&out);
+        let read = decoded(&out);
         // By a reader that ends a line at more characters and drops no byte order mark.
-        let lines = format!("\n{}", String::from_utf8_lossy(&out).replace(['\u{2028}', '\u{b}'], "\n"));
-        let read_otherwise = events(lines.as_bytes());
+        let lines = format!("\n{}", out.replace(['\u{2028}', '\u{b}'], "\n"));
+        let read_otherwise = decoded(&lines);
         let shown = |event: &Event| event.data.as_ref().is_some_and(|data| data.contains("secret"));
         prop_assert!(!read.iter().chain(&read_otherwise).any(shown), "{stream:?} became {read:?} or {read_otherwise:?}");
-        prop_assert_eq!(read, events(&whole));
+        prop_assert_eq!(read, decoded(&whole));
     }
 }
 
-/// Passes everything, once it is told to go on.
-struct Waiting(Mutex<mpsc::Receiver<()>>);
+/// A list of one tool, and so many blanks.
+fn list(tool: &str, blanks: usize) -> String {
+    format!(r#"{{"id":7,"result":{{{}"tools":[{{"name":"{tool}"}}]}}}}"#, " ".repeat(blanks))
+}
 
-impl ResponseFilter for Waiting {
-    fn filter(&self, _: &str) -> Verdict {
-        let _ = self.0.lock().unwrap().recv();
-        Verdict::Pass
-    }
+/// One filter of tools.
+fn tools<F>(edit: impl Fn(List) -> F + Send + Sync + 'static) -> Arc<Filters>
+where
+    F: Future<Output = Result<List, &'static str>> + Send + 'static,
+{
+    let mut filters = Filters::default();
+    filters.add("tools", &[ListKind::Tools], edit);
+    Arc::new(filters)
 }
 
 #[test]
 fn a_long_answer_whose_client_has_left_counts_until_its_filter_is_done() {
-    let event = [b"data: ".to_vec(), vec![b' '; LONG], b"\n\n".to_vec()].concat();
-    for (kind, body) in [("application/json", vec![b' '; LONG]), ("text/event-stream", event)] {
+    let event = format!("data: {}\n\n", list("a", LONG));
+    for (kind, body) in [("application/json", list("a", LONG)), ("text/event-stream", event)] {
         let (go_on, waiting) = mpsc::channel();
+        let (started, starts) = mpsc::channel();
+        let waiting = Mutex::new(waiting);
         let budget = wide();
         let held = budget.clone();
         // A failure drops what the filter waits for.
         run(async move {
             let mut response = Response::new(full(body));
             response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
-            let filter = Arc::new(Waiting(Mutex::new(waiting)));
-            let whole =
-                async { filtered(&filter, response, withheld(), held.share(A)).await.into_body().collect().await };
-            assert!(poll_immediate(Box::pin(whole)).await.is_none(), "{kind}");
+            let filters = tools(move |list| {
+                let _ = started.send(());
+                let _ = waiting.lock().unwrap().recv();
+                ready(Ok(list))
+            });
+            let mut whole =
+                Box::pin(async { filtered(&filters, response, held.share(A)).await.into_body().collect().await });
+            while starts.try_recv().is_err() {
+                assert!(poll_immediate(&mut whole).await.is_none(), "{kind}");
+                tokio::task::yield_now().await;
+            }
+            drop(whole);
             assert!(held.used() > LONG / 2, "{kind}: {}", held.used());
             go_on.send(()).unwrap();
         });
@@ -435,33 +453,26 @@ fn a_long_answer_whose_client_has_left_counts_until_its_filter_is_done() {
     }
 }
 
-/// Tells on which thread it works, and how long the text is.
-struct Threads(mpsc::Sender<(usize, ThreadId)>);
-
-impl ResponseFilter for Threads {
-    fn filter(&self, text: &str) -> Verdict {
-        let _ = self.0.send((text.len(), thread::current().id()));
-        Words.filter(text)
-    }
-}
-
 #[test]
 fn a_long_event_is_filtered_beside_the_serving_thread() {
-    let event = |length: usize| format!("data: {}old\n\n", "y".repeat(length));
+    let event = |blanks: usize| format!("data: {}\n\n", list("old", blanks));
     // The last one has no end.
-    let stream =
-        [event(1), event(LONG), event(2), event(LONG), "data: ".to_owned(), event(LONG).trim().to_owned()].concat();
-    let expected = filter_events(&Words, &Bytes::from(stream.clone()), &withheld());
+    let stream = [event(1), event(LONG), event(2), event(LONG), event(LONG).trim().to_owned()].concat();
+    let expected = stream.replace("old", "new").trim().to_owned() + "\n\n";
     for piece in [100_000, 3 * LONG, usize::MAX] {
         let (tell, told) = mpsc::channel();
+        let filters = tools(move |mut list| {
+            let _ = tell.send(thread::current().id());
+            ready(list.retain(|tool| tool.rename("new").map(|()| true)).map(|()| list))
+        });
         let pieces: Vec<_> =
             stream.as_bytes().chunks(piece).map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece)))).collect();
         let body = StreamBody::new(stream::iter(pieces)).boxed_unsync();
-        let filtered = FilteredEvents::new(body, Arc::new(Threads(tell)), withheld(), wide().share(A)).into_body();
+        let filtered = FilteredEvents::new(body, filters, withheld(), wide().share(A)).into_body();
         let shown = run(filtered.collect()).unwrap().to_bytes();
         assert!(shown == expected, "in pieces of {piece} bytes");
-        let threads: Vec<_> = told.iter().map(|(length, on)| (length >= LONG, on != thread::current().id())).collect();
-        assert_eq!(threads, [false, true, false, true, true].map(|long| (long, long)), "in pieces of {piece} bytes");
+        let beside: Vec<_> = told.iter().map(|on| on != thread::current().id()).collect();
+        assert_eq!(beside, [false, true, false, true, true], "in pieces of {piece} bytes");
     }
 }
 

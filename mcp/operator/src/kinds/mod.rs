@@ -3,13 +3,14 @@
 mod mcp_server;
 mod oidc_config;
 mod remote_proxy;
+mod telemetry_config;
 mod tool_config;
 mod virtual_mcp_server;
 mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer},
 };
 
 use crate::controllers::Registry;
@@ -21,6 +22,7 @@ pub fn all() -> Registry {
         .workload::<MCPRemoteProxy>()
         .workload::<VirtualMCPServer>()
         .config::<MCPOIDCConfig>()
+        .config::<MCPTelemetryConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()
 }

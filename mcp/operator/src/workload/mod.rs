@@ -9,9 +9,11 @@ mod network;
 mod plan;
 mod refused_pods;
 
+use std::borrow::Cow;
+
 use mcp_api::names::reason;
 use mcp_plan::{
-    config::{Requested, Uses},
+    config::{Requested, UseCondition, Uses},
     reference::Data,
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Previous, Report, deaf::Attached},
@@ -171,6 +173,8 @@ pub struct Findings<'a> {
 /// What keeps a workload from being rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// The kind of the configuration that cannot be used, where one cannot.
+    pub config: Option<Cow<'static, str>>,
     /// The type of the condition that says it.
     pub condition: &'static str,
     /// One word for it.
@@ -193,7 +197,16 @@ pub struct Rendering<'a> {
 impl Findings<'_> {
     /// A condition that is `False` and keeps the workload from being rendered.
     pub fn block(&mut self, condition: &'static str, reason: &'static str, message: String) {
-        self.conditions.set(condition, ConditionStatus::False, reason, message.clone());
-        self.blocks.push(Block { condition, reason, message });
+        self.push(Block { config: None, condition, reason, message });
+    }
+
+    /// The condition of a configuration that cannot be used.
+    pub fn block_unusable(&mut self, UseCondition { kind, type_, reason, message, .. }: &UseCondition) {
+        self.push(Block { config: kind.clone(), condition: type_, reason, message: message.clone() });
+    }
+
+    fn push(&mut self, block: Block) {
+        self.conditions.set(block.condition, ConditionStatus::False, block.reason, block.message.clone());
+        self.blocks.push(block);
     }
 }

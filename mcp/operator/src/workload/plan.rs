@@ -277,8 +277,8 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
     for UseCondition { type_, reason, message, .. } in good {
         findings.conditions.set(type_, ConditionStatus::True, reason, message.clone());
     }
-    for UseCondition { type_, reason, message, .. } in bad {
-        findings.block(type_, reason, message.clone());
+    for condition in bad {
+        findings.block_unusable(condition);
     }
     if !refused.is_empty() {
         findings.block(PODS_ALLOWED, "PodsRefused", sentences(refused));

@@ -9,7 +9,7 @@ use std::{
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPToolConfig, VirtualMCPServer},
+    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer},
 };
 use mcp_operator::{
     config::{ConfigInputs, ConfigKind, erased, plan_config},
@@ -35,32 +35,24 @@ const BESIDE: [(&str, &str); 2] = [("07-remote", "06-oidc"), ("08-audit-authz-te
 
 /// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
 const PENDING: [(&str, &str); 4] = [
-    ("08-audit-authz-telemetry", "telemetry, authorization, rate limits and sessions in Redis"),
-    ("10-remote-observed", "telemetry, authorization and sessions in Redis"),
-    ("11-authz", "authorization and telemetry"),
+    ("08-audit-authz-telemetry", "authorization, rate limits and sessions in Redis"),
+    ("10-remote-observed", "authorization and sessions in Redis"),
+    ("11-authz", "authorization"),
     ("12-rate-limits", "rate limits and sessions in Redis"),
 ];
 
 /// The fields of specs that those wait for, and the members of a RunConfig and types of middleware that upstream makes of them.
-const UNBUILT_FIELDS: [&str; 5] =
-    ["telemetryConfigRef", "authzConfig", "authzConfigRef", "rateLimiting", "sessionStorage"];
-const UNBUILT: [&str; 8] = [
-    "telemetry_config",
-    "authz_config",
-    "rate_limit_config",
-    "rate_limit_namespace",
-    "scaling_config",
-    "telemetry",
-    "authorization",
-    "ratelimit",
-];
+const UNBUILT_FIELDS: [&str; 4] = ["authzConfig", "authzConfigRef", "rateLimiting", "sessionStorage"];
+const UNBUILT: [&str; 6] =
+    ["authz_config", "rate_limit_config", "rate_limit_namespace", "scaling_config", "authorization", "ratelimit"];
 
 type ReadConfig = fn(&Value) -> Arc<dyn Config>;
 type PlanOne = fn(&Value, &Configs, &Data) -> Planned;
 
 /// The kinds of configurations, each with what reads one.
-const CONFIGS: [(&str, ReadConfig); 3] = [
+const CONFIGS: [(&str, ReadConfig); 4] = [
     ("MCPOIDCConfig", config::<MCPOIDCConfig>),
+    ("MCPTelemetryConfig", config::<MCPTelemetryConfig>),
     ("MCPToolConfig", config::<MCPToolConfig>),
     ("MCPWebhookConfig", config::<MCPWebhookConfig>),
 ];
@@ -231,26 +223,50 @@ fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_
     }
 }
 
-/// Audit and the tool filter of cases that wait for the rest among them.
+/// Audit, telemetry and the tool filter of cases that wait for the rest among them.
 #[test]
 fn run_configs_of_inputs_without_what_is_not_built_are_upstreams_to_the_byte_without_it() {
     let mut members = BTreeSet::new();
     for (case, _) in PENDING {
-        let cut = |object: &mut Value| {
-            if let Some(spec) = object["spec"].as_object_mut() {
-                spec.retain(|field, _| !UNBUILT_FIELDS.contains(&&**field));
-            }
-        };
-        for (name, planned) in &cluster_with(case, cut).planned {
+        for (name, planned) in &cut(case).planned {
             let document = planned.run_config.as_deref().unwrap_or_else(|| panic!("{case}/{name} gets no proxy"));
             assert_eq!(document, without(&upstream(case, name, planned), &UNBUILT), "{case}/{name}");
             let document: Value = serde_json::from_str(document).unwrap();
             members.extend(document.as_object().unwrap().keys().cloned());
         }
     }
-    for member in ["audit_config", "tools_filter", "tools_override", "oidc_config"] {
+    for member in ["audit_config", "telemetry_config", "tools_filter", "tools_override", "oidc_config"] {
         assert!(members.contains(member), "no case has {member}");
     }
+}
+
+#[test]
+fn variables_and_files_of_telemetry_are_upstreams_and_remote_proxies_have_the_variables_too() {
+    let (mut theirs, mut ours) = (BTreeSet::new(), BTreeSet::new());
+    for (case, _) in PENDING {
+        let planned = cut(case).planned;
+        let is_planned = |object: &&Value| planned.contains_key(object["metadata"]["name"].as_str().unwrap());
+        documents(&file(case, "objects.yaml")).iter().filter(is_planned).for_each(|it| collect(it, &mut theirs));
+        planned.values().flat_map(|planned| &planned.children).for_each(|child| collect(child, &mut ours));
+    }
+    let of_telemetry = |leaf: &&String| {
+        let leaf = leaf.to_lowercase();
+        leaf.contains("otel") && !leaf.contains("defaultmode") && !leaf.contains("annotations")
+    };
+    let only = |these: &BTreeSet<String>, those: &BTreeSet<String>| -> Vec<String> {
+        these.difference(those).filter(of_telemetry).cloned().collect()
+    };
+    assert!(theirs.iter().filter(of_telemetry).count() > 8, "{theirs:?}");
+    assert_eq!(only(&theirs, &ours), [""; 0]);
+    let env = "Deployment/observed: spec.template.spec.containers[toolhive].env";
+    let expected = [
+        format!("{env}[OTEL_RESOURCE_ATTRIBUTES].name = \"OTEL_RESOURCE_ATTRIBUTES\""),
+        format!("{env}[OTEL_RESOURCE_ATTRIBUTES].value = \"service.name=observed-svc,service.namespace=golden\""),
+        format!("{env}[TOOLHIVE_OTEL_HEADER_AUTHORIZATION].name = \"TOOLHIVE_OTEL_HEADER_AUTHORIZATION\""),
+        format!("{env}[TOOLHIVE_OTEL_HEADER_AUTHORIZATION].valueFrom.secretKeyRef.key = \"token\""),
+        format!("{env}[TOOLHIVE_OTEL_HEADER_AUTHORIZATION].valueFrom.secretKeyRef.name = \"otel-auth\""),
+    ];
+    assert_eq!(only(&ours, &theirs), expected);
 }
 
 #[test]
@@ -325,6 +341,15 @@ fn settings() -> Settings {
 
 fn cluster(case: &str) -> Cluster {
     cluster_with(case, |_| ())
+}
+
+/// The same for a case without the fields that this version does not act on.
+fn cut(case: &str) -> Cluster {
+    cluster_with(case, |object| {
+        if let Some(spec) = object["spec"].as_object_mut() {
+            spec.retain(|field, _| !UNBUILT_FIELDS.contains(&&**field));
+        }
+    })
 }
 
 /// The same for a case whose objects are changed first.

@@ -1,6 +1,7 @@
 //! The uses of a workload, looked up: whether each configuration exists and can be used, and what it brings.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -38,6 +39,8 @@ pub(crate) struct Used {
 /// A condition of a workload about a configuration that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UseCondition {
+    /// The kind of the configuration; none where the spec itself says it.
+    pub kind: Option<Cow<'static, str>>,
     /// The condition's type.
     pub type_: &'static str,
     /// Whether all is well.
@@ -187,6 +190,10 @@ impl Used {
     /// Whether it can be used with these configurations and what they need.
     fn look_up(asked: ConfigUse, target: &Target, configs: &Configs, data: &Data, settings: &Settings) -> Self {
         let what = asked.title();
+        let kind = match &asked.origin {
+            Origin::Object { kind, .. } => Some(kind.clone()),
+            Origin::Inline(_) => None,
+        };
         let config = match &asked.origin {
             Origin::Object { kind, name } => configs.get(&(kind.clone(), name.clone())).cloned(),
             Origin::Inline(config) => Some(config.clone()),
@@ -194,12 +201,12 @@ impl Used {
         let problems = config.as_ref().map(|config| config.problems(settings)).unwrap_or_default();
         let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
         let bundle = asked.words.and_then(|words| words.bundle).zip(needs.as_ref());
-        let bundle = bundle.and_then(|(words, needs)| bundle_condition(words, &needs.files, data));
+        let bundle = bundle.and_then(|(words, needs)| bundle_condition(words, kind.clone(), &needs.files, data));
         let unusable = |reason: fn(&Words) -> &'static str, message: String| {
             let words = asked.words.as_ref();
             let (type_, reason) =
                 words.map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason(words)));
-            let condition = UseCondition { type_, good: false, reason, message: message.clone() };
+            let condition = UseCondition { kind: kind.clone(), type_, good: false, reason, message: message.clone() };
             (State::Unusable(message), Some(condition))
         };
         let (state, condition) = match (config, needs) {
@@ -218,6 +225,7 @@ impl Used {
                 } else {
                     let message = format!("{what} is valid");
                     let valid = |words: Words| UseCondition {
+                        kind: kind.clone(),
                         type_: words.condition,
                         good: true,
                         reason: words.valid,
@@ -244,7 +252,12 @@ fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
 }
 
 /// The condition about the CA bundle in a ConfigMap, where there is one.
-fn bundle_condition(words: BundleWords, files: &[MountedFile], data: &Data) -> Option<UseCondition> {
+fn bundle_condition(
+    words: BundleWords,
+    kind: Option<Cow<'static, str>>,
+    files: &[MountedFile],
+    data: &Data,
+) -> Option<UseCondition> {
     let file = files.iter().find(|file| matches!(file.source, Source::ConfigMap(_)))?;
     let (name, key) = (file.source.name(), &file.key);
     let (good, reason, message) = if data.entry(&file.source, key).is_none() {
@@ -254,5 +267,5 @@ fn bundle_condition(words: BundleWords, files: &[MountedFile], data: &Data) -> O
     } else {
         (true, words.valid, format!("CA bundle ConfigMap '{name}' is valid (key: {key})"))
     };
-    Some(UseCondition { type_: words.condition, good, reason, message })
+    Some(UseCondition { kind, type_: words.condition, good, reason, message })
 }

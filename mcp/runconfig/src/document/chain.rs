@@ -1,14 +1,29 @@
 //! The middleware chain: which types there are, in which order, which the proxies of this version have, and which members of a document
-//! ask for each.
+//! ask for each. The modules below have the names and parameters of one type each.
+
+mod audit;
+mod auth;
+mod authorization;
+mod header_forward;
+mod telemetry;
+mod tool_filter;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use crate::audit::AUDIT;
-pub use crate::auth::AUTH;
+pub use self::{
+    audit::{AUDIT, AuditConfig, AuditParameters},
+    auth::{AUTH, AuthParameters, OidcConfig},
+    authorization::{
+        AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
+        PdpContext, PdpHttp,
+    },
+    header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
+    telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
+    tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
+};
 use crate::{
-    AuditParameters, AuthParameters, MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
-    TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters,
+    MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
     decode::fold,
     webhook::{self, WebhookConfig, WebhookParameters},
 };
@@ -78,7 +93,7 @@ const fn later(kind: &'static str) -> Row {
 }
 
 /// Every type of middleware that an operator writes, the outermost first (toolhive-operator §3).
-static TABLE: [Row; 19] = [
+static TABLE: &[Row] = &[
     Row { members: &[("parameters.allowed_origins", "allowed_origins")], flags: &["allowed-origins"], ..built(ORIGIN) },
     Row {
         members: &[("parameters.max_bytes", "max_request_body_size")],
@@ -114,7 +129,6 @@ static TABLE: [Row; 19] = [
     Row {
         members: &[("parameters.config", "telemetry_config")],
         yields: true,
-        flags: &["otel-"],
         of: |RunConfig { telemetry_config, name, transport, .. }| {
             let config = telemetry_config.clone().filter(TelemetryConfig::is_on)?;
             let (server_name, transport) = (name.clone(), transport.to_string());
@@ -136,7 +150,7 @@ static TABLE: [Row; 19] = [
         ..WEBHOOKS
     },
     built(USAGE_METRICS),
-    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later("authorization") },
+    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later(AUTHORIZATION) },
     Row { members: &[("", "aws_sts_config")], ..later("awssts") },
     Row {
         members: &[

@@ -60,6 +60,21 @@ fn a_document_built_from_values_has_upstreams_bytes() {
 }
 
 #[test]
+fn upstreams_telemetry_is_read_and_written_back_to_the_byte() {
+    for document in [
+        include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json"),
+        include_str!("../../../operator/tests/golden/10-remote-observed/observed.runconfig.json"),
+        include_str!("../../../operator/tests/golden/11-authz/stdio-observed.runconfig.json"),
+    ] {
+        let begin = document.find("  \"telemetry_config\": {").expect("the member is there");
+        let member = &document[begin..begin + document[begin..].find("\n  }").unwrap() + 4];
+        let minimal = format!("{{\"name\": \"x\", \"transport\": \"stdio\",\n{member}\n}}");
+        let written = RunConfig::parse(minimal.as_bytes()).unwrap().to_json();
+        assert!(written.contains(member), "{written}");
+    }
+}
+
+#[test]
 fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused() {
     let parse = |members: &str| {
         let document = format!(r#"{{"name":"x","transport":"stdio"{members}}}"#);
@@ -70,7 +85,7 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         r#","from_the_future":[1,2.5,18446744073709551615]"#,
         r#","permission_profile":null,"tools_override":{}"#,
         r#","authz_config":null,"authz_config_path":"","aws_sts_config":false"#,
-        r#","scaling_config":null,"telemetry_config":{"samplingRate":"0.25"}"#,
+        r#","scaling_config":null,"telemetry_config":null"#,
     ] {
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }

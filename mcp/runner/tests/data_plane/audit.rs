@@ -444,8 +444,13 @@ fn metrics_in(text: &str) -> std::collections::BTreeSet<&str> {
 async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
     let backend = Recorder::start().await;
     let webhook = json!({"name": "w", "url": "https://127.0.0.1:1", "timeout": 0, "failure_policy": "ignore"});
-    let entries =
-        [json!({"type": "mcp-parser"}), json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook]}})];
+    let telemetry =
+        json!({"endpoint": "127.0.0.1:1", "insecure": true, "tracingEnabled": true, "metricsEnabled": true});
+    let entries = [
+        json!({"type": "telemetry", "parameters": {"config": telemetry}}),
+        json!({"type": "mcp-parser"}),
+        json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook]}}),
+    ];
     let runner = Runner::http(&backend.url(), &audited(&json!({}), &entries)).await;
     assert_eq!(runner.get("/no/endpoint").await.status, 404);
     let report = runner.get("/metrics").await.body;
@@ -453,6 +458,7 @@ async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
     for (page, text) in [
         ("dashboard", include_str!("../../../../docs/src/reference/gate-dashboard.json")),
         ("reference", include_str!("../../../../docs/src/reference/requests.md")),
+        ("telemetry", include_str!("../../../../docs/src/reference/telemetry.md")),
         ("how-to", include_str!("../../../../docs/src/how-to/audit.md")),
     ] {
         let named = metrics_in(text);

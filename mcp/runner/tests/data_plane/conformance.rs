@@ -107,8 +107,11 @@ async fn every_check_of_the_stateless_revision_that_passes_directly_passes_throu
 /// Runs the suite three times side by side: directly, through the runner over HTTP, and through it over stdio.
 async fn conforms(revision: &'static str, stateless: bool, directly: usize) {
     let server = Server::conformance(stateless).await;
-    let http = Runner::http(&server.url(), &json!({ "stateless": stateless })).await;
-    let stdio = Runner::stdio(&[conformance_server().into()], &json!({})).await;
+    // Audit must change nothing.
+    let members = json!({"stateless": stateless, "middleware_configs": [], "audit_config": {}});
+    let http = Runner::http(&server.url(), &members).await;
+    let stdio =
+        Runner::stdio(&[conformance_server().into()], &json!({"middleware_configs": [], "audit_config": {}})).await;
     let urls = [format!("{}/mcp", server.url()), http.url(), stdio.url()];
     let (direct, http, stdio) = tokio::join!(run(revision, &urls[0]), run(revision, &urls[1]), run(revision, &urls[2]));
     assert_eq!(direct.values().sum::<usize>(), directly, "checks that pass directly: is the suite or its server new?");

@@ -43,5 +43,7 @@ mod stdio;
 mod stdio_faults;
 mod stdio_modern;
 mod support;
+mod telemetry;
+mod telemetry_export;
 mod tool_filter;
 mod whole_bodies;

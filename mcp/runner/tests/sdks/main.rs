@@ -1,4 +1,5 @@
-//! MCP's official SDKs as servers and as clients, with the proxy between them: before and after a restart of the server, in both eras.
+//! MCP's official SDKs as servers and as clients, with the proxy between them: before and after a restart of the server, in both eras. One
+//! module exports to the OpenTelemetry Collector.
 //!
 //! Each SDK has one program in a folder here, which is either. `hack/mcp-servers/build.sh sdks` builds them.
 
@@ -12,6 +13,8 @@
 #[allow(dead_code, unused_imports, reason = "the tests of the data plane use the rest of it")]
 #[path = "../data_plane/support/mod.rs"]
 mod support;
+
+mod collector;
 
 use std::ffi::OsString;
 use std::process::Stdio;

@@ -11,9 +11,10 @@ use tokio::time::timeout;
 
 use super::{BoxFuture, Closed, End, LEAVE, OpenError, OpenPipe, Pipe, log_errors_of};
 
-/// How the names begin under which the proxy's own secrets are in its environment: those of its document, and its password at the identity
-/// provider. They are not the server's to know.
-const SECRETS: [&str; 2] = [environment::SECRET_PREFIX, environment::OIDC_CLIENT_SECRET];
+/// The prefixes of variables with the proxy's own secrets: those of its document, its password at the identity provider, and headers for its
+/// collector of traces and metrics. The server does not get them.
+const SECRETS: [&str; 3] =
+    [environment::SECRET_PREFIX, environment::OIDC_CLIENT_SECRET, environment::OTEL_HEADER_PREFIX];
 
 /// A child process that speaks over its standard input and output. What it writes to its standard error is logged.
 #[derive(Clone, Debug)]

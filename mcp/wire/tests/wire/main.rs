@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod headers;
+mod lists;
 mod messages;
 mod properties;

@@ -9,6 +9,7 @@
 
 mod audit;
 mod bad_servers;
+mod edits;
 mod features;
 mod idle;
 mod login;
@@ -21,4 +22,5 @@ mod request_gate;
 mod restart;
 mod rollout;
 mod rotation;
+mod telemetry;
 mod transports;

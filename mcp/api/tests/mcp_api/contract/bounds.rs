@@ -215,7 +215,8 @@ fn sides(
 }
 
 /// For each pattern and format of the contract, a text that keeps it and one that does not.
-const EITHER_SIDE: [(&str, &str, &str); 25] = [
+const EITHER_SIDE: [(&str, &str, &str); 26] = [
+    (r"^(0(\.\d+)?|1(\.0+)?)$", "0.25", "1.5"),
     ("^([0-9]*[.])?[0-9]+$", ".5", "half"),
     (r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$", "1h30.5m", "1 day"),
     (

@@ -1,5 +1,5 @@
 //! The kinds against their contract: `KIND.json` holds every path of a kind's schema with what it says, one path per
-//! line, and the kind's names and versions. The generated CRDs are compared with it, and then the API server, which has
+//! line, the kind's names and versions, and examples, where those are short. The generated CRDs are compared with it, and then the API server, which has
 //! the last word, is asked about objects that keep and that break each of its constraints.
 
 mod api_server;

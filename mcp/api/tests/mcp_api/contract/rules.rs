@@ -66,7 +66,7 @@ fn bare(kind: &str) -> Value {
         "MCPOIDCConfig" => json!({"type": "inline", "inline": {"issuer": "https://idp.example"}}),
         "MCPRemoteProxy" => json!({"remoteUrl": "https://mcp.example/mcp"}),
         "MCPServer" => json!({"image": "registry.example/server:1"}),
-        "MCPToolConfig" => json!({}),
+        "MCPTelemetryConfig" => json!({}),
         "VirtualMCPServer" => json!({"groupRef": {"name": "group"}, "incomingAuth": {"type": "anonymous"}}),
         _ => json!({"validating": [{"name": "policy", "url": "https://policy.example"}]}),
     };

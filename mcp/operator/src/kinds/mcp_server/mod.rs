@@ -10,9 +10,9 @@ mod rules;
 
 use jiff::Timestamp;
 use mcp_api::{
-    names::{annotation, condition, finalizer, label},
+    names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPToolConfig, Transport},
+    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport},
 };
 use mcp_plan::{
     config::{Requested, Role},
@@ -46,7 +46,7 @@ const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
 
 impl Subject for MCPServer {
-    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_SERVER);
+    const FINALIZER: Option<&'static str> = Some("mcpserver.toolhive.stacklok.dev/finalizer");
     const RESOURCES: [&'static str; 3] = ["mcpservers", "mcpservers/status", "mcpservers/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
@@ -122,10 +122,14 @@ impl Workload for MCPServer {
         let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
+        let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            telemetry.map(|it| {
+                MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
+            }),
             audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
@@ -249,6 +253,7 @@ impl Workload for MCPServer {
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
+            telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
             tool_config_hash: report.hash("spec.toolConfigRef"),
             webhook_config_hash: report.hash("spec.webhookConfigRef"),
             conditions: report.conditions,

@@ -3,20 +3,15 @@
 use std::borrow::Cow;
 
 use mcp_api::v1beta1::{KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType, SecretKeyRef};
-use mcp_plan::{
-    config::Target,
-    reference::{Content, MountedFile, Source},
-};
+use mcp_plan::{config::Target, reference::MountedFile};
 use mcp_runconfig::{OidcConfig, paths::ACCOUNT};
 
-use crate::config::LoginTerms;
+use crate::config::{LoginTerms, bundle};
 
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";
 /// Where CA bundles are mounted.
 const BUNDLES: &str = "/config/certs";
-/// The key of a CA bundle where none is named.
-const BUNDLE_KEY: &str = "ca.crt";
 
 /// What the proxy of a workload reads.
 pub(super) fn login(spec: &MCPOIDCConfigSpec, target: &Target, terms: &LoginTerms) -> OidcConfig {
@@ -83,19 +78,10 @@ pub(super) fn client_secret(spec: &MCPOIDCConfigSpec) -> Option<&SecretKeyRef> {
     inline.client_secret_ref.as_ref()
 }
 
-/// The CA bundle that it names. A name that cannot be a volume's has dashes for its dots: `kube-root-ca.crt`.
+/// The CA bundle that it names.
 pub(super) fn ca_bundle(spec: &MCPOIDCConfigSpec) -> Option<MountedFile> {
     let inline = spec.inline.as_ref().filter(|_| spec.kind == OidcConfigType::Inline)?;
-    let map = inline.ca_bundle_ref.as_ref()?.config_map_ref.as_ref()?;
-    let key = if map.key.is_empty() { BUNDLE_KEY } else { &map.key };
-    Some(MountedFile {
-        source: Source::ConfigMap(map.name.clone()),
-        key: key.to_owned(),
-        content: Content::Authorities,
-        volume: format!("oidc-ca-bundle-{}", map.name.replace('.', "-")),
-        directory: format!("{BUNDLES}/{}", map.name),
-        file: key.to_owned().into(),
-    })
+    bundle::file(inline.ca_bundle_ref.as_ref()?, "oidc-ca-bundle", BUNDLES)
 }
 
 /// The scheme, host and port of a URL. As the name of a resource it covers every path of the proxy.

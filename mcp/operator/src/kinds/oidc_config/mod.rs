@@ -4,10 +4,7 @@ mod login;
 mod rules;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::{
-    names::{condition, finalizer, reason},
-    v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef},
-};
+use mcp_api::v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef};
 use mcp_plan::{
     config::{BundleWords, Needs, Target, Words},
     problem::Problem,
@@ -22,7 +19,7 @@ use crate::{
 };
 
 impl Subject for MCPOIDCConfig {
-    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_OIDC_CONFIG);
+    const FINALIZER: Option<&'static str> = Some("mcpoidcconfig.toolhive.stacklok.dev/finalizer");
     const RESOURCES: [&'static str; 3] = ["mcpoidcconfigs", "mcpoidcconfigs/status", "mcpoidcconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
@@ -59,20 +56,20 @@ impl From<&OidcConfigRef> for LoginTerms {
 
 impl ConfigKind for MCPOIDCConfig {
     const WORDS: Words = Words {
-        condition: condition::OIDC_CONFIG_REF_VALIDATED,
-        valid: reason::OIDC_CONFIG_REF_VALID,
-        not_found: reason::OIDC_CONFIG_REF_NOT_FOUND,
-        not_valid: reason::OIDC_CONFIG_REF_NOT_VALID,
-        data_not_found: reason::OIDC_CONFIG_REF_ERROR,
-        data_not_valid: reason::OIDC_CONFIG_REF_ERROR,
+        condition: "OIDCConfigRefValidated",
+        valid: "OIDCConfigRefValid",
+        not_found: "OIDCConfigRefNotFound",
+        not_valid: "OIDCConfigRefNotValid",
+        data_not_found: "OIDCConfigRefError",
+        data_not_valid: "OIDCConfigRefError",
         bundle: Some(BundleWords {
-            condition: condition::CA_BUNDLE_REF_VALIDATED,
-            valid: reason::CA_BUNDLE_REF_VALID,
-            not_found: reason::CA_BUNDLE_REF_NOT_FOUND,
-            not_valid: reason::CA_BUNDLE_REF_INVALID,
+            condition: "CABundleRefValidated",
+            valid: "CABundleRefValid",
+            not_found: "CABundleRefNotFound",
+            not_valid: "CABundleRefInvalid",
         }),
     };
-    const VALIDITY: (&'static str, &'static str) = (reason::CONFIG_VALID, reason::CONFIG_INVALID);
+    const VALIDITY: (&'static str, &'static str) = ("ConfigValid", "ConfigInvalid");
     const MIDDLEWARE: &'static [&'static str] = &[chain::AUTH];
 
     type Terms = LoginTerms;

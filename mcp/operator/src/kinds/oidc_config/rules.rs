@@ -9,9 +9,7 @@ use mcp_runconfig::{
 };
 
 use super::login;
-
-/// Longest name of a ConfigMap with a CA bundle: it is part of the name of a volume.
-const MAX_BUNDLE_NAME: usize = 48;
+use crate::config::bundle;
 
 /// What the URL of the issuer is called in messages.
 const ISSUER: &str = "OIDC issuer URL";
@@ -151,19 +149,8 @@ fn provider_problems(inline: &InlineOidcConfig, problems: &mut Vec<Problem>) {
     let secret = inline.client_secret_ref.as_ref();
     let incomplete = secret.and_then(|secret| incomplete_key(&secret.name, &secret.key));
     problems.extend(incomplete.map(|message| Problem::new("spec.inline.clientSecretRef", message)));
-    if let Some(bundle) = &inline.ca_bundle_ref {
-        let field = "spec.inline.caBundleRef.configMapRef.name";
-        let name = bundle.config_map_ref.as_ref().map_or("", |map| &map.name);
-        if name.is_empty() {
-            problems.push(Problem::new(field, "is empty; name the ConfigMap with the CA bundle"));
-        } else if name.len() > MAX_BUNDLE_NAME {
-            let message = format!(
-                "configMapRef.name {name:?} is too long ({} chars); maximum is {MAX_BUNDLE_NAME} characters to fit in Kubernetes volume name",
-                name.len()
-            );
-            problems.push(Problem::new(field, message));
-        }
-    }
+    let bundle = inline.ca_bundle_ref.as_ref();
+    problems.extend(bundle.and_then(|bundle| bundle::problem(bundle, "spec.inline.caBundleRef")));
     if let Some(path) = written(inline.jwks_auth_token_path.as_ref()) {
         let field = "spec.inline.jwksAuthTokenPath";
         if !path.starts_with('/') {

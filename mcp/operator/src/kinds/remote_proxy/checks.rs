@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use kube::Resource as _;
 use mcp_api::{
     names::{condition, reason},
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxySpec, MCPToolConfig},
+    v1beta1::{MCPRemoteProxy, MCPRemoteProxySpec},
 };
 use mcp_plan::{
     problem::{Problem, sentences},
@@ -29,20 +28,17 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
 }
 
 /// What the message of the status says of what keeps the proxy from being made, in ToolHive's words (toolhive-0.63 §2.3).
-pub(super) fn refusal(Block { condition, message, .. }: &Block) -> String {
-    let handled = match *condition {
-        condition::CONFIGURATION_VALID => return format!("Validation failed: {message}"),
-        condition::OIDC_CONFIG_REF_VALIDATED | condition::CA_BUNDLE_REF_VALIDATED => MCPOIDCConfig::kind(&()),
-        condition::TOOL_CONFIG_VALIDATED => MCPToolConfig::kind(&()),
-        _ => return message.clone(),
-    };
-    format!("Failed to handle {handled}: {message}")
+pub(super) fn refusal(Block { config, condition, message, .. }: &Block) -> String {
+    match config {
+        Some(kind) => format!("Failed to handle {kind}: {message}"),
+        None if *condition == condition::CONFIGURATION_VALID => format!("Validation failed: {message}"),
+        None => message.clone(),
+    }
 }
 
 /// The fields that are set and change nothing in this version. None of them guards anything.
 pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Vec<&'static str> {
     checks::set_fields(&[
-        ("spec.telemetryConfigRef", spec.telemetry_config_ref.is_some()),
         ("spec.groupRef", spec.group_ref.is_some()),
         ("spec.sessionStorage", spec.session_storage.is_some()),
     ])

@@ -8,7 +8,10 @@ mod rules;
 
 use mcp_api::{
     names::{condition, label, reason},
-    v1beta1::{HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPToolConfig, RemoteProxyPhase},
+    v1beta1::{
+        HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPTelemetryConfig, MCPToolConfig,
+        RemoteProxyPhase,
+    },
 };
 use mcp_plan::{
     config::{Requested, Role},
@@ -99,9 +102,13 @@ impl Workload for MCPRemoteProxy {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
+        let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            telemetry.map(|it| {
+                MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
+            }),
             audit(spec.audit.as_ref()),
         ];
         let unbuilt = [
@@ -195,6 +202,7 @@ impl Workload for MCPRemoteProxy {
     fn status_of(report: Report) -> MCPRemoteProxyStatus {
         MCPRemoteProxyStatus {
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
+            telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
             tool_config_hash: report.hash("spec.toolConfigRef"),
             conditions: report.conditions,
             message: Some(report.message),

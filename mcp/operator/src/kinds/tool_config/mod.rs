@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::{
-    names::{condition, finalizer, reason},
-    v1beta1::{MCPToolConfig, MCPToolConfigStatus, WorkloadRef},
-};
+use mcp_api::v1beta1::{MCPToolConfig, MCPToolConfigStatus, WorkloadRef};
 use mcp_plan::{
     config::{Target, Words},
     problem::Problem,
@@ -21,7 +18,7 @@ use crate::{
 };
 
 impl Subject for MCPToolConfig {
-    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_TOOL_CONFIG);
+    const FINALIZER: Option<&'static str> = Some("toolhive.stacklok.dev/toolconfig-finalizer");
     const RESOURCES: [&'static str; 3] = ["mcptoolconfigs", "mcptoolconfigs/status", "mcptoolconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
@@ -67,13 +64,13 @@ impl Subject for MCPToolConfig {
 
 impl ConfigKind for MCPToolConfig {
     const WORDS: Words = Words {
-        condition: condition::TOOL_CONFIG_VALIDATED,
-        valid: reason::TOOL_CONFIG_VALID,
-        not_found: reason::TOOL_CONFIG_NOT_FOUND,
-        not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        condition: "ToolConfigValidated",
+        valid: "ToolConfigValid",
+        not_found: "ToolConfigNotFound",
+        not_valid: "ToolConfigNotValid",
         // It names no Secret.
-        data_not_found: reason::TOOL_CONFIG_NOT_VALID,
-        data_not_valid: reason::TOOL_CONFIG_NOT_VALID,
+        data_not_found: "ToolConfigNotValid",
+        data_not_valid: "ToolConfigNotValid",
         bundle: None,
     };
     const MIDDLEWARE: &'static [&'static str] = &[TOOL_FILTER, TOOL_CALL_FILTER];

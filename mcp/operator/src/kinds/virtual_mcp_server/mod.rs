@@ -34,7 +34,7 @@ impl Subject for VirtualMCPServer {
 
     fn references(&self) -> Vec<Reference> {
         // Whatever the type: a configuration that is named must not go under the feet of the author who corrects that.
-        let uses = references::login(&self.spec).into_iter().chain(references::tools(&self.spec));
+        let uses = references::login(&self.spec).into_iter().chain(references::others(&self.spec));
         uses.flat_map(|used| used.references())
             .map(|reference| Reference { while_missing: references::MISSING, ..reference })
             .chain(references::unbuilt(self).into_iter().map(|(_, reference)| reference))
@@ -61,7 +61,7 @@ impl Workload for VirtualMCPServer {
 
     fn uses(&self) -> Requested {
         let login = references::login(&self.spec).filter(|_| self.spec.incoming_auth.kind == IncomingAuthType::Oidc);
-        Requested { uses: login.into_iter().chain(references::tools(&self.spec)).collect(), ..Requested::default() }
+        Requested { uses: login.into_iter().chain(references::others(&self.spec)).collect(), ..Requested::default() }
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -118,6 +118,7 @@ impl Workload for VirtualMCPServer {
     fn status_of(report: Report) -> VirtualMCPServerStatus {
         VirtualMCPServerStatus {
             oidc_config_hash: report.hash(references::LOGIN),
+            telemetry_config_hash: report.hash(references::TELEMETRY),
             conditions: report.conditions,
             message: Some(report.message),
             observed_generation: report.observed_generation,

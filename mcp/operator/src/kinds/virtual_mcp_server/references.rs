@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mcp_api::{
     names::condition,
     v1beta1::{
-        AuthzConfig, MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerSpec,
+        AuthzConfig, MCPOIDCConfig, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerSpec,
         virtual_server::{BackendAuth, BackendAuthType},
     },
 };
@@ -18,6 +18,8 @@ use crate::config::ConfigKind as _;
 
 /// The field that refers to the login.
 pub(super) const LOGIN: &str = "spec.incomingAuth.oidcConfigRef";
+/// The field that refers to the configuration of traces and metrics.
+pub(super) const TELEMETRY: &str = "spec.telemetryConfigRef";
 /// What happens while a configuration does not exist: the end of a sentence.
 pub(super) const MISSING: &str = "until then the virtual server counts as failed";
 
@@ -53,8 +55,15 @@ pub(super) fn login(spec: &VirtualMCPServerSpec) -> Option<ConfigUse> {
     Some(MCPOIDCConfig::used(Role::Guard, LOGIN, &it.name, &it.into()))
 }
 
+/// The configurations beside the login, each once: MCPToolConfigs, and where its traces and metrics go.
+pub(super) fn others(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = ConfigUse> {
+    let telemetry = spec.telemetry_config_ref.as_ref();
+    let used = telemetry.map(|it| MCPTelemetryConfig::used(Role::Setting, TELEMETRY, &it.name, &it.service_name));
+    tools(spec).chain(used)
+}
+
 /// The MCPToolConfigs, each once.
-pub(super) fn tools(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = ConfigUse> {
+fn tools(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = ConfigUse> {
     let aggregation = spec.config.as_ref().and_then(|config| config.aggregation.as_ref());
     let tools = aggregation.into_iter().flat_map(|it| it.tools.iter().flatten());
     let names = tools.filter_map(|it| Some(&*it.tool_config_ref.as_ref()?.name)).filter(|name| !name.is_empty());
@@ -73,10 +82,6 @@ pub(super) fn unbuilt(server: &VirtualMCPServer) -> Vec<(&'static str, Reference
         }
     };
     add(condition::GROUP_REF_VALIDATED, "MCPGroup", "spec.groupRef", &spec.group_ref.name);
-    if let Some(it) = &spec.telemetry_config_ref {
-        let condition = condition::TELEMETRY_CONFIG_REF_VALIDATED;
-        add(condition, "MCPTelemetryConfig", "spec.telemetryConfigRef", &it.name);
-    }
     if let Some(it) = &spec.incoming_auth.authz_config_ref {
         let condition = condition::AUTHZ_CONFIG_REF_VALIDATED;
         add(condition, "MCPAuthzConfig", "spec.incomingAuth.authzConfigRef", &it.name);

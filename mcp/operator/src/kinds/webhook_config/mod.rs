@@ -4,7 +4,7 @@ mod translate;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::{
-    names::{annotation, condition, finalizer},
+    names::annotation,
     v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
 };
 use mcp_plan::{
@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl Subject for MCPWebhookConfig {
-    const FINALIZER: Option<&'static str> = Some(finalizer::MCP_WEBHOOK_CONFIG);
+    const FINALIZER: Option<&'static str> = Some("mcpwebhookconfig.toolhive.stacklok.dev/finalizer");
     const RESOURCES: [&'static str; 3] =
         ["mcpwebhookconfigs", "mcpwebhookconfigs/status", "mcpwebhookconfigs/finalizers"];
 
@@ -38,7 +38,7 @@ impl Subject for MCPWebhookConfig {
 
 impl ConfigKind for MCPWebhookConfig {
     const WORDS: Words = Words {
-        condition: condition::WEBHOOK_CONFIG_VALIDATED,
+        condition: "WebhookConfigValidated",
         valid: "WebhookConfigValid",
         not_found: "WebhookConfigNotFound",
         not_valid: "WebhookConfigNotValid",

@@ -1,13 +1,13 @@
 //! ToolHive's examples (`examples/operator` of stacklok/toolhive, Apache-2.0) ask for these combinations of fields. The objects here are our
 //! own, one for each combination, as the examples are applied: beside the operator, before what they refer to. Left out are the kinds that this
-//! operator does not serve: MCPGroup, MCPExternalAuthConfig, MCPRegistry, MCPServerEntry, MCPTelemetryConfig, EmbeddingServer and
+//! operator does not serve: MCPGroup, MCPExternalAuthConfig, MCPRegistry, MCPServerEntry, EmbeddingServer and
 //! VirtualMCPCompositeToolDefinition.
 
 use serde_json::{Value, json};
 
 use super::{
     Gate,
-    support::{oidc_config, remote_proxy, tool_config},
+    support::{oidc_config, remote_proxy, telemetry_config, tool_config},
 };
 
 fn server(name: &str, transport: &str, change: Value) -> Value {
@@ -147,6 +147,10 @@ fn others() -> Vec<Value> {
         oidc_config(
             "idp",
             json!({"clientId": "client", "clientSecretRef": key, "jwksUrl": "https://idp.example.com/keys"}),
+        ),
+        telemetry_config(
+            "telemetry",
+            json!({"endpoint": "https://otel.example.com:4318", "metrics": {"enabled": true}}),
         ),
         tool_config("tools", json!({"toolsFilter": ["fetch"]})),
         tool_config("renamed", json!({"toolsOverride": {"fetch": {"name": "get", "description": "Gets a page"}}})),

@@ -10,6 +10,7 @@ mod deletion;
 mod examples;
 mod oidc_config;
 mod remote_proxy;
+mod telemetry_config;
 mod tool_config;
 mod virtual_mcp_server;
 

@@ -10,7 +10,7 @@ use super::{
     Place,
     support::{
         CRDS, children_of, children_of_remote, every_override, minimal, oidc_config, ready_pods, ready_pods_of,
-        remote_proxy, tool_config, virtual_server, writes,
+        remote_proxy, telemetry_config, tool_config, virtual_server, writes,
     },
 };
 
@@ -32,8 +32,12 @@ async fn one_of_every_kind_is_made_and_then_nothing_is_written() {
     objects.create(minimal("plain")).await;
     objects.create(oidc_config("idp", json!({}))).await;
     objects.create(tool_config("tools", json!({"toolsFilter": ["fetch"]}))).await;
-    let guards = json!({"oidcConfigRef": {"name": "idp", "audience": "far"}, "toolConfigRef": {"name": "tools"}});
-    objects.create(remote_proxy("far", guards)).await;
+    objects.create(telemetry_config("traces", json!({}))).await;
+    let configs = json!({
+        "oidcConfigRef": {"name": "idp", "audience": "far"}, "toolConfigRef": {"name": "tools"},
+        "telemetryConfigRef": {"name": "traces"},
+    });
+    objects.create(remote_proxy("far", configs)).await;
     objects.create(virtual_server("all", "idp", "tools")).await;
     for spec in CRDS.iter().map(|crd| &crd.spec) {
         let stored = spec.versions.iter().find(|version| version.storage).unwrap();

@@ -22,6 +22,7 @@ mod rollout;
 mod secrets;
 mod side_doors;
 mod status;
+mod telemetry_config;
 mod tool_config;
 mod toolhive;
 mod undecodable;

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Place,
     support::{
-        DEADLINE, Objects, Operator, labelled, manager, oidc_config, remote_proxy, requests, tool_config,
-        virtual_server, webhook_config,
+        DEADLINE, Objects, Operator, labelled, manager, oidc_config, remote_proxy, requests, telemetry_config,
+        tool_config, virtual_server, webhook_config,
     },
 };
 
@@ -31,6 +31,7 @@ const ALPHA: &str = "toolhive.stacklok.dev/v1alpha1";
 fn kinds() -> Vec<(&'static str, Value, &'static str, Value)> {
     vec![
         (BETA, oidc_config("config", json!({})), "oidcConfigRef", json!({"name": "config", "audience": "a"})),
+        (BETA, telemetry_config("config", json!({})), "telemetryConfigRef", json!({"name": "config"})),
         (BETA, tool_config("config", json!({"toolsFilter": ["a"]})), "toolConfigRef", json!({"name": "config"})),
         (ALPHA, webhook_config("config", json!({})), "webhookConfigRef", json!({"name": "config"})),
     ]
@@ -54,7 +55,9 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
         }
         server[field] = reference;
     }
-    objects.create(virtual_server("all", "config", "config")).await;
+    let mut all = virtual_server("all", "config", "config");
+    all["spec"]["telemetryConfigRef"] = json!({"name": "config"});
+    objects.create(all).await;
     objects.create(labelled("web", server)).await;
     objects.create(remote_proxy("far", remote)).await;
     objects.phase("web", "Stopped").await;
@@ -110,6 +113,11 @@ fn referring(kind: &str, name: &str, field: &str, mut reference: Value) -> Optio
         (_, "webhookConfigRef") => None,
         ("MCPRemoteProxy", _) => Some(remote_proxy(name, json!({"replicas": 0, field: reference}))),
         ("VirtualMCPServer", "oidcConfigRef") => Some(virtual_server(name, name, "absent")),
+        ("VirtualMCPServer", "telemetryConfigRef") => {
+            let mut server = virtual_server(name, "absent", "absent");
+            server["spec"][field] = reference;
+            Some(server)
+        }
         ("VirtualMCPServer", _) => Some(virtual_server(name, "absent", name)),
         _ => unreachable!("{kind} is no kind of workload"),
     }
@@ -137,7 +145,7 @@ async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration(
             pairs.push((name, objects.dynamic(version, &config_kind), *kind, edit));
         }
     }
-    assert_eq!(pairs.len(), 7, "each kind that a kind of workload can refer to");
+    assert_eq!(pairs.len(), 10, "each kind that a kind of workload can refer to");
     let told = |config: &DynamicObject, name: &str| {
         let status = &config.data["status"];
         status["conditions"].is_array() && status["configHash"].is_string() && status.to_string().contains(name)

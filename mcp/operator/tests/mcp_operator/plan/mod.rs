@@ -18,6 +18,7 @@ mod rollout;
 mod rules;
 mod side_doors;
 mod status;
+mod telemetry_config;
 mod tool_config;
 mod virtual_mcp_server;
 mod webhook_config;

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mcp_api::v1beta1::{MCPOIDCConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus};
+use mcp_api::v1beta1::{MCPOIDCConfig, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerStatus};
 use mcp_operator::{
     config::{ConfigKind, erased},
     subject::Subject as _,
@@ -18,7 +18,7 @@ use mcp_plan::{
 use portcullis::controller::PlannedEvent;
 use serde_json::{Value, json};
 
-use super::world::{World, inline, oidc_config, tool_config};
+use super::world::{World, inline, oidc_config, telemetry_config, tool_config};
 
 const NOTHING_SERVES: &str =
     "this version checks what a VirtualMCPServer refers to and makes no Deployment for it: nothing serves";
@@ -49,6 +49,7 @@ fn with_tools(names: &[&str]) -> VirtualMCPServer {
 struct Around {
     login: Option<MCPOIDCConfig>,
     tools: Vec<MCPToolConfig>,
+    telemetry: Option<MCPTelemetryConfig>,
     policies: bool,
 }
 
@@ -61,6 +62,9 @@ fn plan(server: &VirtualMCPServer, around: Around) -> (VirtualMCPServerStatus, V
     for config in around.tools {
         let name = config.metadata.name.clone().unwrap();
         configs.insert(("MCPToolConfig".into(), name), erased(Arc::new(config)));
+    }
+    if let Some(config) = around.telemetry {
+        configs.insert(("MCPTelemetryConfig".into(), "traces".into()), erased(Arc::new(config)));
     }
     if let Some(config) = around.login {
         configs.insert(("MCPOIDCConfig".into(), "idp".into()), erased(Arc::new(config)));
@@ -133,6 +137,24 @@ fn its_login_is_looked_up_and_its_hash_is_kept() {
 }
 
 #[test]
+fn its_telemetry_is_looked_up_and_its_hash_is_kept() {
+    let mut server = virtual_server(json!({"telemetryConfigRef": {"name": "traces", "serviceName": "all"}}));
+    let telemetry = telemetry_config("traces", json!({"prometheus": {"enabled": true}}));
+    let hash = ConfigKind::hash(&telemetry);
+    for (there, reason, phased, kept) in [
+        (None, "TelemetryConfigRefNotFound", "Failed", None),
+        (Some(telemetry), "TelemetryConfigRefValid", "Pending", Some(hash)),
+    ] {
+        let (status, _) = plan(&server, Around { telemetry: there, ..Around::default() });
+        assert_eq!(says(&status, "TelemetryConfigRefValidated").unwrap().1, reason);
+        assert_eq!((phase(&status), &status.telemetry_config_hash), (phased, &kept), "{reason}");
+    }
+    assert!(server.references().iter().any(|reference| reference.token() == "MCPTelemetryConfig/traces"));
+    server.spec.telemetry_config_ref = None;
+    assert_eq!(says(&plan(&server, Around::default()).0, "TelemetryConfigRefValidated"), None);
+}
+
+#[test]
 fn of_several_tool_configs_one_that_cannot_be_used_decides_whatever_its_place() {
     let fine = |name| tool_config(name, json!({"toolsFilter": ["fetch"]}));
     for (names, there, reason) in [
@@ -152,7 +174,6 @@ fn of_several_tool_configs_one_that_cannot_be_used_decides_whatever_its_place() 
 fn references_to_kinds_that_this_version_does_not_have_are_named_and_fail_nothing() {
     let server = virtual_server(json!({
         "incomingAuth": {"type": "anonymous", "authzConfigRef": {"name": "policies"}},
-        "telemetryConfigRef": {"name": "traces"},
         "embeddingServerRef": {"name": "words"},
         "config": {"compositeToolRefs": [{"name": "deploy"}, {"name": "build"}]},
         "outgoingAuth": {
@@ -164,7 +185,6 @@ fn references_to_kinds_that_this_version_does_not_have_are_named_and_fail_nothin
     for (condition, named) in [
         ("GroupRefValidated", "spec.groupRef: MCPGroup \"tools\""),
         ("AuthzConfigRefValidated", "spec.incomingAuth.authzConfigRef: MCPAuthzConfig \"policies\""),
-        ("TelemetryConfigRefValidated", "spec.telemetryConfigRef: MCPTelemetryConfig \"traces\""),
         ("EmbeddingServerReady", "spec.embeddingServerRef: EmbeddingServer \"words\""),
         (
             "CompositeToolRefsValidated",

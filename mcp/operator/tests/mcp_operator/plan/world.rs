@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, core::object::HasStatus};
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPToolConfig},
+    v1beta1::{MCPOIDCConfig, MCPServer, MCPTelemetryConfig, MCPToolConfig},
 };
 use mcp_operator::{
     config::{ConfigKind, erased},
@@ -236,6 +236,14 @@ pub(crate) fn inline(change: Value) -> Value {
     let mut inline = json!({"issuer": "https://idp.example.com"});
     inline.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     json!({"type": "inline", "inline": inline})
+}
+
+pub(crate) fn telemetry_config(name: &str, spec: Value) -> MCPTelemetryConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPTelemetryConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
 }
 
 pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {

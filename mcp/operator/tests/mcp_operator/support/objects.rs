@@ -250,6 +250,16 @@ pub(crate) fn virtual_server(name: &str, idp: &str, tools: &str) -> Value {
     })
 }
 
+/// A configuration of traces and metrics with this collector.
+pub(crate) fn telemetry_config(name: &str, collector: Value) -> Value {
+    let mut all = json!({"enabled": true, "endpoint": "otel:4318", "tracing": {"enabled": true}});
+    all.as_object_mut().unwrap().extend(collector.as_object().unwrap().clone());
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPTelemetryConfig", "metadata": {"name": name},
+        "spec": {"openTelemetry": all},
+    })
+}
+
 /// A configuration of the tools that clients see.
 pub(crate) fn tool_config(name: &str, spec: Value) -> Value {
     json!({

@@ -5,6 +5,7 @@ mod oidc_config;
 mod remote_proxy;
 mod server;
 mod shared;
+mod telemetry_config;
 mod virtual_server;
 mod webhook_config;
 
@@ -82,6 +83,7 @@ pub(crate) fn all() -> Vec<Case> {
     let mut cases = oidc_config::cases();
     cases.extend(remote_proxy::cases());
     cases.extend(server::cases());
+    cases.extend(telemetry_config::cases());
     cases.extend(webhook_config::cases());
     cases.extend(virtual_server::cases());
     cases

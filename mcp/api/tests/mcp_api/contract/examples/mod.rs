@@ -5,6 +5,8 @@ mod virtual_server;
 
 use serde_json::{Value, json};
 
+use crate::contract::document::Contract;
+
 /// Members that the schema knows and a rule refuses.
 pub(crate) const REFUSED: [(&str, &str); 1] = [("VirtualMCPServer", ".spec.config.sessionStorage.tls")];
 
@@ -13,11 +15,19 @@ pub(crate) fn of(kind: &str) -> Vec<Value> {
         "MCPOIDCConfig" => mcp_oidc_configs(),
         "MCPRemoteProxy" => mcp_remote_proxies(),
         "MCPServer" => mcp_servers(),
-        "MCPToolConfig" => vec![mcp_tool_config()],
+        "MCPTelemetryConfig" => vec![mcp_telemetry_config()],
         "MCPWebhookConfig" => vec![mcp_webhook_config()],
         "VirtualMCPServer" => virtual_server::all(),
-        other => panic!("no examples of {other}"),
+        other => in_contract(other),
     }
+}
+
+/// The examples that stand in the contract of a kind, each with its spec and its status.
+fn in_contract(kind: &str) -> Vec<Value> {
+    let contract = Contract::of(kind);
+    let version = format!("toolhive.stacklok.dev/{}", contract.stored());
+    let examples = contract.0["examples"].as_array().unwrap_or_else(|| panic!("no examples of {kind}"));
+    examples.iter().map(|it| object(&version, kind, it["spec"].clone(), it["status"].clone())).collect()
 }
 
 fn mcp_oidc_configs() -> Vec<Value> {
@@ -244,21 +254,27 @@ fn affinity() -> Value {
     })
 }
 
-fn mcp_tool_config() -> Value {
-    let tool = json!({
-        "name": "search",
-        "description": "Searches the index.",
-        "annotations": {
-            "destructiveHint": false, "idempotentHint": true, "openWorldHint": false, "readOnlyHint": true,
-            "title": "Search",
+fn mcp_telemetry_config() -> Value {
+    let spec = json!({
+        "openTelemetry": {
+            "caBundleRef": {"configMapRef": {"name": "collector-ca", "key": "ca.crt", "optional": false}},
+            "enabled": true,
+            "endpoint": "https://collector.example:4318",
+            "headers": {"x-tenant": "acme"},
+            "insecure": false,
+            "metrics": {"enabled": true},
+            "resourceAttributes": {"deployment.environment": "test"},
+            "sensitiveHeaders": [{"name": "x-api-key", "secretKeyRef": secret_key()}],
+            "tracing": {"enabled": true, "samplingRate": "0.25"},
+            "useLegacyAttributes": false,
         },
+        "prometheus": {"enabled": true, "metricsOnTransportPort": false},
     });
     let status = json!({
         "conditions": [condition()], "configHash": "a", "observedGeneration": 1,
         "referencingWorkloads": [{"kind": "MCPServer", "name": "server"}],
     });
-    let spec = json!({"toolsFilter": ["search", "fetch"], "toolsOverride": {"query": tool}});
-    object("toolhive.stacklok.dev/v1beta1", "MCPToolConfig", spec, status)
+    object("toolhive.stacklok.dev/v1beta1", "MCPTelemetryConfig", spec, status)
 }
 
 fn mcp_webhook_config() -> Value {

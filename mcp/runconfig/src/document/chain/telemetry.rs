@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// `type` of the middleware that makes spans and metrics.
 pub const TELEMETRY: &str = "telemetry";
 
+/// Headers of an export that its protocol decides, beside those whose names begin with `grpc-`.
+const RESERVED: [&str; 8] =
+    ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding", "upgrade"];
+
 /// The traces and metrics of a proxy. Members are declared in the order ToolHive writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -60,7 +64,7 @@ pub struct TelemetryConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TelemetryParameters {
-    /// What is recorded, and where it goes.
+    /// The settings of the middleware.
     pub config: TelemetryConfig,
     /// The name of the MCP server.
     pub server_name: String,
@@ -96,6 +100,12 @@ impl TelemetryConfig {
         self.enable_prometheus_metrics_path
             || (!self.endpoint.is_empty() && (self.tracing_enabled || self.metrics_enabled))
     }
+}
+
+/// Whether the proxy writes the header `name` of an export itself, so that no configuration may add it.
+pub fn is_export_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    RESERVED.contains(&&*name) || name.starts_with("grpc-")
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]

@@ -1,0 +1,98 @@
+//! MCPTelemetryConfig: what is recorded of requests, and where it goes.
+
+mod collector;
+mod rules;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus, WorkloadRef};
+use mcp_plan::{
+    config::{Needs, Target, Words},
+    problem::Problem,
+    reference::{Reference, Referrer, Source},
+    settings::Settings,
+};
+use mcp_runconfig::{RunConfig, TELEMETRY};
+
+use crate::{
+    config::{ConfigKind, ConfigReport},
+    subject::Subject,
+};
+
+/// Reason: it is not valid, or a Secret or ConfigMap that it names is missing or cannot be used.
+const INVALID: &str = "TelemetryConfigRefInvalid";
+/// The effect of a Secret or ConfigMap that does not exist: the end of a sentence.
+const MISSING: &str = "until then the workloads that refer to this stay as they are";
+
+impl Subject for MCPTelemetryConfig {
+    const FINALIZER: Option<&'static str> = Some("mcptelemetryconfig.toolhive.stacklok.dev/finalizer");
+    const RESOURCES: [&'static str; 3] =
+        ["mcptelemetryconfigs", "mcptelemetryconfigs/status", "mcptelemetryconfigs/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        let Some(collector) = &self.spec.open_telemetry else { return Vec::new() };
+        let secrets = collector.sensitive_headers.iter().flatten().enumerate().map(|(at, header)| {
+            let field = format!("{}[{at}].secretKeyRef", rules::SENSITIVE_HEADERS);
+            Reference::to_source(field, &Source::Secret(header.secret_key_ref.name.clone()))
+        });
+        let bundle = collector::ca_bundle(collector)
+            .map(|file| Reference::to_source(format!("{}.configMapRef", rules::CA_BUNDLE), &file.source));
+        secrets.chain(bundle).map(|reference| Reference { while_missing: MISSING, ..reference }).collect()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        self.spec.open_telemetry.as_ref().map(rules::problems).unwrap_or_default()
+    }
+
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        let collector = self.spec.open_telemetry.as_ref();
+        collector.and_then(|collector| rules::endpoint_problem(collector, settings)).into_iter().collect()
+    }
+
+    fn warnings(&self, _: &Settings) -> Vec<String> {
+        self.spec.open_telemetry.as_ref().map(rules::warnings).unwrap_or_default()
+    }
+}
+
+impl ConfigKind for MCPTelemetryConfig {
+    const WORDS: Words = Words {
+        condition: "TelemetryConfigRefValidated",
+        valid: "TelemetryConfigRefValid",
+        not_found: "TelemetryConfigRefNotFound",
+        not_valid: INVALID,
+        data_not_found: INVALID,
+        data_not_valid: INVALID,
+        // ToolHive's operator has no condition about this bundle.
+        bundle: None,
+    };
+    const MIDDLEWARE: &'static [&'static str] = &[TELEMETRY];
+
+    /// The name of the workload in traces and metrics, where it is not its own.
+    type Terms = Option<String>;
+
+    fn needs(&self, target: &Target, service: &Option<String>) -> Needs {
+        collector::needs(&self.spec, target, service.as_deref())
+    }
+
+    fn render(&self, target: &Target, service: &Option<String>, document: &mut RunConfig) {
+        document.telemetry_config = Some(collector::rendered(&self.spec, target, service.as_deref()));
+    }
+
+    fn conditions(status: &MCPTelemetryConfigStatus) -> Option<&Vec<Condition>> {
+        status.conditions.as_ref()
+    }
+
+    fn last_hash(status: &MCPTelemetryConfigStatus) -> Option<&str> {
+        status.config_hash.as_deref()
+    }
+
+    fn status_of(report: ConfigReport) -> MCPTelemetryConfigStatus {
+        let workloads: Vec<_> =
+            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
+        MCPTelemetryConfigStatus {
+            conditions: report.conditions,
+            config_hash: report.config_hash,
+            observed_generation: report.observed_generation,
+            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Edits of a server's settings under a client at fifty calls a second.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use portcullis_node::greeter::{self, Route};
+use portcullis_node::{Namespace, Node, Outcome, install_operator};
+use serde_json::{Value, json};
+
+/// A setting of a server: how it comes, changes and goes.
+pub(crate) struct Setting {
+    /// The name that namespaces and figures have of it.
+    pub(crate) name: &'static str,
+    /// Objects that the server refers to.
+    pub(crate) beside: Vec<Value>,
+    /// Members of the server's spec, one edit after the other.
+    pub(crate) edits: Vec<Value>,
+}
+
+impl Setting {
+    /// Makes the edits; `check` looks at a pod of each. Returns the calls that failed from the first answer on.
+    pub(crate) async fn edited_under_load(
+        self,
+        route: &Route,
+        era: &str,
+        check: impl AsyncFn(&Namespace, &str, &Value),
+    ) -> Vec<Outcome> {
+        let Self { name, beside, edits } = self;
+        let node = Node::running().await;
+        install_operator().await;
+        let namespace = node.namespace(name).await;
+        let url = greeter::start_on(&namespace, route, json!({})).await;
+        namespace.apply(beside).await;
+        let deployments = namespace.api::<Deployment>();
+        let uid = deployments.get(greeter::NAME).await.unwrap().metadata.uid;
+        let caller = namespace.caller(era, 50, &url, "Ada").await;
+        caller.next("an answer", |outcome| outcome.answers("Hi Ada")).await;
+        let begun = caller.outcomes().len();
+        for edit in edits {
+            let before = namespace.pods(greeter::NAME).await;
+            namespace.apply([greeter::manifest(greeter::NAME, route.spec(edit.clone()))]).await;
+            let pods = namespace.replaced(greeter::NAME, &before).await;
+            // While it drains, connections to it still carry calls.
+            namespace.gone(&before).await;
+            caller.steady(50, "Hi Ada").await;
+            check(&namespace, &pods[0], &edit).await;
+        }
+        assert_eq!(deployments.get(greeter::NAME).await.unwrap().metadata.uid, uid, "the Deployment was made anew");
+        let outcomes = caller.finish().await;
+        let failed: Vec<_> = outcomes[begun..].iter().filter(|outcome| !outcome.answers("Hi Ada")).cloned().collect();
+        let of = outcomes.len() - begun;
+        println!("{name}, {} {era}: {} of {of} calls failed", route.name, failed.len());
+        failed
+    }
+}
+
+/// Whether the call failed because its session was that of a pod that is gone.
+pub(crate) fn lost_its_session(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Lost { text } if text.to_lowercase().contains("session not found"))
+}
