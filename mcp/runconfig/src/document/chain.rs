@@ -3,6 +3,7 @@
 
 mod audit;
 mod auth;
+mod authorization;
 mod header_forward;
 mod telemetry;
 mod tool_filter;
@@ -13,6 +14,10 @@ use serde_json::{Map, Value, json};
 pub use self::{
     audit::{AUDIT, AuditConfig, AuditParameters},
     auth::{AUTH, AuthParameters, OidcConfig},
+    authorization::{
+        AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
+        PdpContext, PdpHttp,
+    },
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
     telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
@@ -145,7 +150,7 @@ static TABLE: &[Row] = &[
         ..WEBHOOKS
     },
     built(USAGE_METRICS),
-    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later("authorization") },
+    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later(AUTHORIZATION) },
     Row { members: &[("", "aws_sts_config")], ..later("awssts") },
     Row {
         members: &[
