@@ -47,10 +47,10 @@ pub fn missing_claims(document: &RunConfig) -> Option<(&'static str, String)> {
     let message = || {
         let named = named.join(", ");
         format!(
-            "policies read {named} of tokens, and nobody logs in: the caller is the local user; set spec.oidcConfigRef"
+            "policies read {named} of tokens, and nobody logs in: every caller is the local user, without them; have callers log in"
         )
     };
-    (document.oidc_config.is_none() && !named.is_empty()).then(|| ("NoLogin", message()))
+    (!document.requires_login() && !named.is_empty()).then(|| ("NoLogin", message()))
 }
 
 /// The first policy that no proxy can read.

@@ -365,7 +365,7 @@ fn claims_that_no_caller_has_are_told_of() {
     let named = json!({"policies": [PERMIT], "group_claim_name": "groups", "multi_valued_claims": ["scope"]});
     let (reason, message) = condition(&groups(named.clone()).plan(), "AuthzClaimsMissing", "True").unwrap();
     assert!(
-        reason == "NoLogin" && message.contains("\"groups\", \"scope\"") && message.contains("spec.oidcConfigRef"),
+        reason == "NoLogin" && message.contains("\"groups\", \"scope\"") && message.ends_with("have callers log in"),
         "{message}"
     );
     let mut with_login = groups(named);
