@@ -1,0 +1,73 @@
+//! Cedar policies decide who may call what on an MCP server: this crate parses them, finds the questions of a message, and decides. No IO, no clock.
+//!
+//! ```
+//! use mcp_authz::{Asks, Caller, ClaimSource, Policies, asks};
+//! use mcp_runconfig::CedarConfig;
+//! use mcp_wire::Message;
+//!
+//! let policy = r#"permit(principal in THVGroup::"dev", action == Action::"call_tool", resource == Tool::"echo");"#;
+//! let config = CedarConfig { policies: vec![policy.to_owned()], ..CedarConfig::default() };
+//! let policies = Policies::parse(&config, "everything").unwrap();
+//!
+//! let claims = serde_json::json!({"sub": "ann", "groups": ["dev"]});
+//! let caller = Caller::new(&policies, claims.as_object().unwrap(), ClaimSource::Request).unwrap();
+//! let message = Message::parse_strict(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#).unwrap();
+//! let Asks::Questions(questions) = asks(&message) else { panic!("policies decide on calls") };
+//! assert_eq!(policies.decide(&caller, &questions[0]), Ok(()));
+//! ```
+//!
+//! # Methods
+//!
+//! | method | what policies are asked |
+//! |---|---|
+//! | `tools/call` | `Action::"call_tool"` on `Tool::"NAME"`, with arguments |
+//! | `prompts/get` | `Action::"get_prompt"` on `Prompt::"NAME"`, with arguments |
+//! | `resources/read`, `resources/subscribe`, `resources/unsubscribe` | `Action::"read_resource"` on `Resource::"URI"` |
+//! | `skills/get` | `Action::"get_skill"` on `Skill::"URI"` |
+//! | `completion/complete` | as `prompts/get` or `resources/read` of what it refers to, without arguments |
+//! | `subscriptions/listen` | as `resources/read` of each resource that it names; without one, nothing |
+//! | `tools/list`, `prompts/list`, `resources/list`, `resources/templates/list`, `skills/list` | for each item of the answer the question of its kind, without arguments |
+//! | `initialize`, `ping`, `server/discover`, `roots/list`, `logging/setLevel`, `features/list`, and the notifications of MCP but for those of tasks and elicitations | nothing: they pass |
+//! | every other one | nothing: they are refused |
+//!
+//! # Where decisions differ from ToolHive's
+//!
+//! Decisions are those of ToolHive v0.63.0, in these as well: numbers are decimals, an error in one policy denies what another one permits, the usual claims
+//! of groups count where a token lacks the configured one, a text is no list of groups, and the attributes of a request's entities
+//! replace those that the configuration gives them. They differ in this alone:
+//!
+//! | subject | ToolHive | here | why |
+//! |---|---|---|---|
+//! | parents that `entities_json` gives to an entity of the request (the caller, the tool, the action) | are lost | count beside those of the request | they are written down to count |
+//! | hints of tools | are those of the last page of a list | are kept for each tool until a list says something else of it ([`KnownHints`]) | lists have pages |
+//! | two arguments whose names differ only in case | the message is refused before (400) | the call is refused (403) | as messages with such names are let pass elsewhere, here they must not |
+//! | an argument `x_present` beside one `x` that is no scalar | either one counts as `context.arg_x_present` | that there is an `x` | a caller must not hide it |
+//! | a policy with more than 64 brackets in each other, or 4,000 operators | is taken | is refused | Cedar's parser would end the process |
+//! | `entities_json` with the same entity twice, or in a circle | the last one counts; circles are followed | is refused | Cedar's own reading |
+//!
+//! Lists that cannot be read, and questions to a policy decision point, are the affair of the proxy's middleware.
+
+mod asks;
+mod caller;
+mod decide;
+mod denial;
+mod error;
+mod hints;
+mod index;
+mod item;
+mod list;
+mod policies;
+mod question;
+mod shape;
+mod uri;
+mod value;
+
+pub use asks::{Asks, asks};
+pub use caller::{Caller, ClaimSource};
+pub use denial::Denial;
+pub use error::PolicyError;
+pub use hints::{Hints, KnownHints};
+pub use item::Malformed;
+pub use list::List;
+pub use policies::Policies;
+pub use question::{Feature, Question};
