@@ -307,6 +307,11 @@ impl RunConfig {
         self.oidc_config = Some(oidc);
     }
 
+    /// Whether callers have to log in.
+    pub fn requires_login(&self) -> bool {
+        self.oidc_config.is_some()
+    }
+
     /// Repeats the login in the chain (toolhive-0.63 §3): two that differ would leave open which one guards.
     fn repeat_login(&mut self) -> Result<(), ParseError> {
         let Some(oidc) = &self.oidc_config else { return Ok(()) };

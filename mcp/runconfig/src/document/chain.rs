@@ -158,7 +158,7 @@ static TABLE: &[Row] = &[
         of: |RunConfig { authz_config, authz_config_path, .. }| {
             AuthorizationParameters::of(authz_config.as_ref(), authz_config_path).map(Typed::Authorization)
         },
-        read: |value| AuthorizationParameters::read(value, "").map(Typed::Authorization),
+        // The default `read` keeps the order of members, which tells where policies were written.
         ..built(AUTHORIZATION)
     },
     Row { members: &[("", "aws_sts_config")], ..later("awssts") },

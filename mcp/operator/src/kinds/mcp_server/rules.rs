@@ -16,7 +16,7 @@ use mcp_plan::{
 use mcp_runconfig::{chain::MAX_BODY_LIMIT, duration};
 
 use super::{environment, names};
-use crate::config::LoginTerms;
+use crate::config::{LoginTerms, authorization};
 
 /// Every rule that the server breaks, `spec.podTemplateSpec` aside.
 pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
@@ -44,7 +44,10 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
 pub(super) fn change_problems(old: Option<&MCPServerSpec>, new: &MCPServerSpec) -> Vec<Problem> {
     let stored = old.and_then(|old| old.max_request_body_size);
     let above = body_limit_above_bound(new).filter(|_| stored != new.max_request_body_size);
-    above.map(|bytes| Problem::new("spec.maxRequestBodySize", above_bound(bytes))).into_iter().collect()
+    let above = above.map(|bytes| Problem::new("spec.maxRequestBodySize", above_bound(bytes)));
+    let policies = old.and_then(|old| old.authz_config.as_ref());
+    let policies = authorization::change_problems(policies, new.authz_config.as_ref(), None);
+    above.into_iter().chain(policies).collect()
 }
 
 /// `spec.maxRequestBodySize` where it is more than a proxy reads.

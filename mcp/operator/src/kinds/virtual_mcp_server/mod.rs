@@ -117,6 +117,7 @@ impl Workload for VirtualMCPServer {
 
     fn status_of(report: Report) -> VirtualMCPServerStatus {
         VirtualMCPServerStatus {
+            authz_config_hash: report.hash(references::POLICIES),
             oidc_config_hash: report.hash(references::LOGIN),
             telemetry_config_hash: report.hash(references::TELEMETRY),
             conditions: report.conditions,

@@ -113,12 +113,6 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webho
     let guards = [
         ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
         ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
-        ("authz", json!({"authzConfigRef": {"name": "x"}}), "spec.authzConfigRef"),
-        (
-            "inline",
-            json!({"authzConfig": {"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}}}),
-            "spec.authzConfig",
-        ),
         (
             "limits",
             json!({

@@ -260,6 +260,22 @@ pub(crate) fn telemetry_config(name: &str, collector: Value) -> Value {
     })
 }
 
+/// A configuration of who may call what, by these policies.
+pub(crate) fn authz_config(name: &str, policies: &[&str]) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPAuthzConfig", "metadata": {"name": name},
+        "spec": {"type": "cedarv1", "config": {"policies": policies}},
+    })
+}
+
+/// A ConfigMap with a document of such policies.
+pub(crate) fn policies(name: &str, policies: &[&str]) -> Value {
+    let document = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": policies}});
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"authz.json": document.to_string()},
+    })
+}
+
 /// A configuration of the tools that clients see.
 pub(crate) fn tool_config(name: &str, spec: Value) -> Value {
     json!({
