@@ -20,7 +20,9 @@ impl Policies {
         let context = if arguments.is_empty() {
             caller.context.clone()
         } else {
-            let arguments = Context::from_pairs(arguments.clone()).map_err(|_| Denial::UNTOLD)?;
+            // Read again: a number that no decimal holds differs from itself, in the context as in the entity.
+            let again = question.arguments.map(value::arguments).transpose()?.unwrap_or_default();
+            let arguments = Context::from_pairs(again).map_err(|_| Denial::UNTOLD)?;
             // The names of claims and arguments begin with other words.
             caller.context.clone().merge(arguments).map_err(|_| Denial::UNTOLD)?
         };
