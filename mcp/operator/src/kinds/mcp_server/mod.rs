@@ -35,6 +35,7 @@ use portcullis::{
 
 use crate::{
     config::{ConfigKind as _, audit},
+    kinds::telemetry_config,
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };
@@ -70,6 +71,8 @@ impl Subject for MCPServer {
         let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
+        let telemetry = spec.telemetry_config_ref.as_ref();
+        warnings.extend(telemetry.and_then(|_| telemetry_config::replaced(spec.resource_overrides.as_ref())));
         let ways = backend::ways(spec);
         if ways.host_port {
             let message =

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_api::v1beta1::{MCPRemoteProxy, MCPTelemetryConfig};
+use mcp_api::v1beta1::{MCPRemoteProxy, MCPTelemetryConfig, ResourceOverrides};
 use mcp_operator::{config::ConfigKind as _, subject::Subject as _, workload::Workload};
 use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
@@ -311,6 +311,23 @@ fn a_proxys_image_without_telemetry_gets_none_and_the_author_is_told() {
 }
 
 #[test]
+fn the_author_is_told_that_attributes_in_a_variable_have_no_effect() {
+    let said = "spec.resourceOverrides.proxyDeployment.env[OTEL_RESOURCE_ATTRIBUTES] has no effect: ";
+    let env = [("OTEL_RESOURCE_ATTRIBUTES", "team=a"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    let env = env.map(|(name, value)| json!({"name": name, "value": value}));
+    let overrides: ResourceOverrides = serde_json::from_value(json!({"proxyDeployment": {"env": env}})).unwrap();
+    for (reference, count) in [(json!({"name": "traces"}), 1), (Value::Null, 0)] {
+        let (mut server, mut remote) = (server(reference.clone()), remote(reference.clone()));
+        server.workload.spec.resource_overrides = Some(overrides.clone());
+        remote.workload.spec.resource_overrides = Some(overrides.clone());
+        for warnings in [server.workload.warnings(&server.settings), remote.workload.warnings(&remote.settings)] {
+            let found = warnings.iter().filter(|warning| warning.starts_with(said)).count();
+            assert_eq!(found, count, "{reference}: {warnings:?}");
+        }
+    }
+}
+
+#[test]
 fn every_rule_that_it_breaks_is_said_with_its_field() {
     let endpoint = "spec.openTelemetry.endpoint";
     let bundle = "spec.openTelemetry.caBundleRef";
@@ -347,6 +364,7 @@ fn every_rule_that_it_breaks_is_said_with_its_field() {
             vec!["spec.openTelemetry.sensitiveHeaders[1].name"],
         ),
         (json!({"headers": {"X-Api": "1"}, "sensitiveHeaders": sensitive(&["x-api"])}), vec![name]),
+        (json!({"headers": {"X-Api": "1", "x-api": "2"}}), vec!["spec.openTelemetry.headers[x-api]"]),
         (json!({"headers": {"x_api": "1"}, "sensitiveHeaders": sensitive(&["x-api"])}), vec![]),
         (json!({"headers": {"x api": "1"}}), vec!["spec.openTelemetry.headers[x api]"]),
         (json!({"headers": {"x-api": "two\nlines"}}), vec!["spec.openTelemetry.headers[x-api]"]),
