@@ -20,6 +20,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::export::queue::CLIENT;
 use crate::instruments::SCOPE;
 
 /// The spans of ToolHive for these requests, with the values that its run had.
@@ -162,9 +163,11 @@ fn attributes(span: &SpanData) -> BTreeMap<&str, serde_json::Value> {
         Value::F64(value) => json!(value),
         value => json!(value.as_str()),
     };
-    let attributes: BTreeMap<_, _> =
+    let mut attributes: BTreeMap<_, _> =
         span.attributes.iter().map(|KeyValue { key, value: it, .. }| (key.as_str(), value(it))).collect();
     assert_eq!(attributes.len(), span.attributes.len(), "twice in {:?}", span.attributes);
+    // The queue takes this one.
+    assert!(attributes.remove(CLIENT).is_some(), "{:?}", span.attributes);
     attributes
 }
 
@@ -299,6 +302,41 @@ async fn a_webhook_has_a_span_below_that_of_the_request() {
         assert_eq!(span.span_context.trace_id(), request.span_context.trace_id());
         assert!(request.start_time <= span.start_time && span.start_time <= span.end_time, "{span:?}");
     }
+}
+
+#[tokio::test]
+async fn every_span_counts_for_the_client_that_caused_it() {
+    let proxy = Proxy::full().await;
+    let transport = BoxService::new(tower::service_fn(|_| ready(Ok::<_, Infallible>(Response::new(full("{}"))))));
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for address in ["2001:db8::1", "2001:db8::2:0:0:2"] {
+        for request in [Request::get("/mcp").body(full("")), Request::post("/mcp").body(full(ping))] {
+            let context = proxy.chain.context(SocketAddr::new(address.parse().unwrap(), 1));
+            drop(proxy.chain.serve(&context, request.unwrap(), &transport).await);
+        }
+    }
+    let spans = proxy.spans();
+    // Two of webhooks for each request.
+    assert_eq!(spans.len(), 12);
+    let client = |span: &SpanData| {
+        let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == CLIENT);
+        found.map(|attribute| attribute.value.as_str().into_owned())
+    };
+    // One host has all addresses of a /64.
+    assert!(spans.iter().all(|span| client(span).is_some() && client(span) == client(&spans[0])), "{spans:?}");
+}
+
+#[test]
+fn a_target_has_each_label_once_whatever_attributes_the_resource_has() {
+    let (scrape, metrics) = (Reader::default(), Metrics::default());
+    let attributes = [("1a", "digit"), ("a.b", "1"), ("a_b", "2"), ("ab", "3"), ("service.name", "a,b=c%\n\"d")];
+    let resource =
+        Resource::builder_empty().with_attributes(attributes.map(|(name, value)| KeyValue::new(name, value)));
+    let _meters = SdkMeterProvider::builder().with_reader(scrape.clone()).with_resource(resource.build()).build();
+    metrics.register_collector(scrape);
+    let text = metrics.encode();
+    let target = r#"target_info{a_b="1;2",ab="3",key_1a="digit",service_name="a,b=c%\n\"d"} 1"#;
+    assert_eq!(text.lines().find(|line| line.starts_with("target_info{")), Some(target));
 }
 
 #[tokio::test]
