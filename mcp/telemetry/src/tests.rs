@@ -363,31 +363,40 @@ fn values<'a>(text: &'a str, metric: &str, label: &str) -> Vec<&'a str> {
     series.filter_map(|labels| labels.split_once(&format!("{label}=\""))?.1.split('"').next()).collect()
 }
 
+/// Has `client` send a message with this method and name, to a server that knows the name or not.
+async fn say(proxy: &Proxy, client: [u8; 2], method: &str, name: &str, is_known: bool) {
+    let context = proxy.chain.context(SocketAddr::from(([10, 0, client[0], client[1]], 1)));
+    let answer = if is_known { r#"{"result":{}}"# } else { r#"{"error":{"code":-32602}}"# };
+    let transport =
+        BoxService::new(tower::service_fn(move |_| ready(Ok::<_, Infallible>(Response::new(full(answer))))));
+    let message =
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": name, "clientInfo": {"name": name}}});
+    let request = Request::post("/mcp").body(full(message.to_string())).unwrap();
+    proxy.chain.serve(&context, request, &transport).await.into_body().collect().await.unwrap();
+}
+
 #[tokio::test]
 async fn clients_make_a_bounded_number_of_series() {
     let proxy = Proxy::start(TelemetryConfig::default(), 0.0).await;
-    let send = async |host: u8, name: &str, method: &str| {
-        let context = proxy.chain.context(SocketAddr::from(([10, 0, 0, host], 1)));
-        let transport = BoxService::new(tower::service_fn(|_| ready(Ok::<_, Infallible>(Response::new(full("{}"))))));
-        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": name}});
-        let request = Request::post("/mcp").body(full(message.to_string())).unwrap();
-        drop(proxy.chain.serve(&context, request, &transport).await);
-    };
     for at in 0..10_000 {
-        send(1, &format!("tool{at}{}", "x".repeat(200)), "tools/call").await;
+        say(&proxy, [0, 1], "tools/call", &format!("tool{at}{}", "x".repeat(200)), true).await;
     }
     let tools = |text: &str| values(text, "toolhive_mcp_tool_calls_total", "tool").len();
-    assert_eq!(tools(&proxy.metrics.encode()), 256 + 1, "those of one client");
-    send(2, "echo", "tools/call").await;
-    assert_eq!(tools(&proxy.metrics.encode()), 256 + 2, "others have theirs");
-    for at in 0..10_000 {
-        send(u8::try_from(at % 256).unwrap(), "", &format!("x/{at}")).await;
-        send(u8::try_from(at % 250).unwrap(), &format!("prompt{at}"), "prompts/get").await;
+    // Those that were proven are not called again.
+    assert_eq!(tools(&proxy.metrics.encode()), 128 + 1, "those of one client");
+    say(&proxy, [0, 2], "tools/call", "echo", true).await;
+    assert_eq!(tools(&proxy.metrics.encode()), 128 + 2, "others have theirs");
+    for at in 0..10_000_u16 {
+        let [_, client] = at.to_be_bytes();
+        say(&proxy, [0, client], &format!("x/{at}"), "", true).await;
+        for _ in 0..2 {
+            say(&proxy, [0, client], "prompts/get", &format!("prompt{at}"), true).await;
+        }
     }
     let text = proxy.metrics.encode();
     for metric in ["toolhive_mcp_requests_total", "mcp_server_operation_duration_seconds_count"] {
-        // Those beyond the bound: of tools, of prompts, and of methods that there are not.
-        assert_eq!(text.lines().filter(|line| line.starts_with(metric)).count(), 512 + 3, "{metric}");
+        // Those beyond the bound: of tools, of prompts, and of methods that there are not. Tools that were proven were called once.
+        assert_eq!(text.lines().filter(|line| line.starts_with(metric)).count(), 512 - 128 + 3, "{metric}");
     }
     let others = values(&text, "toolhive_mcp_requests_total", "mcp_method");
     assert!(others.contains(&"other"));
@@ -395,6 +404,27 @@ async fn clients_make_a_bounded_number_of_series() {
     assert_eq!(longest, Some(128));
     let bound = proxy.chain.bounds().find(|bound| bound.name == "telemetry_operations").unwrap();
     assert_eq!((bound.used, bound.limit), (512, 512));
+}
+
+#[tokio::test]
+async fn names_that_do_not_exist_push_no_tool_out() {
+    let proxy = Proxy::start(TelemetryConfig::default(), 0.0).await;
+    for client in 0..=255 {
+        for at in 0..10 {
+            say(&proxy, [1, client], "tools/call", &format!("none-{client}-{at}"), false).await;
+            // A server answers these, whatever a client is called.
+            say(&proxy, [1, client], "initialize", &format!("none-{client}-{at}"), true).await;
+        }
+    }
+    for _ in 0..3 {
+        say(&proxy, [2, 1], "tools/call", "echo", true).await;
+    }
+    let text = proxy.metrics.encode();
+    let echo =
+        text.lines().find(|line| line.starts_with("toolhive_mcp_tool_calls_total{") && line.contains("tool=\"echo\""));
+    assert!(echo.is_some_and(|line| line.ends_with(" 2")), "from the second call on: {echo:?}");
+    let bound = proxy.chain.bounds().find(|bound| bound.name == "telemetry_operations").unwrap();
+    assert_eq!(bound.used, 256 + 1);
 }
 
 proptest! {
@@ -407,7 +437,7 @@ proptest! {
         let (instruments, metrics) = (Instruments::new(&meters, "full", "stdio"), Metrics::default());
         metrics.register_collector(scrape);
         let client = || mcp_store::Client::Network([10, 0, 0, 1].into());
-        let operation = instruments.operation(Some(&method), &name, client);
+        let (operation, _) = instruments.operation(Some(&method), &name, client);
         instruments.record(&operation, Answer::new(&Method::POST, Version::HTTP_11, StatusCode::OK), Duration::ZERO);
         let text = metrics.encode();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
