@@ -327,7 +327,7 @@ async fn every_span_counts_for_the_client_that_caused_it() {
 }
 
 #[test]
-fn a_target_has_each_label_once_whatever_attributes_the_resource_has() {
+fn a_target_has_each_label_once() {
     let (scrape, metrics) = (Reader::default(), Metrics::default());
     let attributes = [("1a", "digit"), ("a.b", "1"), ("a_b", "2"), ("ab", "3"), ("service.name", "a,b=c%\n\"d")];
     let resource =

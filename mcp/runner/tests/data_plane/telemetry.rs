@@ -14,7 +14,7 @@ const METRICS: &str = include_str!("telemetry.txt");
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 /// A document with telemetry.
-fn traced(config: &Value) -> Value {
+pub(crate) fn traced(config: &Value) -> Value {
     json!({"middleware_configs": [
         {"type": "bodylimit", "parameters": {"max_bytes": 4096}},
         {"type": "auth"},

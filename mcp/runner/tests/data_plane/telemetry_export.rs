@@ -6,6 +6,7 @@ use crate::support::{
     Collector, Protocol, Recorder, Runner, TlsFront, broken_collector, eventually, free_address, parting_collector,
     spans, text,
 };
+use crate::telemetry::traced;
 
 /// Spans that the proxy holds at most.
 const QUEUED: usize = 2048;
@@ -22,11 +23,7 @@ fn exporting(endpoint: &str, members: &Value) -> Value {
     for (name, value) in members.as_object().unwrap() {
         config[name] = value.clone();
     }
-    let parameters = json!({"config": config, "server_name": "demo", "transport": "streamable-http"});
-    json!({"middleware_configs": [
-        {"type": "bodylimit", "parameters": {"max_bytes": 4096}}, {"type": "auth"},
-        {"type": "telemetry", "parameters": parameters}, {"type": "mcp-parser"}, {"type": "recovery"},
-    ]})
+    traced(&config)
 }
 
 /// Has the proxy pass so many calls on.
@@ -63,7 +60,7 @@ const LOST: &str = r#"mcp_runner_telemetry_spans_total{result="lost"}"#;
 const EXPORTED: &str = r#"mcp_runner_telemetry_spans_total{result="exported"}"#;
 
 #[tokio::test]
-async fn spans_and_metrics_arrive_by_each_protocol_plain_and_under_tls() {
+async fn spans_and_metrics_arrive_by_each_protocol() {
     let mut backend = Recorder::start().await;
     for (protocol, has_tls) in Protocol::ALL.into_iter().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
         let case = format!("{protocol:?}, TLS {has_tls}");

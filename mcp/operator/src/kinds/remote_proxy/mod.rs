@@ -28,7 +28,6 @@ use mcp_runconfig::environment;
 
 use crate::{
     config::{ConfigKind as _, audit},
-    kinds::telemetry_config,
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -62,7 +61,7 @@ impl Subject for MCPRemoteProxy {
         warnings.extend(checks::template_notes(spec));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
         let telemetry = spec.telemetry_config_ref.as_ref();
-        warnings.extend(telemetry.and_then(|_| telemetry_config::replaced(spec.resource_overrides.as_ref())));
+        warnings.extend(telemetry.and_then(|_| overrides::attributes_note(spec.resource_overrides.as_ref()?)));
         if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
             warnings.push(
                 "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),

@@ -4,14 +4,14 @@ mod collector;
 mod rules;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus, ResourceOverrides, WorkloadRef};
+use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus, WorkloadRef};
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
     reference::{Reference, Referrer, Source},
     settings::Settings,
 };
-use mcp_runconfig::{RunConfig, TELEMETRY, environment::OTEL_RESOURCE_ATTRIBUTES};
+use mcp_runconfig::{RunConfig, TELEMETRY};
 
 use crate::{
     config::{ConfigKind, ConfigReport},
@@ -22,17 +22,6 @@ use crate::{
 const INVALID: &str = "TelemetryConfigRefInvalid";
 /// The effect of a Secret or ConfigMap that does not exist: the end of a sentence.
 const MISSING: &str = "until then the workloads that refer to this stay as they are";
-
-/// A warning of the variable that a workload's author sets, and a reference to a configuration of this kind replaces.
-pub(super) fn replaced(overrides: Option<&ResourceOverrides>) -> Option<String> {
-    let mut variables = overrides?.proxy_deployment.as_ref()?.env.iter().flatten();
-    let variable = variables.find(|variable| variable.name == OTEL_RESOURCE_ATTRIBUTES)?;
-    Some(format!(
-        "spec.resourceOverrides.proxyDeployment.env[{}] has no effect: the operator sets this variable for \
-         spec.telemetryConfigRef; write spec.openTelemetry.resourceAttributes of the MCPTelemetryConfig",
-        variable.name
-    ))
-}
 
 impl Subject for MCPTelemetryConfig {
     const FINALIZER: Option<&'static str> = Some("mcptelemetryconfig.toolhive.stacklok.dev/finalizer");

@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 use super::{
     Operator, Place,
     support::{
-        DEADLINE, children_of_remote, labelled, pem, remote_proxy, telemetry_config, tool_config, virtual_server,
+        DEADLINE, children_of_remote, labelled, pem, reason_of, remote_proxy, telemetry_config, tool_config,
+        virtual_server,
     },
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
+const KIND: &str = "MCPTelemetryConfig";
 
 fn configs(place: &Place) -> Api<MCPTelemetryConfig> {
     place.objects.api()
@@ -23,29 +25,17 @@ fn reference(name: &str) -> Value {
     json!({"telemetryConfigRef": {"name": name}})
 }
 
-async fn referenced(place: &Place, workloads: &[(&str, &str)]) -> MCPTelemetryConfig {
-    let wanted: Vec<_> = workloads.iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect();
-    let what = format!("{workloads:?} in referencingWorkloads");
-    wait_for_object(&configs(place), "traces", &what, DEADLINE, |config| {
-        let status = serde_json::to_value(&config.status).unwrap();
-        let found = status["referencingWorkloads"].as_array().cloned().unwrap_or_default();
-        !status.is_null() && found == wanted
-    })
-    .await
-}
-
 fn validated<'a>(server: &'a MCPServer, status: &str) -> Option<&'a str> {
-    let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.find(|it| it.type_ == "TelemetryConfigRefValidated" && it.status == status).map(|it| &*it.reason)
+    reason_of(server, "TelemetryConfigRefValidated", status)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_deletion() {
+async fn workloads_that_refer_to_it_block_its_deletion() {
     let place = Place::new("telemetry-referenced").await;
     let _operator = place.operator();
     let objects = &place.objects;
     objects.create(telemetry_config("traces", json!({}))).await;
-    let config = referenced(&place, &[]).await;
+    let config = objects.referenced(KIND, "traces", &[]).await;
     let finalizer = "mcptelemetryconfig.toolhive.stacklok.dev/finalizer".to_owned();
     assert_eq!(config.metadata.finalizers, Some(vec![finalizer]));
     objects.create(labelled("web", reference("traces"))).await;
@@ -54,9 +44,9 @@ async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_delet
     all["spec"]["telemetryConfigRef"] = json!({"name": "traces"});
     objects.create(all).await;
     let workloads = [("MCPRemoteProxy", "far"), ("MCPServer", "web"), ("VirtualMCPServer", "all")];
-    let hash = referenced(&place, &workloads).await.status.unwrap().config_hash;
+    let hash = objects.referenced(KIND, "traces", &workloads).await.data["status"]["configHash"].clone();
     for (kind, name) in workloads {
-        let told = |it: &kube::api::DynamicObject| it.data["status"]["telemetryConfigHash"].as_str() == hash.as_deref();
+        let told = |it: &kube::api::DynamicObject| it.data["status"]["telemetryConfigHash"] == hash;
         wait_for_object(&objects.dynamic(API_VERSION, kind), name, "telemetryConfigHash", DEADLINE, told).await;
     }
 
@@ -71,7 +61,7 @@ async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_delet
         [("MCPServer", "web", vec![workloads[0], workloads[2]]), ("MCPRemoteProxy", "far", vec![workloads[2]])]
     {
         objects.merge(API_VERSION, kind, name, json!({"spec": {"telemetryConfigRef": null}})).await;
-        referenced(&place, &left).await;
+        objects.referenced(KIND, "traces", &left).await;
     }
     let server = objects.server("web", "no telemetry", |it| validated(it, "True").is_none()).await;
     assert_eq!(server.status.unwrap().telemetry_config_hash, None);
@@ -99,7 +89,7 @@ async fn rolled_once((place, operator): (&Place, &Operator), name: &str, before:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_and_never_replaces_them() {
+async fn another_collector_rolls_each_deployment_once() {
     let place = Place::new("telemetry-rolls").await;
     let operator = place.operator();
     let objects = &place.objects;
@@ -140,7 +130,7 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
         (
             "another collector",
             API_VERSION,
-            "MCPTelemetryConfig",
+            KIND,
             "traces",
             json!({"spec": {"openTelemetry": {"endpoint": "other:4318"}}}),
         ),
