@@ -72,6 +72,41 @@ async fn workloads_that_refer_to_it_block_its_deletion() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reference_that_comes_with_the_deletion_holds_it_or_finds_nothing() {
+    let place = Place::new("telemetry-race").await;
+    let operator = place.operator();
+    let objects = &place.objects;
+    for round in 0..4 {
+        objects.create(telemetry_config("traces", json!({}))).await;
+        objects.referenced(KIND, "traces", &[]).await;
+        let (api, gone) = (configs(&place), DeleteParams::default());
+        let name = format!("web{round}");
+        tokio::join!(
+            async { api.delete("traces", &gone).await.unwrap() },
+            objects.create(labelled(&name, reference("traces")))
+        );
+        operator.idle(place.cluster).await;
+        let is_held = configs(&place).get_opt("traces").await.unwrap().is_some();
+        let server = objects.servers().get(&name).await.unwrap();
+        let said = validated(&server, if is_held { "True" } else { "False" });
+        let expected = if is_held { "TelemetryConfigRefValid" } else { "TelemetryConfigRefNotFound" };
+        assert_eq!(said, Some(expected), "held: {is_held}");
+        objects.servers().delete(&name, &gone).await.unwrap();
+        wait_until("the configuration to go", DEADLINE, || async {
+            configs(&place).get_opt("traces").await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+}
+
+/// An object of this kind with this data.
+fn named(kind: &str, name: &str, data: &Value) -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    object.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+    object
+}
+
 /// The uid of the proxy's Deployment, its template, and how often it was written.
 async fn proxy(place: &Place, name: &str) -> (Value, Value, i64) {
     let live = place.objects.get(ChildKind::Deployment, name).await;
@@ -96,9 +131,7 @@ async fn another_collector_rolls_each_deployment_once() {
     let secret = |value: &str| json!({"stringData": {"token": value}});
     let bundle = |bundles: usize| json!({"data": {"ca.crt": pem::authority().repeat(bundles)}});
     for (kind, name, data) in [("Secret", "otel", secret("hunter2")), ("ConfigMap", "otel-ca", bundle(1))] {
-        let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
-        object.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
-        objects.create(object).await;
+        objects.create(named(kind, name, &data)).await;
     }
     let header = json!({"name": "X-Api-Key", "secretKeyRef": {"name": "otel", "key": "token"}});
     let collector = json!({
@@ -149,6 +182,15 @@ async fn another_collector_rolls_each_deployment_once() {
     operator.idle(place.cluster).await;
     assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
     objects.merge("v1", "ConfigMap", "otel-ca", bundle(2)).await;
+    objects.server("web", "to be well again", |it| validated(it, "True").is_some()).await;
+    operator.idle(place.cluster).await;
+    assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
+    // Nor does a Secret that goes and comes back.
+    objects.dynamic("v1", "Secret").delete("otel", &DeleteParams::default()).await.unwrap();
+    objects.server("web", "to miss it", |it| validated(it, "False").is_some()).await;
+    operator.idle(place.cluster).await;
+    assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
+    objects.create(named("Secret", "otel", &secret("hunter3"))).await;
     objects.server("web", "to be well again", |it| validated(it, "True").is_some()).await;
     operator.idle(place.cluster).await;
     assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
