@@ -70,8 +70,8 @@ pub fn attributes_note(overrides: &ResourceOverrides) -> Option<String> {
     let mut variables = overrides.proxy_deployment.as_ref()?.env.iter().flatten();
     variables.find(|variable| variable.name == OTEL_RESOURCE_ATTRIBUTES)?;
     Some(format!(
-        "spec.resourceOverrides.proxyDeployment.env[{OTEL_RESOURCE_ATTRIBUTES}] has no effect: the operator sets this variable for \
-         spec.telemetryConfigRef; write spec.openTelemetry.resourceAttributes of the MCPTelemetryConfig"
+        "spec.resourceOverrides.proxyDeployment.env[{OTEL_RESOURCE_ATTRIBUTES}] has no effect: the operator sets this variable; write \
+         spec.openTelemetry.resourceAttributes of the configuration that spec.telemetryConfigRef names"
     ))
 }
 
