@@ -65,13 +65,13 @@ pub fn warnings(overrides: &ResourceOverrides) -> Vec<String> {
     warnings
 }
 
-/// A sentence about the attributes in a variable that a workload's telemetry replaces, where they are there.
-pub fn attributes_note(overrides: &ResourceOverrides) -> Option<String> {
+/// A sentence about the attributes in a variable that the operator sets for what `field` names, where they are there.
+pub fn attributes_note(overrides: &ResourceOverrides, field: &str) -> Option<String> {
     let mut variables = overrides.proxy_deployment.as_ref()?.env.iter().flatten();
     variables.find(|variable| variable.name == OTEL_RESOURCE_ATTRIBUTES)?;
     Some(format!(
         "spec.resourceOverrides.proxyDeployment.env[{OTEL_RESOURCE_ATTRIBUTES}] has no effect: the operator sets this variable; write \
-         spec.openTelemetry.resourceAttributes of the configuration that spec.telemetryConfigRef names"
+         spec.openTelemetry.resourceAttributes of the configuration that {field} names"
     ))
 }
 
