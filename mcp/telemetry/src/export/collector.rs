@@ -69,7 +69,11 @@ impl Collector {
         let client = client.map_err(|error| fail_ca(error.problem))?;
         let protocol = match &*(settings.variables)(PROTOCOL).unwrap_or_default() {
             "" | "http/protobuf" => Protocol::Http(paths(&uri)),
-            "grpc" => Protocol::Grpc(Grpc::new(uri)),
+            "grpc" if uri.path() == "/" => Protocol::Grpc(Grpc::new(uri)),
+            "grpc" => {
+                let problem = format!("{:?} has a path, and gRPC has paths of its own", config.endpoint);
+                return Err(context.error(ENDPOINT, problem, "name the collector as host:port"));
+            }
             other => {
                 let problem = format!("{PROTOCOL} is {other:?}, which this proxy does not speak");
                 return Err(context.error(ENDPOINT, problem, "set that variable to http/protobuf or grpc"));

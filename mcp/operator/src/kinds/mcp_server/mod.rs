@@ -73,6 +73,11 @@ impl Subject for MCPServer {
         warnings.extend(authorization::ignored_provider(spec.authz_config.as_ref()));
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
+        let telemetry = spec.telemetry_config_ref.as_ref();
+        warnings
+            .extend(telemetry.and_then(|_| {
+                overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
+            }));
         let ways = backend::ways(spec);
         if ways.host_port {
             let message =

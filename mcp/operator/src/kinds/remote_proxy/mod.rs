@@ -67,6 +67,11 @@ impl Subject for MCPRemoteProxy {
         warnings.extend(authorization::ignored_provider(spec.authz_config.as_ref()));
         warnings.extend(checks::template_notes(spec));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
+        let telemetry = spec.telemetry_config_ref.as_ref();
+        warnings
+            .extend(telemetry.and_then(|_| {
+                overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
+            }));
         if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
             warnings.push(
                 "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),

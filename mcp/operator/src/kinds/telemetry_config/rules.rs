@@ -90,7 +90,9 @@ fn header_problems(collector: &OpenTelemetry, problems: &mut Vec<Problem>) {
         } else if is_export_header(name) {
             problems.push(Problem::new(&*field, "is one that the proxy writes itself; remove it"));
         }
-        taken.insert(name.to_ascii_lowercase(), field);
+        if let Some(other) = taken.insert(name.to_ascii_lowercase(), field.clone()) {
+            problems.push(Problem::new(field, format!("is the same header as {other}; drop one of them")));
+        }
     }
     for (at, header) in collector.sensitive_headers.iter().flatten().enumerate() {
         let (field, name) = (format!("{SENSITIVE_HEADERS}[{at}]"), &header.name);

@@ -164,6 +164,19 @@ impl Objects {
         portcullis_testing::wait_for_object(&self.servers(), name, what, DEADLINE, condition).await
     }
 
+    /// Waits until the status of the configuration of this kind and name lists these workloads.
+    pub(crate) async fn referenced(&self, kind: &str, name: &str, workloads: &[(&str, &str)]) -> DynamicObject {
+        let wanted: Vec<_> = workloads.iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect();
+        let (what, api) =
+            (format!("{workloads:?} in referencingWorkloads"), self.dynamic("toolhive.stacklok.dev/v1beta1", kind));
+        portcullis_testing::wait_for_object(&api, name, &what, DEADLINE, |config| {
+            let status = &config.data["status"];
+            let found = status["referencingWorkloads"].as_array().cloned().unwrap_or_default();
+            !status.is_null() && found == wanted
+        })
+        .await
+    }
+
     /// Waits until the server's status has this phase.
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> MCPServer {
         self.server(name, phase, |server| {
@@ -195,6 +208,12 @@ impl Objects {
         });
         about.map(|event| format!("{} {}", event.type_.unwrap(), event.reason.unwrap())).collect()
     }
+}
+
+/// The reason of the server's condition of this type, where it has this status.
+pub(crate) fn reason_of<'a>(server: &'a MCPServer, condition: &str, status: &str) -> Option<&'a str> {
+    let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.find(|it| it.type_ == condition && it.status == status).map(|it| &*it.reason)
 }
 
 /// A server with nothing but an image.
