@@ -5,7 +5,6 @@
 //! a configuration of any kind, this is about the configuration itself.
 
 mod audit;
-pub mod authorization;
 pub mod bundle;
 mod login;
 mod plan;

@@ -5,12 +5,11 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::{AuthzConfig, SessionStorage, SessionStorageProvider},
 };
-use mcp_plan::{problem::Problem, settings::Settings, workload::pod_template::Template};
+use mcp_plan::{authorization, problem::Problem, settings::Settings, workload::pod_template::Template};
 use mcp_runconfig::RunConfig;
 use portcullis::controller::ConditionStatus;
 
 use super::{Findings, Workload};
-use crate::config::authorization;
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";

@@ -21,7 +21,7 @@ async fn edited_under_load(era: &str) -> Vec<Outcome> {
         json!({ "telemetryConfigRef": { "name": "metrics", "serviceName": "hello" } }),
         json!({}),
     ];
-    let setting = Setting { name: "telemetry", beside: vec![config], edits: edits.into() };
+    let setting = Setting { name: "telemetry", beside: vec![config], edits: edits.into(), ..Setting::default() };
     let check = async |namespace: &Namespace, pod: &str, edit: &Value| {
         let metrics = namespace.answer(pod, "metrics");
         let reference = &edit["telemetryConfigRef"];

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus, WorkloadRef};
 use mcp_plan::{
+    authorization,
     config::{Target, Words},
     problem::Problem,
     reference::{Reference, Referrer},
@@ -12,7 +13,7 @@ use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{ConfigKind, ConfigReport, authorization},
+    config::{ConfigKind, ConfigReport},
     subject::Subject,
 };
 

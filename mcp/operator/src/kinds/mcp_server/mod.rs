@@ -17,6 +17,7 @@ use mcp_api::{
     },
 };
 use mcp_plan::{
+    authorization,
     config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference},
@@ -36,7 +37,7 @@ use portcullis::{
 };
 
 use crate::{
-    config::{ConfigKind as _, audit, authorization},
+    config::{ConfigKind as _, audit},
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };
@@ -65,6 +66,10 @@ impl Subject for MCPServer {
 
     fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
         rules::change_problems(old.map(|old| &old.spec), &self.spec)
+    }
+
+    fn text_problems(&self, texts: &Data) -> Vec<String> {
+        authorization::text_problem(self.spec.authz_config.as_ref(), texts).into_iter().collect()
     }
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {

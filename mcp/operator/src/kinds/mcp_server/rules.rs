@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use mcp_api::v1beta1::{MCPServer, MCPServerSpec, Transport};
 use mcp_plan::{
     additions::Additions,
-    image,
+    authorization, image,
     problem::Problem,
     reference::incomplete_key,
     workload::{
@@ -16,7 +16,7 @@ use mcp_plan::{
 use mcp_runconfig::{chain::MAX_BODY_LIMIT, duration};
 
 use super::{environment, names};
-use crate::config::{LoginTerms, authorization};
+use crate::config::LoginTerms;
 
 /// Every rule that the server breaks, `spec.podTemplateSpec` aside.
 pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {

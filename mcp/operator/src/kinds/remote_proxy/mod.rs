@@ -14,6 +14,7 @@ use mcp_api::{
     },
 };
 use mcp_plan::{
+    authorization,
     config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference, SECRET},
@@ -27,7 +28,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::{ConfigKind as _, audit, authorization},
+    config::{ConfigKind as _, audit},
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -59,6 +60,10 @@ impl Subject for MCPRemoteProxy {
         let old = old.and_then(|old| old.spec.authz_config.as_ref());
         let longest = Some(authorization::LONGEST_OF_REMOTE);
         authorization::change_problems(old, self.spec.authz_config.as_ref(), longest)
+    }
+
+    fn text_problems(&self, texts: &Data) -> Vec<String> {
+        authorization::text_problem(self.spec.authz_config.as_ref(), texts).into_iter().collect()
     }
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {

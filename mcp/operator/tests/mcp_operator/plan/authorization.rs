@@ -153,6 +153,13 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
         (in_spec(&[]), None, own, "AuthzPolicySyntaxInvalid", "spec.authzConfig.inline.policies: is missing or empty"),
         (in_spec(&[PERMIT, " "]), None, own, "AuthzPolicySyntaxInvalid", "spec.authzConfig.inline.policies[1]: "),
         (
+            json!({"authzConfig": {"type": "inline", "inline": {"policies": [PERMIT], "entitiesJson": "{}"}}}),
+            None,
+            own,
+            "AuthzPolicySyntaxInvalid",
+            "spec.authzConfig.inline.entitiesJson: is not a list of Cedar entities",
+        ),
+        (
             map(),
             None,
             own,
@@ -168,6 +175,13 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
             own,
             "AuthzConfigMapInvalid",
             "cedar.policies: is missing or empty",
+        ),
+        (
+            map(),
+            Some(document(json!({"policies": ["permit(principal"]}))),
+            own,
+            "AuthzConfigMapInvalid",
+            "ConfigMap rules/authz.json: cedar.policies[0]: is not one Cedar policy: line 1, column 17: ",
         ),
         (
             map(),
@@ -296,7 +310,22 @@ fn a_configuration_says_which_rule_it_breaks() {
         (json!({"type": "opa", "config": {"a": 1}}), "spec.type", "unsupported authorizer type: opa"),
         (json!({"type": "cedarv1", "config": {}}), "spec.config", "config field is empty"),
         (json!({"type": "cedarv1", "config": {"policies": []}}), "spec.config.policies", "is missing or empty"),
-        (json!({"type": "cedarv1", "config": {"policies": [""]}}), "spec.config.policies[0]", "is empty"),
+        (json!({"type": "cedarv1", "config": {"policies": [""]}}), "spec.config.policies[0]", "line 1, column 1"),
+        (
+            json!({"type": "cedarv1", "config": {"policies": [PERMIT, "permit(principal,\n  actoin, resource);"]}}),
+            "spec.config.policies[1]",
+            "is not one Cedar policy: line 2, column 3: ",
+        ),
+        (
+            json!({"type": "cedarv1", "config": {"policies": [PERMIT], "entities_json": "{}"}}),
+            "spec.config.entities_json",
+            "is not a list of Cedar entities: ",
+        ),
+        (
+            json!({"type": "cedarv1", "config": {"policies": [PERMIT], "group_entity_type": "a::b"}}),
+            "spec.config.group_entity_type",
+            "\"a::b\" is not usable",
+        ),
         (json!({"type": "cedarv1", "config": {"policies": "x"}}), "spec.config.policies", "is a string; write a list"),
         (json!({"type": "cedarv1", "config": {"http": {}}}), "spec.config.policies", "is missing or empty"),
         (json!({"type": "httpv1", "config": {"policies": [PERMIT]}}), "spec.config.http.url", "is missing or empty"),

@@ -1,6 +1,7 @@
 //! The rules of an authorization document, whoever wrote it. A problem names the member of the document.
 
-use mcp_plan::{problem::Problem, settings::Settings};
+use crate::{problem::Problem, settings::Settings};
+use mcp_authz::Policies;
 use mcp_runconfig::{
     AuthzConfig, AuthzKind, CedarConfig, Parameters as _, ParseError, RunConfig,
     endpoint::{EndpointPolicy, Reach},
@@ -53,11 +54,12 @@ pub fn missing_claims(document: &RunConfig) -> Option<(&'static str, String)> {
     (!document.requires_login() && !named.is_empty()).then(|| ("NoLogin", message()))
 }
 
-/// The first policy that no proxy can read.
+/// The first member that Cedar does not take. Its sentence begins with the member; that of a policy has its line and column.
 fn policy_problem(config: &AuthzConfig) -> Option<Problem> {
     let cedar = config.cedar.as_ref().filter(|_| config.kind == AuthzKind::Cedar)?;
-    let at = cedar.policies.iter().position(|policy| policy.trim().is_empty())?;
-    Some(Problem::new(format!("cedar.policies[{at}]"), "is empty; write one Cedar policy"))
+    let sentence = Policies::parse(cedar, "").err()?.to_string();
+    let (member, message) = sentence.split_once(' ')?;
+    Some(Problem::new(format!("cedar.{member}"), message))
 }
 
 fn told(ParseError { field, problem, fix, .. }: ParseError) -> Problem {

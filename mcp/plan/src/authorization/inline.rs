@@ -1,12 +1,12 @@
 //! Policies in the spec of a workload.
 
-use mcp_api::v1beta1;
-use mcp_plan::{
+use crate::{
     config::{Config, Target, Terms},
     digest::short_digest,
     problem::Problem,
     settings::Settings,
 };
+use mcp_api::v1beta1;
 use mcp_runconfig::{AuthzConfig, CedarConfig, RunConfig};
 
 use super::check;

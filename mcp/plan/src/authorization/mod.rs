@@ -6,13 +6,14 @@ mod inline;
 
 use std::sync::Arc;
 
+use crate::{
+    config::{Config, ConfigUse, Role, Words},
+    problem::Problem,
+    reference::Data,
+};
 use mcp_api::{
     names::{condition, reason},
     v1beta1::AuthzConfig,
-};
-use mcp_plan::{
-    config::{Config, ConfigUse, Role, Words},
-    problem::Problem,
 };
 use mcp_runconfig::AUTHORIZATION;
 
@@ -52,6 +53,13 @@ pub fn ignored_provider(spec: Option<&AuthzConfig>) -> Option<String> {
     Some(format!(
         "spec.authzConfig.inline.primaryUpstreamProvider: {provider:?} has no effect: policies see the claims of the caller's own token"
     ))
+}
+
+/// The sentence about a document in the ConfigMap that a spec names, where `data` has that ConfigMap and it cannot be used.
+pub fn text_problem(spec: Option<&AuthzConfig>, data: &Data) -> Option<String> {
+    let map = spec?.config_map.as_ref().filter(|map| data.config_maps.contains_key(&map.name))?;
+    let problem = InConfigMap::of(spec?, map).read_texts(data).err()?;
+    Some(format!("spec.authzConfig.configMap: {problem}"))
 }
 
 /// Every rule that policies in a spec break by a change of `old`: texts that were stored before keep being admitted.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use mcp_api::v1beta1::{self, AuthzConfigMapRef};
-use mcp_plan::{
+use crate::{
     config::{Config, Needs, Target, Terms},
     digest::short_digest,
     problem::Problem,
     reference::{Data, Reference, Source},
     settings::Settings,
 };
+use mcp_api::v1beta1::{self, AuthzConfigMapRef};
 use mcp_runconfig::{AuthzConfig, RunConfig};
 
 use super::check;
@@ -62,10 +62,10 @@ impl Config for InConfigMap {
     }
 
     fn read_texts(&self, data: &Data) -> Result<Option<Arc<dyn Config>>, String> {
-        let said = |problem: String| format!("{}/{}: {problem}", self.source(), self.key);
-        let text = data.entry(&self.source(), &self.key).and_then(|entry| entry.text.as_deref());
-        let text = text.ok_or_else(|| said("is no text".to_owned()))?;
-        let document = self.read(text).map_err(|problem| said(problem.to_string()))?;
+        let said = |problem: &str| format!("{}/{}: {problem}", self.source(), self.key);
+        let entry = data.entry(&self.source(), &self.key).ok_or_else(|| said("does not exist"))?;
+        let text = entry.text.as_deref().ok_or_else(|| said("is no text"))?;
+        let document = self.read(text).map_err(|problem| said(&problem.to_string()))?;
         Ok(Some(Arc::new(document)))
     }
 
