@@ -52,6 +52,7 @@ pub const MAX_BODY_LIMIT: u64 = 256 << 20;
 pub(crate) enum Typed {
     Audit(AuditParameters),
     Auth(AuthParameters),
+    Authorization(AuthorizationParameters),
     Telemetry(TelemetryParameters),
     Tools(ToolFilterParameters),
     Webhooks(WebhookParameters),
@@ -150,7 +151,16 @@ static TABLE: &[Row] = &[
         ..WEBHOOKS
     },
     built(USAGE_METRICS),
-    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later(AUTHORIZATION) },
+    Row {
+        members: &[("parameters.config_data", "authz_config"), ("parameters.config_path", "authz_config_path")],
+        yields: true,
+        flags: &["authz-"],
+        of: |RunConfig { authz_config, authz_config_path, .. }| {
+            AuthorizationParameters::of(authz_config.as_ref(), authz_config_path).map(Typed::Authorization)
+        },
+        read: |value| AuthorizationParameters::read(value, "").map(Typed::Authorization),
+        ..built(AUTHORIZATION)
+    },
     Row { members: &[("", "aws_sts_config")], ..later("awssts") },
     Row {
         members: &[
@@ -276,7 +286,7 @@ pub fn abilities() -> Vec<String> {
 
 /// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.
 pub fn judges_messages(kind: &str) -> bool {
-    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING].contains(&kind)
+    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION].contains(&kind)
 }
 
 #[cfg(test)]

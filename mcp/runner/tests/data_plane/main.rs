@@ -8,6 +8,7 @@
 )]
 
 mod audit;
+mod authorization;
 mod bad_input;
 mod bytes;
 mod carriers;

@@ -163,6 +163,15 @@ impl AuthzConfig {
     }
 }
 
+impl AuthorizationParameters {
+    /// The parameters for a document with these members; none where they do not ask for authorization.
+    pub(super) fn of(config: Option<&AuthzConfig>, path: &str) -> Option<Self> {
+        let config_path = Some(path.to_owned()).filter(|path| !path.is_empty());
+        let asked = config_path.is_some() || config.is_some();
+        asked.then(|| Self { config_path, config_data: config.cloned() })
+    }
+}
+
 /// Writes the member of its type alone.
 impl Serialize for AuthzConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
