@@ -13,7 +13,7 @@ const TWO_WAYS: &str = "its annotations can be read in two ways";
 const MOST: usize = 20_000;
 
 /// The four hints of a tool; none where its server does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints(pub(crate) [Option<bool>; 4]);
 
 impl Hints {

@@ -51,8 +51,8 @@
 //! | `entities_json` with an entity that has no `attrs` or no `parents`, or is there twice alike | is refused | is taken | Cedar's own reading |
 //! | Cedar's functions: `decimal("+1.0")`, `toDate` and `toTime` before 1970, the shortest `duration` | 1.0; the day after, and a time below zero; an error | an error; the day, and its time; a duration | Cedar's own rules |
 //!
-//! ToolHive's own code was asked for each decision in `tests/vectors` (`hack/cedar-vectors`), and the tests name each one that differs.
-//! Lists that cannot be read, and questions to a policy decision point, are the affair of the proxy's middleware.
+//! ToolHive's own code was asked for each decision in `tests/vectors` (`hack/cedar-vectors`), and the tests name each one that differs. A policy decision
+//! point is asked the same questions ([`PdpForm`]). To ask it, and lists that cannot be read, are the affair of the proxy's middleware.
 
 mod asks;
 mod caller;
@@ -61,6 +61,7 @@ mod denial;
 mod error;
 mod hints;
 mod index;
+mod pdp;
 mod policies;
 mod question;
 mod shape;
@@ -72,5 +73,6 @@ pub use caller::{Caller, ClaimSource};
 pub use denial::Denial;
 pub use error::PolicyError;
 pub use hints::{Hints, KnownHints};
+pub use pdp::PdpForm;
 pub use policies::Policies;
 pub use question::{Feature, Question};

@@ -4,6 +4,8 @@
 //! them, and stands further in than all that may change them.
 
 mod cedar;
+mod pdp;
+mod tools;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -19,9 +21,12 @@ use mcp_runconfig::chain::AUTH;
 use mcp_runconfig::{
     AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, TOOL_CALL_FILTER, TOOL_FILTER, webhook,
 };
+use mcp_store::Bound;
 use mcp_wire::{ErrorBody, ListKind, OwnedMessage, code};
 
 use self::cedar::Cedar;
+use self::pdp::{Failure, Pdp};
+use self::tools::Tools;
 
 /// The lists of which a caller sees the entries that it may call, get or read.
 const LISTS: [ListKind; 5] =
@@ -29,8 +34,15 @@ const LISTS: [ListKind; 5] =
 
 /// Refuses calls that the caller may not make, and hides from it what it may not call.
 pub(crate) struct Authorization {
-    cedar: Arc<Cedar>,
+    judge: Judge,
+    tools: Arc<Tools>,
     guard: Guard,
+}
+
+/// Whoever decides.
+enum Judge {
+    Cedar(Arc<Cedar>),
+    Pdp(Arc<Pdp>),
 }
 
 impl Authorization {
@@ -40,16 +52,21 @@ impl Authorization {
             let member = if field.is_empty() { CONFIG.to_owned() } else { format!("{CONFIG}.{field}") };
             context.error(&member, problem, fix)
         };
-        let config = parameters.config_data.ok_or_else(|| {
-            fail("", "is missing".to_owned(), "write the policies there, or leave this middleware out")
-        })?;
+        let missing = || fail("", "is missing".to_owned(), "write the policies there, or leave this middleware out");
+        let config = parameters.config_data.ok_or_else(missing)?;
         config.check().map_err(|error| fail(&error.field, error.problem, &error.fix))?;
-        let AuthzConfig { kind: AuthzKind::Cedar, cedar: Some(cedar), .. } = config else {
-            return Err(fail("type", "\"httpv1\" is not supported by this proxy".to_owned(), "use \"cedarv1\""));
+        let judge = match config {
+            AuthzConfig { kind: AuthzKind::Cedar, cedar: Some(cedar), .. } => {
+                Cedar::new(&cedar, &context.settings.server_name)
+                    .map(|cedar| Judge::Cedar(Arc::new(cedar)))
+                    .map_err(|(field, problem)| fail(&format!("cedar.{field}"), problem, "mend it"))?
+            }
+            AuthzConfig { kind: AuthzKind::Http, pdp: Some(pdp), .. } => Pdp::new(pdp, context)
+                .map(|pdp| Judge::Pdp(Arc::new(pdp)))
+                .map_err(|(field, problem, fix)| fail(&format!("pdp.{field}"), problem, &fix))?,
+            _ => return Err(missing()),
         };
-        let cedar = Cedar::new(&cedar, &context.settings.server_name)
-            .map_err(|(field, problem)| fail(&format!("cedar.{field}"), problem, "mend it"))?;
-        Ok(Self { cedar: Arc::new(cedar), guard: context.guard() })
+        Ok(Self { judge, tools: Arc::default(), guard: context.guard() })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
@@ -66,13 +83,11 @@ impl Authorization {
             context.deny(AUTHORIZATION, "there is no message to judge");
             return text(StatusCode::BAD_REQUEST, "Invalid or malformed MCP request");
         };
-        let (cedar, identity, started) = (Arc::clone(&self.cedar), context.identity(), Instant::now());
-        let (asked, length) = (message.clone(), message.body().len().max(cedar.cost()));
-        let judged = beside(length, move || cedar.judge(&asked, identity.as_deref())).await;
-        if let Some(decision) = judged {
-            context.decided(&self.guard, decision.as_ref().map_or_else(outcome, |()| Outcome::Allowed), started);
-            if let Err(denial) = decision {
-                return refuse(context, &message, denial.to_string());
+        let started = Instant::now();
+        if let Some((outcome, reason)) = self.decide(context, &message).await {
+            context.decided(&self.guard, outcome, started);
+            if outcome.refuses() {
+                return refuse(context, &message, reason);
             }
         }
         context.judge_again(|context, message| {
@@ -81,13 +96,53 @@ impl Authorization {
         next.call(request).await
     }
 
+    /// The decision about a message, and its reason; `None` where it asks for nothing that is decided on.
+    async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<(Outcome, String)> {
+        let (identity, tools, length) = (context.identity(), Arc::clone(&self.tools), message.body().len());
+        let message = message.clone();
+        let decision = match &self.judge {
+            Judge::Cedar(cedar) => {
+                let (cedar, work) = (Arc::clone(cedar), length.max(cedar.cost()));
+                beside(work, move || cedar.judge(&message, identity.as_deref(), &tools)).await?.map_err(Failure::Denied)
+            }
+            Judge::Pdp(pdp) => {
+                let asker = Arc::clone(pdp);
+                let questions = beside(length, move || asker.questions(&message, identity.as_deref(), &tools)).await?;
+                match questions {
+                    Ok(questions) => pdp.judge(questions, &context.client()).await,
+                    Err(denial) => Err(Failure::Denied(denial)),
+                }
+            }
+        };
+        Some(
+            decision.map_or_else(
+                |failure| (outcome(&failure), failure.to_string()),
+                |()| (Outcome::Allowed, String::new()),
+            ),
+        )
+    }
+
     /// Whatever the request is: an answer may come on a stream that a GET opened.
     fn filter_lists(&self, context: &RequestContext) {
-        let (cedar, identity) = (Arc::clone(&self.cedar), context.identity());
+        let (identity, tools) = (context.identity(), Arc::clone(&self.tools));
         context.keep_lists_private();
-        context.filter_lists(AUTHORIZATION, &LISTS, self.cedar.cost(), move |list| {
-            ready(cedar.filter(list, identity.as_deref()))
-        });
+        match &self.judge {
+            Judge::Cedar(cedar) => {
+                let (cedar, cost) = (Arc::clone(cedar), cedar.cost());
+                context.filter_lists(AUTHORIZATION, &LISTS, cost, move |list| {
+                    let learnt = if cedar.reads_hints() { tools.learn(&list) } else { Ok(()) };
+                    ready(learnt.and_then(|()| cedar.filter(list, identity.as_deref())))
+                });
+            }
+            Judge::Pdp(pdp) => {
+                let (pdp, caller) = (Arc::clone(pdp), context.client());
+                context.filter_lists(AUTHORIZATION, &LISTS, 0, move |list| {
+                    let learnt = tools.learn(&list);
+                    let filtered = pdp.filter(list, identity.as_deref(), caller.clone());
+                    async move { learnt.and(filtered.await) }
+                });
+            }
+        }
     }
 }
 
@@ -111,10 +166,10 @@ fn check_place(context: &BuildContext) -> Result<(), BuildError> {
     }
 }
 
-fn outcome(denial: &Denial) -> Outcome {
-    match denial {
-        Denial::Failed(_) => Outcome::Failed,
-        _ => Outcome::Denied,
+fn outcome(failure: &Failure) -> Outcome {
+    match failure {
+        Failure::NoAnswer(_) | Failure::Denied(Denial::Failed(_)) => Outcome::Failed,
+        Failure::Denied(_) => Outcome::Denied,
     }
 }
 
@@ -131,7 +186,17 @@ impl Middleware for Authorization {
     }
 
     fn announce(&self) {
-        self.cedar.announce();
+        match &self.judge {
+            Judge::Cedar(cedar) => cedar.announce(),
+            Judge::Pdp(pdp) => pdp.announce(),
+        }
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        match &self.judge {
+            Judge::Cedar(_) => Vec::new(),
+            Judge::Pdp(pdp) => vec![pdp.bound()],
+        }
     }
 
     fn reads_messages(&self) -> bool {

@@ -1,20 +1,18 @@
 //! Decisions by the policies of the document, `cedarv1`.
 
-use std::sync::{PoisonError, RwLock};
-
-use mcp_authz::{Asks, Caller, ClaimSource, Denial, Feature, KnownHints, Policies, PolicyError, Question, asks};
+use mcp_authz::{Asks, Caller, ClaimSource, Denial, Policies, PolicyError, Question, asks};
 use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
-use mcp_wire::{List, ListKind, OwnedMessage};
+use mcp_wire::{List, OwnedMessage};
+
+use super::Tools;
 
 /// What a decision costs beside the evaluation of policies, as the bytes of a message that take as long to read.
 const LEAST: usize = 4 << 10;
 
-/// Policies, and what they are told of the MCP server's tools.
+/// The policies of a proxy.
 pub(super) struct Cedar {
     policies: Policies,
-    /// What the MCP server said of its tools; policies that do not read it leave it empty.
-    known: RwLock<KnownHints>,
     /// See [`Cedar::cost`].
     cost: usize,
     count: usize,
@@ -36,7 +34,6 @@ impl Cedar {
         })?;
         Ok(Self {
             policies,
-            known: RwLock::default(),
             cost: config.policies.iter().map(String::len).sum::<usize>() + LEAST,
             count: config.policies.len(),
             provider: config.primary_upstream_provider.clone(),
@@ -46,6 +43,11 @@ impl Cedar {
     /// The work for one decision, as the bytes of a message that take as long to read.
     pub(super) fn cost(&self) -> usize {
         self.cost
+    }
+
+    /// Whether it has to be told what the MCP server says of its tools.
+    pub(super) fn reads_hints(&self) -> bool {
+        self.policies.reads_hints()
     }
 
     pub(super) fn announce(&self) {
@@ -61,7 +63,12 @@ impl Cedar {
     }
 
     /// The decision about a message; `None` where it asks for nothing that policies decide on.
-    pub(super) fn judge(&self, message: &OwnedMessage, identity: Option<&Identity>) -> Option<Result<(), Denial>> {
+    pub(super) fn judge(
+        &self,
+        message: &OwnedMessage,
+        identity: Option<&Identity>,
+        tools: &Tools,
+    ) -> Option<Result<(), Denial>> {
         let questions = match asks(message.message()) {
             // An answer goes to a request that the server made in a session of the caller's own.
             Asks::Nothing | Asks::Answer => return None,
@@ -69,15 +76,14 @@ impl Cedar {
             Asks::Refused(reason) => return Some(Err(Denial::Refused(reason))),
         };
         Some(self.caller(identity).and_then(|caller| {
-            questions.into_iter().try_for_each(|question| self.policies.decide(&caller, &self.with_hints(question)?))
+            questions
+                .into_iter()
+                .try_for_each(|question| self.policies.decide(&caller, &self.with_hints(question, tools)?))
         }))
     }
 
     /// The list as the caller sees it.
     pub(super) fn filter(&self, mut list: List, identity: Option<&Identity>) -> Result<List, &'static str> {
-        if list.kind() == ListKind::Tools && self.policies.reads_hints() {
-            self.learn(&list)?;
-        }
         let caller = self.caller(identity);
         list.retain(|entry| {
             let visible =
@@ -94,22 +100,10 @@ impl Cedar {
     }
 
     /// The question with the hints of the tool that it is about. A policy that reads them decides nothing about a tool that no list had.
-    fn with_hints<'a>(&self, question: Question<'a>) -> Result<Question<'a>, Denial> {
-        if question.feature != Feature::Tool || !self.policies.reads_hints() {
+    fn with_hints<'a>(&self, question: Question<'a>, tools: &Tools) -> Result<Question<'a>, Denial> {
+        if !self.policies.reads_hints() {
             return Ok(question);
         }
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let hints =
-            known.of(&question.id).ok_or(Denial::Refused("policies read hints of a tool that no list had yet"))?;
-        Ok(Question { hints, ..question })
-    }
-
-    fn learn(&self, list: &List) -> Result<(), &'static str> {
-        let tools = list.entries().iter().map(Question::of).collect::<Result<Vec<_>, _>>()?;
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        for tool in tools {
-            known.learn(&tool.id, tool.hints);
-        }
-        Ok(())
+        tools.tell(question).ok_or(Denial::Refused("policies read hints of a tool that no list had yet"))
     }
 }

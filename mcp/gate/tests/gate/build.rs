@@ -31,6 +31,11 @@ fn policies(parameters: Value) -> Value {
     json!([{"type": "auth"}, {"type": "authorization", "parameters": parameters}])
 }
 
+/// The chain with authorization by this policy decision point.
+fn decided(pdp: Value) -> Value {
+    policies(json!({"config_data": {"type": "httpv1", "pdp": pdp}}))
+}
+
 fn permit_all() -> Value {
     json!({"type": "authorization", "parameters": {"config_data": {"cedar": {"policies": [ALL]}}}})
 }
@@ -78,6 +83,12 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
             "config_data.cedar.entities_json",
             "entities",
         ),
+        (decided(json!({"http": {"url": "https://pdp"}})), "pdp.claim_mapping", "is missing"),
+        (decided(json!({"http": {"url": "pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "not a URL"),
+        (decided(json!({"http": {"url": "ftp://pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "not a URL"),
+        (decided(json!({"http": {"url": "https://u:p@pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "user name"),
+        (decided(json!({"http": {"url": "https://pdp/?a"}, "claim_mapping": "mpe"})), "pdp.http.url", "has a query"),
+        (decided(json!({"http": {"url": "http://169.254.169.254"}, "claim_mapping": "mpe"})), "pdp.http.url", ""),
         (json!([permit_all()]), "[0].type", "needs auth"),
         (json!([{"type": "auth"}, permit_all(), permit_all()]), "[2].type", "twice"),
         (json!([{"type": "auth"}, permit_all(), {"type": "tool-filter"}]), "[1].type", "tool-filter changes"),

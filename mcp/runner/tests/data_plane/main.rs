@@ -9,6 +9,8 @@
 
 mod audit;
 mod authorization;
+mod authorization_laws;
+mod authorization_pdp;
 mod bad_input;
 mod bytes;
 mod carriers;
