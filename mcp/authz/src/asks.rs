@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::uri;
-use crate::{Feature, List, Question};
+use crate::{Feature, Question};
 
 /// The most resources that one `subscriptions/listen` may name.
 const SUBSCRIPTIONS: usize = 50;
@@ -19,12 +19,10 @@ const NOTIFICATIONS: [&str; 4] =
 /// The need of a message for decisions.
 #[derive(Clone, Debug)]
 pub enum Asks<'a> {
-    /// Nothing that policies decide on: it passes.
+    /// Nothing that policies decide on: it passes. The entries of a list are questions when it is answered ([`Question::of`]).
     Nothing,
     /// Each of these has to be allowed.
     Questions(Vec<Question<'a>>),
-    /// A list: it passes, and each item of the answer is a question.
-    List(List),
     /// Something that no policy can allow, for this reason.
     Refused(&'static str),
     /// It answers a request of the MCP server, which no policy knows of.
@@ -35,7 +33,6 @@ enum Rule {
     Nothing,
     /// The message's target, a call of which has arguments.
     Target(Feature),
-    List(List),
     Completion,
     Listen,
 }
@@ -64,11 +61,11 @@ const RULES: [(&str, Rule); 29] = [
     ("resources/subscribe", Rule::Target(Feature::Resource)),
     ("resources/unsubscribe", Rule::Target(Feature::Resource)),
     ("skills/get", Rule::Target(Feature::Skill)),
-    ("tools/list", Rule::List(List::Tools)),
-    ("prompts/list", Rule::List(List::Prompts)),
-    ("resources/list", Rule::List(List::Resources)),
-    ("resources/templates/list", Rule::List(List::Templates)),
-    ("skills/list", Rule::List(List::Skills)),
+    ("tools/list", Rule::Nothing),
+    ("prompts/list", Rule::Nothing),
+    ("resources/list", Rule::Nothing),
+    ("resources/templates/list", Rule::Nothing),
+    ("skills/list", Rule::Nothing),
     ("completion/complete", Rule::Completion),
     ("subscriptions/listen", Rule::Listen),
 ];
@@ -82,7 +79,6 @@ pub fn asks<'a>(message: &'a Message<'a>) -> Asks<'a> {
     let questions = match RULES.iter().find(|(name, _)| *name == method).map(|(_, rule)| rule) {
         None => Err("policies know nothing of this method"),
         Some(Rule::Nothing) => return Asks::Nothing,
-        Some(Rule::List(list)) => return Asks::List(*list),
         Some(Rule::Target(feature)) => target(message, *feature).map(|question| vec![question]),
         Some(Rule::Completion) => completion(message).map(|question| vec![question]),
         Some(Rule::Listen) => listen(message),

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use mcp_wire::Members;
-use serde_json::value::RawValue;
-
-use crate::item::{Malformed, members, only};
+use mcp_wire::{Entry, Members, same_name};
 
 /// The attributes of a tool that a server's hints become.
 pub(crate) const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
@@ -16,23 +13,25 @@ const TWO_WAYS: &str = "its annotations can be read in two ways";
 const MOST: usize = 20_000;
 
 /// The four hints of a tool; none where its server does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints(pub(crate) [Option<bool>; 4]);
 
 impl Hints {
-    /// The hints among the members of a tool.
-    pub(crate) fn of(tool: &Members<'_>) -> Result<Self, Malformed> {
-        let mut hints = Self::default();
-        let Some(annotations) = only(tool, "annotations", TWO_WAYS)?.filter(|value| value.get() != "null") else {
-            return Ok(hints);
+    /// The hints that an entry of a list has.
+    pub(crate) fn of(tool: &Entry<'_>) -> Result<Self, &'static str> {
+        let Some(annotations) = tool.member("annotations")?.filter(|value| value.get() != "null") else {
+            return Ok(Self::default());
         };
-        let annotations = members(annotations, TWO_WAYS)?;
+        let Members(annotations) = serde_json::from_str(annotations.get()).map_err(|_| TWO_WAYS)?;
+        let mut hints = Self::default();
         for (name, hint) in NAMES.into_iter().zip(&mut hints.0) {
-            *hint = match only(&annotations, name, TWO_WAYS)?.map(RawValue::get) {
-                None | Some("null") => None,
-                Some("true") => Some(true),
-                Some("false") => Some(false),
-                Some(_) => return Err(Malformed::of(TWO_WAYS)),
+            let mut found = annotations.iter().filter(|(key, _)| same_name(key, name));
+            *hint = match (found.next().map(|(key, value)| (&**key, value.get())), found.next()) {
+                (None, _) => None,
+                (Some((key, "null")), None) if key == name => None,
+                (Some((key, "true")), None) if key == name => Some(true),
+                (Some((key, "false")), None) if key == name => Some(false),
+                _ => return Err(TWO_WAYS),
             };
         }
         Ok(hints)

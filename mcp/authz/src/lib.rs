@@ -45,7 +45,7 @@
 //! | a policy with more than 64 brackets in each other, or 4,000 operators | is taken | is refused | Cedar's parser would end the process |
 //! | `entities_json` with the same entity twice, or in a circle | the last one counts; circles are followed | is refused | Cedar's own reading |
 //!
-//! Lists that cannot be read, and questions to a policy decision point, are the affair of the proxy's middleware.
+//! A policy decision point is asked the same questions ([`PdpForm`]). To ask it, and lists that cannot be read, are the affair of the proxy's middleware.
 
 mod asks;
 mod caller;
@@ -54,8 +54,7 @@ mod denial;
 mod error;
 mod hints;
 mod index;
-mod item;
-mod list;
+mod pdp;
 mod policies;
 mod question;
 mod shape;
@@ -67,7 +66,6 @@ pub use caller::{Caller, ClaimSource};
 pub use denial::Denial;
 pub use error::PolicyError;
 pub use hints::{Hints, KnownHints};
-pub use item::Malformed;
-pub use list::List;
+pub use pdp::PdpForm;
 pub use policies::Policies;
 pub use question::{Feature, Question};

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use mcp_wire::{Entry, ListKind};
 use serde_json::value::RawValue;
 
 use crate::Hints;
@@ -21,6 +22,16 @@ pub enum Feature {
 
 impl Feature {
     pub(crate) const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Skill];
+
+    /// The kind of the entries of a list.
+    pub fn of(list: ListKind) -> Self {
+        match list {
+            ListKind::Tools => Self::Tool,
+            ListKind::Prompts => Self::Prompt,
+            ListKind::Resources | ListKind::ResourceTemplates => Self::Resource,
+            ListKind::Skills => Self::Skill,
+        }
+    }
 
     /// The type of its entities.
     pub(crate) fn entity(self) -> &'static str {
@@ -74,6 +85,16 @@ pub struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
+    /// The question that decides whether a caller sees this entry of a list. The hints are those that the entry itself has.
+    ///
+    /// # Errors
+    /// Two readers could find different hints in it. The list must not reach a client.
+    pub fn of(entry: &'a Entry<'_>) -> Result<Self, &'static str> {
+        let feature = Feature::of(entry.kind());
+        let hints = if feature == Feature::Tool { Hints::of(entry)? } else { Hints::default() };
+        Ok(Self { hints, ..Self::new(feature, entry.name()) })
+    }
+
     /// A question without arguments.
     pub fn new(feature: Feature, id: impl Into<Cow<'a, str>>) -> Self {
         Self { feature, id: id.into(), arguments: None, hints: Hints::default(), backend: None }

@@ -201,16 +201,17 @@ impl RequestContext {
     /// withholds the answer, and says why for the log. A middleware calls it before it hands the request on.
     ///
     /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first. What `edit` does before it returns
-    /// keeps no other client waiting, where the list is long; its future, which may ask somebody about the entries, should do little work itself.
+    /// keeps no other client waiting, where the list is long: `cost` is its work for one entry, as the bytes of a text that take as long to read. Its future, which may ask somebody about the entries, should do little work itself.
     pub fn filter_lists<F>(
         &self,
         middleware: &'static str,
         kinds: &'static [ListKind],
+        cost: usize,
         edit: impl Fn(List) -> F + Send + Sync + 'static,
     ) where
         F: Future<Output = Result<List, &'static str>> + Send + 'static,
     {
-        self.found().filters.add(middleware, kinds, edit);
+        self.found().filters.add(middleware, kinds, cost, edit);
     }
 
     /// Says that what a filter of this request leaves depends on who asks: the answer is for no cache that others use.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcp_authz::{Asks, Caller, ClaimSource, Denial, Hints, KnownHints, List, Malformed, Policies, Question, asks};
+use mcp_authz::{Asks, Caller, ClaimSource, Denial, Hints, KnownHints, Policies, Question, asks};
 use mcp_runconfig::CedarConfig;
-use mcp_wire::Message;
+use mcp_wire::{List, ListKind, Message};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -151,7 +151,7 @@ fn decide(policies: &Policies, caller: &Caller, row: &Row) -> Result<(), Denial>
     let text = message(row);
     let message = Message::parse_strict(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
     let questions = match asks(&message) {
-        Asks::Nothing | Asks::List(_) => return Ok(()),
+        Asks::Nothing => return Ok(()),
         Asks::Questions(questions) => questions,
         Asks::Refused(reason) => return Err(Denial::Refused(reason)),
         Asks::Answer => panic!("{text} is no request"),
@@ -164,15 +164,21 @@ fn decide(policies: &Policies, caller: &Caller, row: &Row) -> Result<(), Denial>
 }
 
 fn check_list(policies: &Policies, caller: &Caller, list: &str, row: &Row) -> Result<(), String> {
-    let all = [List::Tools, List::Prompts, List::Resources, List::Templates, List::Skills];
-    let list = all.into_iter().find(|kind| kind.member() == list).unwrap();
-    let questions: Result<Vec<_>, Malformed> = row.items.iter().map(|item| list.question(item)).collect();
-    let visible = questions.map(|questions| {
-        let visible = questions.into_iter().filter(|question| policies.decide(caller, question).is_ok());
-        visible.map(|question| question.id.into_owned()).collect::<Vec<_>>()
+    let visible = read(list, &row.items).and_then(|mut list| {
+        list.retain(|entry| Question::of(entry).map(|question| policies.decide(caller, &question).is_ok()))?;
+        Ok(list.entries().iter().map(|entry| entry.name().to_owned()).collect::<Vec<_>>())
     });
     let expected = if row.withheld { None } else { Some(row.visible.clone().unwrap()) };
     if visible.as_ref().ok() == expected.as_ref() { Ok(()) } else { Err(format!("{visible:?}")) }
+}
+
+/// Reads an answer whose result has the list `member` of these items.
+fn read(member: &str, items: &[Box<RawValue>]) -> Result<List, &'static str> {
+    const ALL: [ListKind; 5] =
+        [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::ResourceTemplates, ListKind::Skills];
+    let items: Vec<_> = items.iter().map(|item| item.get()).collect();
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{member}":[{}]}}}}"#, items.join(","));
+    List::read(answer.into(), &ALL)?.ok_or("there is no list")
 }
 
 fn source(text: Option<&str>) -> ClaimSource<'_> {
@@ -188,9 +194,10 @@ fn source(text: Option<&str>) -> ClaimSource<'_> {
 /// Learns the hints of tools from earlier lists.
 fn known(lists: &[Vec<Box<RawValue>>]) -> KnownHints {
     let mut known = KnownHints::default();
-    for tool in lists.iter().flatten() {
-        let question = List::Tools.question(tool).unwrap();
-        known.learn(&question.id, question.hints);
+    for list in lists {
+        for tool in read("tools", list).unwrap().entries() {
+            known.learn(tool.name(), Question::of(tool).unwrap().hints);
+        }
     }
     known
 }
