@@ -259,11 +259,12 @@ impl Usable {
         if !broken.is_empty() {
             return Err(unusable(broken.join("; ")));
         }
-        let config = config.read_texts(data).map_err(unusable)?.unwrap_or(config);
-        match &*config.problems(settings) {
-            [] => Ok(Self { hash: config.hash(), config, needs }),
-            problems => Err(unusable(sentences(problems))),
+        let read = config.read_texts(data).map_err(unusable)?;
+        if let problems @ [_, ..] = &*read.as_ref().map(|read| read.problems(settings)).unwrap_or_default() {
+            return Err(unusable(sentences(problems)));
         }
+        let config = read.unwrap_or(config);
+        Ok(Self { hash: config.hash(), config, needs })
     }
 }
 

@@ -54,6 +54,10 @@ async fn policies_that_do_not_parse_are_refused_with_line_and_column_where_they_
         let answer = objects.post(object, false).await;
         assert!(answer.code == 201 && answer.warnings.is_empty(), "{:?} {}", answer.warnings, answer.body);
     }
+    for document in include_str!("../../../../../examples/policies.yaml").split("\n---\n") {
+        let answer = objects.post(serde_saphyr::from_str(document).unwrap(), false).await;
+        assert!(answer.code == 201 && answer.warnings.is_empty(), "{:?} {}", answer.warnings, answer.body);
+    }
     let edits = [
         ("MCPServer", "web", json!({"spec": in_spec(BROKEN)}), 422),
         ("MCPServer", "web", json!({"spec": {"args": ["--other"]}}), 200),
@@ -114,7 +118,7 @@ async fn a_config_map_that_cannot_be_used_is_a_warning_at_the_workload() {
             Some(format!("{field}: ConfigMap \"absent\" does not exist yet; without it the server gets no proxy")),
         ),
     ] {
-        for object in [labelled(map, in_config_map(map)), remote_proxy(map, in_config_map(map))] {
+        for object in [labelled(map, in_config_map(map)), remote_proxy(&format!("far-{map}"), in_config_map(map))] {
             let answer = objects.post(object, false).await;
             assert_eq!(answer.code, 201, "{}", answer.body);
             assert_eq!(answer.warnings.len(), usize::from(warning.is_some()), "{map}: {:?}", answer.warnings);
