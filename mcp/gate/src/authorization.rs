@@ -39,7 +39,7 @@ pub(crate) struct Authorization {
     guard: Guard,
 }
 
-/// Whoever decides.
+/// The one that decides.
 enum Judge {
     Cedar(Arc<Cedar>),
     Pdp(Arc<Pdp>),
@@ -122,7 +122,7 @@ impl Authorization {
         )
     }
 
-    /// Whatever the request is: an answer may come on a stream that a GET opened.
+    /// Registers the filters for every request: an answer may come on a stream that a GET opened.
     fn filter_lists(&self, context: &RequestContext) {
         let (identity, tools) = (context.identity(), Arc::clone(&self.tools));
         context.keep_lists_private();

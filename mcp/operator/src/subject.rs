@@ -43,7 +43,7 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
         Vec::new()
     }
 
-    /// What is wrong with the texts that it [refers to](Self::references), as far as `texts` has them: sentences.
+    /// The faults of the texts that it [refers to](Self::references), as far as `texts` has them: sentences.
     fn text_problems(&self, texts: &Data) -> Vec<String> {
         let _ = texts;
         Vec::new()

@@ -382,7 +382,7 @@ async fn clients_make_a_bounded_number_of_series() {
         say(&proxy, [0, 1], "tools/call", &format!("tool{at}{}", "x".repeat(200)), true).await;
     }
     let tools = |text: &str| values(text, "toolhive_mcp_tool_calls_total", "tool").len();
-    // Those that were proven are not called again.
+    // Names that were proven are not called again.
     assert_eq!(tools(&proxy.metrics.encode()), 128 + 1, "those of one client");
     say(&proxy, [0, 2], "tools/call", "echo", true).await;
     assert_eq!(tools(&proxy.metrics.encode()), 128 + 2, "others have theirs");
@@ -395,7 +395,7 @@ async fn clients_make_a_bounded_number_of_series() {
     }
     let text = proxy.metrics.encode();
     for metric in ["toolhive_mcp_requests_total", "mcp_server_operation_duration_seconds_count"] {
-        // Those beyond the bound: of tools, of prompts, and of methods that there are not. Tools that were proven were called once.
+        // The names beyond the bound: of tools, of prompts, and of methods that there are not. Tools that were proven were called once.
         assert_eq!(text.lines().filter(|line| line.starts_with(metric)).count(), 512 - 128 + 3, "{metric}");
     }
     let others = values(&text, "toolhive_mcp_requests_total", "mcp_method");

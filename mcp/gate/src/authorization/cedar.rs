@@ -7,7 +7,7 @@ use mcp_wire::{List, OwnedMessage};
 
 use super::Tools;
 
-/// What a decision costs beside the evaluation of policies, as the bytes of a message that take as long to read.
+/// The cost of a decision beside the evaluation of policies, as the bytes of a message that take as long to read.
 const LEAST: usize = 4 << 10;
 
 /// The policies of a proxy.

@@ -1,4 +1,4 @@
-//! What the MCP server says of its tools: the hints that policies read (toolhive-auth §4.5).
+//! The hints that the MCP server gives of its tools, and policies read (toolhive-auth §4.5).
 
 use std::sync::{PoisonError, RwLock};
 

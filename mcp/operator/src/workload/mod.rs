@@ -205,7 +205,7 @@ impl Findings<'_> {
         self.push(Block { config: kind.clone(), condition: type_, reason, message: message.clone() });
     }
 
-    /// What this condition keeps from being rendered, if anything.
+    /// The part that this condition keeps from being rendered, if any.
     pub fn blocked_by(&self, condition: &str) -> Option<&Block> {
         self.blocks.iter().find(|block| block.condition == condition)
     }
