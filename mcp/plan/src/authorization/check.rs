@@ -21,13 +21,17 @@ pub fn problem(config: &AuthzConfig) -> Option<Problem> {
     config.check().err().map(told).or_else(|| policy_problem(config))
 }
 
-/// The policy decision point is at an address that a proxy refuses to call.
+/// The policy decision point is at a URL that a proxy refuses to call.
 pub fn endpoint_problem(config: &AuthzConfig, settings: &Settings) -> Option<Problem> {
     let http = config.pdp.as_ref().filter(|_| config.kind == AuthzKind::Http)?.http.as_ref()?;
     let policy =
         EndpointPolicy { reach: Reach::AllButMetadata, ..EndpointPolicy::new(true, settings.exempt_endpoints.clone()) };
-    let error = policy.check_url(&http.url).err()?;
-    Some(Problem::new("pdp.http.url", format!("{:?} {error}", http.url)))
+    let query = http
+        .url
+        .contains(['?', '#'])
+        .then(|| "has a query or a fragment; write what stands before /decision".to_owned());
+    let problem = policy.check_url(&http.url).err().map(|error| error.to_string()).or(query)?;
+    Some(Problem::new("pdp.http.url", format!("{:?} {problem}", http.url)))
 }
 
 /// The claims that policies ask for and that no caller of the document's proxy has: a word and a sentence.

@@ -337,6 +337,7 @@ fn a_configuration_says_which_rule_it_breaks() {
         (json!({"type": "httpv1", "config": {"claim_mapping": "other"}}), "spec.config.claim_mapping", "other"),
         (pdp(json!({"url": "pdp:9000"})), "spec.config.http.url", "is not a URL of http or https"),
         (pdp(json!({"url": "http://169.254.169.254"})), "spec.config.http.url", "169.254.169.254"),
+        (pdp(json!({"url": "https://pdp/?a=b"})), "spec.config.http.url", "has a query"),
         (pdp(json!({"url": "https://pdp", "timeout": -1})), "spec.config.http.timeout", ""),
     ] {
         let config = authz_config("rules", spec.clone());
