@@ -1,4 +1,4 @@
-//! What a policy decision point is asked, and what its answer says (toolhive-auth §4.8).
+//! The questions to a policy decision point, and its answers (toolhive-auth §4.8).
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Whatever bytes come, no call that policies forbid reaches the server, and no entry that they hide reaches the client.
+//! Laws over mutated bytes: no call that policies forbid reaches the server, and no entry that they hide reaches the client.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Who may call what, as a policy decision point says (toolhive-auth §4.8).
+//! Authorization by a policy decision point (toolhive-auth §4.8).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
