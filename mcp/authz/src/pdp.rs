@@ -1,4 +1,4 @@
-//! Questions to a policy decision point, and its answers (toolhive-auth §4.8).
+//! The questions to a policy decision point, and its answers (toolhive-auth §4.8).
 
 use std::borrow::Cow;
 

@@ -26,7 +26,7 @@ use mcp_wire::{ErrorBody, ListKind, OwnedMessage, code};
 
 use self::cedar::Cedar;
 use self::pdp::{Failure, Pdp};
-use self::tools::Tools;
+use self::tools::{NOT_LISTED, Tools};
 
 /// The lists of which a caller sees the entries that it may call, get or read.
 const LISTS: [ListKind; 5] =
@@ -66,7 +66,7 @@ impl Authorization {
                 .map_err(|(field, problem, fix)| fail(&format!("pdp.{field}"), problem, &fix))?,
             _ => return Err(missing()),
         };
-        Ok(Self { judge, tools: Arc::default(), guard: context.guard() })
+        Ok(Self { judge, tools: Arc::new(Tools::new(context.settings.answers_on_stream)), guard: context.guard() })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
@@ -84,45 +84,47 @@ impl Authorization {
             return text(StatusCode::BAD_REQUEST, "Invalid or malformed MCP request");
         };
         let started = Instant::now();
-        if let Some((outcome, reason)) = self.decide(context, &message).await {
-            context.decided(&self.guard, outcome, started);
-            if outcome.refuses() {
-                return refuse(context, &message, reason);
+        let (head, body) = request.into_parts();
+        let mut decision = self.decide(context, &message).await;
+        if decision == Some(Err(Failure::Denied(NOT_LISTED))) {
+            self.tools.list(&message, &head, &next).await;
+            decision = self.decide(context, &message).await;
+        }
+        if let Some(decision) = decision {
+            context.decided(&self.guard, decision.as_ref().map_or_else(outcome, |()| Outcome::Allowed), started);
+            if let Err(failure) = decision {
+                return refuse(context, &message, failure.to_string());
             }
         }
+        let request = Request::from_parts(head, body);
         context.judge_again(|context, message| {
             Some(refuse(context, message, "another middleware has changed the message behind authorization".to_owned()))
         });
         next.call(request).await
     }
 
-    /// The decision about a message, and its reason; `None` where it asks for nothing that is decided on.
-    async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<(Outcome, String)> {
+    /// The decision about a message; `None` where it asks for nothing that is decided on.
+    async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<Result<(), Failure>> {
         let (identity, tools, length) = (context.identity(), Arc::clone(&self.tools), message.body().len());
         let message = message.clone();
-        let decision = match &self.judge {
+        match &self.judge {
             Judge::Cedar(cedar) => {
                 let (cedar, work) = (Arc::clone(cedar), length.max(cedar.cost()));
-                beside(work, move || cedar.judge(&message, identity.as_deref(), &tools)).await?.map_err(Failure::Denied)
+                let decision = beside(work, move || cedar.judge(&message, identity.as_deref(), &tools)).await?;
+                Some(decision.map_err(Failure::Denied))
             }
             Judge::Pdp(pdp) => {
                 let asker = Arc::clone(pdp);
                 let questions = beside(length, move || asker.questions(&message, identity.as_deref(), &tools)).await?;
-                match questions {
+                Some(match questions {
                     Ok(questions) => pdp.judge(questions, &context.client()).await,
                     Err(denial) => Err(Failure::Denied(denial)),
-                }
+                })
             }
-        };
-        Some(
-            decision.map_or_else(
-                |failure| (outcome(&failure), failure.to_string()),
-                |()| (Outcome::Allowed, String::new()),
-            ),
-        )
+        }
     }
 
-    /// Registers the filters for every request: an answer may come on a stream that a GET opened.
+    /// Registers the filter of lists, for every request: an answer may come on a stream that a GET opened.
     fn filter_lists(&self, context: &RequestContext) {
         let (identity, tools) = (context.identity(), Arc::clone(&self.tools));
         context.keep_lists_private();
@@ -194,7 +196,7 @@ impl Middleware for Authorization {
 
     fn bounds(&self) -> Vec<Bound> {
         match &self.judge {
-            Judge::Cedar(_) => Vec::new(),
+            Judge::Cedar(_) => vec![self.tools.bound()],
             Judge::Pdp(pdp) => vec![pdp.bound()],
         }
     }

@@ -86,7 +86,7 @@ pub struct RunConfig {
     /// The login of callers; `None` where nobody has to log in. The `auth` entry of the chain says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
-    /// Who may call what; `None` where everybody may call all. Read only where `middleware_configs` is empty.
+    /// The authorization of calls; `None` where everybody may call all. Read only where `middleware_configs` is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authz_config: Option<AuthzConfig>,
     /// A file with that. No proxy of this version reads one.

@@ -123,6 +123,15 @@ impl List {
         &self.0.borrow_dependent().entries
     }
 
+    /// The cursor of the next page; `None` where this is the last one.
+    ///
+    /// # Errors
+    /// Readers may find another one in it.
+    pub fn next_cursor(&self) -> Result<Option<Cow<'_, str>>, &'static str> {
+        let cursor = member(&self.0.borrow_dependent().result, "nextCursor")?.filter(|cursor| cursor.get() != "null");
+        cursor.map(|cursor| string(cursor).ok_or("its cursor is no text")).transpose()
+    }
+
     /// Removes the entries for which `keep`, which may edit them, returns false.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
 use mcp_wire::{List, OwnedMessage};
 
-use super::Tools;
+use super::tools::{NOT_LISTED, Tools};
 
 /// The cost of a decision beside the evaluation of policies, as the bytes of a message that take as long to read.
 const LEAST: usize = 4 << 10;
@@ -104,6 +104,6 @@ impl Cedar {
         if !self.policies.reads_hints() {
             return Ok(question);
         }
-        tools.tell(question).ok_or(Denial::Refused("policies read hints of a tool that no list had yet"))
+        tools.tell(question).ok_or(NOT_LISTED)
     }
 }

@@ -1,7 +1,6 @@
 //! Decisions by a policy decision point that is asked over HTTP, `httpv1` (toolhive-auth §4.8).
 
 use std::collections::HashMap;
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{StatusCode, Uri};
-use mcp_authz::{Asks, Denial, Hints, PdpForm, Question, asks};
+use mcp_authz::{Asks, Denial, Feature, Hints, PdpForm, Question, asks};
 use mcp_http::client::{Client, ClientTls, RequestLimits};
 use mcp_middleware::{BuildContext, Identity};
 use mcp_runconfig::endpoint::{EndpointPolicy, Reach};
@@ -25,7 +24,7 @@ use super::Tools;
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 /// The time for one question where the document says none.
 const TIME: Duration = Duration::from_secs(30);
-/// The time for all questions of one list.
+/// The time for all questions of one list, and the longest for one question.
 const LIST_TIME: Duration = Duration::from_mins(1);
 /// The longest answer, in bytes.
 const ANSWER: usize = 64 << 10;
@@ -35,6 +34,15 @@ const AT_ONCE: usize = 8;
 /// The questions at once in all, and for each client: one that asks many must leave some to the others.
 const LIMIT: usize = 256;
 const LIMIT_OF_CLIENT: usize = 64;
+
+/// The statuses by which it says that it cannot read one question.
+const BLAMES: [StatusCode; 5] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::URI_TOO_LONG,
+    StatusCode::UNPROCESSABLE_ENTITY,
+    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+];
 
 /// A policy decision point.
 pub(super) struct Pdp {
@@ -88,7 +96,7 @@ impl Pdp {
             },
             client,
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/decision")),
-            time: if timeout == 0 { TIME } else { Duration::from_secs(timeout.into()) },
+            time: if timeout == 0 { TIME } else { Duration::from_secs(timeout.into()).min(LIST_TIME) },
             clients: Shares::new(LIMIT, LIMIT_OF_CLIENT),
         })
     }
@@ -143,14 +151,24 @@ impl Pdp {
         identity: Option<&Identity>,
         caller: Holder,
     ) -> impl Future<Output = Result<List, &'static str>> + Send + use<> {
-        let asked = self.questions_of(&list, identity);
-        let this = Arc::clone(self);
+        let (asked, principal, this) = (questions_of(&list), self.principal(identity), Arc::clone(self));
+        let feature = Feature::of(list.kind());
         async move {
             let (entries, questions) = asked?;
-            let answers = stream::iter(questions).map(|question| this.ask_or_deny(question, &caller));
-            let answers = timeout(LIST_TIME, answers.buffered(AT_ONCE).try_collect::<Vec<_>>()).await;
+            let (this, principal, caller) = (&this, &principal, &caller);
+            // They are written as they are asked: all of them may be long.
+            let ask = |(id, hints): About| async move {
+                let question = Question { hints, ..Question::new(feature, id) };
+                let body = principal.as_ref().ok().and_then(|principal| this.form.question(principal, &question).ok());
+                match body {
+                    Some(body) => this.ask(body.into(), caller).await,
+                    None => Ok(false),
+                }
+            };
+            let answers = stream::iter(questions).map(ask).buffered(AT_ONCE).try_collect::<Vec<_>>();
+            let allowed = timeout(LIST_TIME, answers).await;
             let allowed =
-                answers.map_err(|_| "the policy decision point takes too long for the list")?.map_err(|error| {
+                allowed.map_err(|_| "the policy decision point takes too long for the list")?.map_err(|error| {
                     tracing::warn!(%error, "a list is withheld");
                     "the policy decision point gives no usable answer"
                 })?;
@@ -161,31 +179,9 @@ impl Pdp {
         }
     }
 
-    /// The question of each entry, and all questions, each once. One that cannot be asked is empty, and denied.
-    fn questions_of(&self, list: &List, identity: Option<&Identity>) -> Result<(Vec<usize>, Vec<Bytes>), &'static str> {
-        let principal = self.principal(identity);
-        let (mut known, mut entries, mut questions) =
-            (HashMap::<(String, Hints), usize>::new(), Vec::new(), Vec::new());
-        for entry in list.entries() {
-            let question = Question::of(entry)?;
-            let key = (question.id.clone().into_owned(), question.hints);
-            let at = *known.entry(key).or_insert(questions.len());
-            if at == questions.len() {
-                let told = principal.as_ref().ok().and_then(|principal| self.form.question(principal, &question).ok());
-                questions.push(told.map(Bytes::from).unwrap_or_default());
-            }
-            entries.push(at);
-        }
-        if questions.len() > LIST { Err("it has too many entries to ask about") } else { Ok((entries, questions)) }
-    }
-
     fn principal(&self, identity: Option<&Identity>) -> Result<Value, Denial> {
         let identity = identity.ok_or(Denial::Refused("nobody has said who calls"))?;
         Ok(self.form.principal(&identity.claims))
-    }
-
-    async fn ask_or_deny(&self, question: Bytes, caller: &Holder) -> Result<bool, Failure> {
-        if question.is_empty() { ready(Ok(false)).await } else { self.ask(question, caller).await }
     }
 
     async fn ask(&self, question: Bytes, caller: &Holder) -> Result<bool, Failure> {
@@ -199,10 +195,28 @@ impl Pdp {
         match answer.status() {
             StatusCode::OK => PdpForm::allows(answer.body()).map_err(|error| fail(&error.to_string())),
             // It is about this question, and says nothing of others.
-            status if status.is_client_error() => Ok(false),
+            status if BLAMES.contains(&status) => Ok(false),
             status => Err(fail(&format!("HTTP {}", status.as_u16()))),
         }
     }
 }
 
 const DENIED: Denial = Denial::Refused("the policy decision point denies it");
+
+/// The name and the hints of what a question is about.
+type About = (String, Hints);
+
+/// The question of each entry, by its place among all questions, of which none is there twice.
+fn questions_of(list: &List) -> Result<(Vec<usize>, Vec<About>), &'static str> {
+    let (mut known, mut entries, mut questions) = (HashMap::new(), Vec::new(), Vec::new());
+    for entry in list.entries() {
+        let Question { id, hints, .. } = Question::of(entry)?;
+        let question = (id.into_owned(), hints);
+        let at = *known.entry(question.clone()).or_insert(questions.len());
+        if at == questions.len() {
+            questions.push(question);
+        }
+        entries.push(at);
+    }
+    if questions.len() > LIST { Err("it has too many entries to ask about") } else { Ok((entries, questions)) }
+}

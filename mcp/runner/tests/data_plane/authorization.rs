@@ -1,4 +1,4 @@
-//! Policies between real clients and real servers (toolhive-auth §4, toolhive-0.63 §5.2).
+//! Authorization: policies between real clients and real servers (toolhive-auth §4, toolhive-0.63 §5.2).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ async fn a_list_has_what_its_caller_may_call_get_or_read_and_is_for_no_cache() {
             json!([{"uriTemplate": "file:///{x}"}]),
         ),
         ("skills/list", "skills", json!([{"uri": "skill://a"}]), json!([]), json!([{"uri": "skill://a"}])),
-        // It answers whatever is asked for.
+        // A list is filtered in any answer.
         ("ping", "tools", json!([{"name": "say"}]), json!([]), json!([{"name": "say"}])),
     ] {
         for (who, expected) in [(&ann, &anns), (&olga, &olgas)] {
@@ -303,7 +303,7 @@ async fn decisions_are_in_audit_and_metrics() {
     assert_eq!(lines[1]["metadata"]["extra"]["denied_by"], "authorization");
 }
 
-/// A client of the official TypeScript SDK: what it sees and calls.
+/// A client of the official TypeScript SDK sees one tool, and calls no other one.
 async fn sees_and_calls_greet_alone(runner: &Runner) {
     let mut client = SdkClient::connect(&runner.url()).await;
     let listed = client.ask(json!({"do": "list"})).await;

@@ -1,4 +1,4 @@
-//! No call, in whatever bytes it comes, that policies forbid reaches the server, and no entry that they hide reaches the client.
+//! Laws over mutated bytes: no call that policies forbid reaches the server, and no entry that they hide reaches the client.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Decisions of a policy decision point (toolhive-auth §4.8).
+//! Authorization by a policy decision point (toolhive-auth §4.8).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

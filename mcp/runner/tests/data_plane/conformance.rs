@@ -34,7 +34,7 @@ const JSON: &str =
 const UNKNOWN: &str =
     "policies know nothing of the method, or it names no resource: refused before the server says so, as by ToolHive";
 
-/// The differences of the runner that are meant where policies decide, whatever they permit.
+/// The checks that the runner knowingly fails where policies decide, whatever they permit.
 const UNDER_POLICIES: &[Difference] = &[
     Difference {
         revision: "2026-07-28",

@@ -9,6 +9,7 @@
 
 mod audit;
 mod authorization;
+mod authorization_hints;
 mod authorization_laws;
 mod authorization_pdp;
 mod bad_input;
