@@ -43,7 +43,7 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
         Vec::new()
     }
 
-    /// What is wrong with the texts that it [refers to](Self::references), as far as `texts` has them: sentences.
+    /// Sentences about the texts that it [refers to](Self::references) and that cannot be used, as far as `texts` has them.
     fn text_problems(&self, texts: &Data) -> Vec<String> {
         let _ = texts;
         Vec::new()

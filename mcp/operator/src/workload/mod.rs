@@ -205,7 +205,7 @@ impl Findings<'_> {
         self.push(Block { config: kind.clone(), condition: type_, reason, message: message.clone() });
     }
 
-    /// What this condition keeps from being rendered, if anything.
+    /// The block that this condition tells of, if there is one.
     pub fn blocked_by(&self, condition: &str) -> Option<&Block> {
         self.blocks.iter().find(|block| block.condition == condition)
     }

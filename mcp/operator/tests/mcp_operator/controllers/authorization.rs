@@ -1,4 +1,4 @@
-//! Who may call what, on the API server: who refers to an MCPAuthzConfig and when it goes, and what an edit of policies does to
+//! Authorization on the API server: who refers to an MCPAuthzConfig and when it goes, and what an edit of policies does to
 //! the proxies, wherever the policies are.
 
 use kube::{Api, api::DeleteParams};

@@ -228,7 +228,7 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
     }
 }
 
-/// What runs with older policies goes on: they are better than none.
+/// A proxy with older policies goes on: they are better than none.
 #[test]
 fn policies_that_become_unusable_leave_those_that_serve_in_force() {
     let document = of_cedar(&json!({"policies": [PERMIT]})).to_string();
