@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::reference::WorkloadRef;
 
-/// Who decides what callers may do, and by which rules.
+/// Rules on what callers may do, and the party that decides by them.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "toolhive.stacklok.dev",
@@ -34,7 +34,7 @@ pub struct MCPAuthzConfigSpec {
     /// `insecure_skip_verify`; `context` with `include_args` and `include_operation`; `claim_mapping`.
     #[schemars(schema_with = "crate::schema::open_object")]
     pub config: Map<String, Value>,
-    /// Who decides: `cedarv1` is the proxy, by Cedar policies; `httpv1` is a policy decision point that the proxy asks.
+    /// The party that decides: `cedarv1` is the proxy, by Cedar policies; `httpv1` is a policy decision point that the proxy asks.
     #[serde(rename = "type")]
     #[schemars(length(min = 1))]
     pub kind: String,
@@ -42,7 +42,7 @@ pub struct MCPAuthzConfigSpec {
 
 absent_spec_is_default!(MCPAuthzConfigSpec);
 
-/// What the operator has found out about the configuration.
+/// The operator's findings about the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MCPAuthzConfigStatus {

@@ -40,7 +40,7 @@ impl Setting {
         caller.next("an answer", |outcome| outcome.answers("Hi Ada")).await;
         let begun = caller.outcomes().len();
         let mut others = Vec::new();
-        for name in refused {
+        if let Some(name) = refused {
             let other = namespace.caller(era, 10, &url, name).await;
             other.next("a refusal", |outcome| matches!(outcome, Outcome::Refused { .. })).await;
             others.push((name, other));
