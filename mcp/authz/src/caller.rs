@@ -43,6 +43,8 @@ impl ClaimSource<'_> {
 #[derive(Debug)]
 pub struct Caller {
     pub(crate) principal: EntityUid,
+    /// The principal and its ancestors.
+    pub(crate) principals: Vec<EntityUid>,
     /// The principal among the entities of the configuration that policies can look at.
     pub(crate) entities: Entities,
     /// The context of a question without arguments.
@@ -71,12 +73,13 @@ impl Caller {
 
         let groups = groups(claims, config).into_iter().map(|group| uid(&policies.types.group, group));
         let parents = policies.ancestors(&principal, groups.collect());
+        let principals = [principal.clone()].into_iter().chain(parents.iter().cloned()).collect();
         let entity = Entity::new(principal.clone(), attributes(claims, source, config).into_iter().collect(), parents)
             .map_err(|_| Denial::UNTOLD)?;
         let entities = policies.entities.clone().upsert_entities([entity], None).map_err(|_| Denial::UNTOLD)?;
         // A number that no decimal holds differs from itself, in the context as in the principal.
         let context = Context::from_pairs(attributes(claims, source, config)).map_err(|_| Denial::UNTOLD)?;
-        Ok(Self { principal, entities, context })
+        Ok(Self { principal, principals, entities, context })
     }
 }
 

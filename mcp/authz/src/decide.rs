@@ -29,7 +29,7 @@ impl Policies {
 
         let types = &self.types;
         let resource = uid(types.of(question.feature), &question.id);
-        let mut sets = self.on(question.feature, &resource).peekable();
+        let mut sets = self.on(question.feature, &resource, &caller.principals).peekable();
         if sets.peek().is_none() {
             return Err(Denial::NoPermit);
         }

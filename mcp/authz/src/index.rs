@@ -1,8 +1,10 @@
-//! Policies by action and entity: a list asks hundreds of questions, and most policies are about one tool each.
+//! Policies by action, entity and principal: a list asks hundreds of questions, and most policies are about one tool or one group each.
 
 use std::collections::{HashMap, HashSet};
 
-use cedar_policy::{ActionConstraint, EntityTypeName, EntityUid, Policy, PolicySet, ResourceConstraint};
+use cedar_policy::{
+    ActionConstraint, EntityTypeName, EntityUid, Policy, PolicySet, PrincipalConstraint, ResourceConstraint,
+};
 
 use crate::PolicyError;
 
@@ -12,9 +14,18 @@ use crate::PolicyError;
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// Policies that may fit any entity.
-    common: PolicySet,
+    common: Principals,
     /// Policies that fit one entity alone.
-    named: HashMap<EntityUid, PolicySet>,
+    named: HashMap<EntityUid, Principals>,
+}
+
+/// Policies by the principals that their scope fits.
+#[derive(Debug, Default)]
+struct Principals {
+    /// Policies that may fit any principal.
+    any: PolicySet,
+    /// Policies that fit one principal, or those in one group.
+    of: HashMap<EntityUid, PolicySet>,
 }
 
 impl Index {
@@ -39,13 +50,27 @@ impl Index {
                 ResourceConstraint::Eq(uid) => index.named.entry(uid).or_default(),
                 _ => &mut index.common,
             };
+            let set = match policy.principal_constraint() {
+                PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => {
+                    set.of.entry(uid).or_default()
+                }
+                PrincipalConstraint::Any | PrincipalConstraint::Is(_) => &mut set.any,
+            };
             set.add(policy.clone()).map_err(|error| PolicyError::at(entry, "", 0, error.to_string()))?;
         }
         Ok(index)
     }
 
-    /// The policies that may fit the entity.
-    pub(crate) fn of(&self, resource: &EntityUid) -> impl Iterator<Item = &PolicySet> {
-        self.named.get(resource).into_iter().chain([&self.common]).filter(|set| !set.is_empty())
+    /// The policies that may fit the entity and the principal, which is the first of `principals`; the others are its ancestors.
+    pub(crate) fn of<'a>(
+        &'a self,
+        resource: &EntityUid,
+        principals: &'a [EntityUid],
+    ) -> impl Iterator<Item = &'a PolicySet> {
+        let fitting = move |set: &'a Principals| {
+            let groups = if set.of.is_empty() { &[] } else { principals };
+            [&set.any].into_iter().chain(groups.iter().filter_map(|uid| set.of.get(uid)))
+        };
+        self.named.get(resource).into_iter().chain([&self.common]).flat_map(fitting).filter(|set| !set.is_empty())
     }
 }

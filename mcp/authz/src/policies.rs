@@ -103,10 +103,15 @@ impl Policies {
         Ok(Self { indices, config: config.clone(), types, server, entities, ancestors, reads_hints, deep })
     }
 
-    /// The policies that may decide on an entity.
-    pub(crate) fn on(&self, feature: Feature, resource: &EntityUid) -> impl Iterator<Item = &PolicySet> {
+    /// The policies that may decide on what `principals` do with an entity: a caller and its ancestors.
+    pub(crate) fn on<'a>(
+        &'a self,
+        feature: Feature,
+        resource: &EntityUid,
+        principals: &'a [EntityUid],
+    ) -> impl Iterator<Item = &'a PolicySet> {
         let at = Feature::ALL.iter().position(|other| *other == feature);
-        at.and_then(|at| self.indices.get(at)).into_iter().flat_map(|index| index.of(resource))
+        at.and_then(|at| self.indices.get(at)).into_iter().flat_map(|index| index.of(resource, principals))
     }
 
     /// Whether a decision may depend on what the MCP server says of its tools.
