@@ -1,19 +1,19 @@
 //! MCPAuthzConfig: who may call what.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus, WorkloadRef};
+use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus};
 use mcp_plan::{
     authorization,
     config::{Target, Words},
     problem::Problem,
-    reference::{Reference, Referrer},
+    reference::Reference,
     settings::Settings,
 };
 use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{ConfigKind, ConfigReport},
+    config::{ConfigKind, ConfigReport, workloads},
     subject::Subject,
 };
 
@@ -84,13 +84,11 @@ impl ConfigKind for MCPAuthzConfig {
     }
 
     fn status_of(report: ConfigReport) -> MCPAuthzConfigStatus {
-        let workloads: Vec<_> =
-            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
         MCPAuthzConfigStatus {
             conditions: report.conditions,
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
-            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+            referencing_workloads: workloads(report.referrers),
         }
     }
 }
