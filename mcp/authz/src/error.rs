@@ -1,6 +1,6 @@
 //! Errors of policies, with their position.
 
-/// Policies that cannot be used. An error names the member of [`CedarConfig`](mcp_runconfig::CedarConfig).
+/// Policies that cannot be used. The sentence begins with the member of [`CedarConfig`](mcp_runconfig::CedarConfig).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -33,6 +33,13 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
+    /// The member, and what is wrong with it.
+    pub fn parts(&self) -> (String, String) {
+        let sentence = self.to_string();
+        let (member, problem) = sentence.split_once(' ').unwrap_or(("", &sentence));
+        (member.to_owned(), problem.to_owned())
+    }
+
     /// An error at this position of a text.
     pub(crate) fn at(entry: usize, text: &str, offset: usize, problem: String) -> Self {
         let before = text.get(..offset).unwrap_or_default();

@@ -14,7 +14,7 @@ use std::time::Instant;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
-use mcp_authz::Denial;
+use mcp_authz::{Asks, Denial, Question, asks};
 use mcp_http::{Body, json_error, text};
 use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, RequestContext, beside};
 use mcp_runconfig::chain::AUTH;
@@ -165,6 +165,16 @@ fn check_place(context: &BuildContext) -> Result<(), BuildError> {
             Err(context.error("type", problem, format!("put it behind {kind}")))
         }
         None => Ok(()),
+    }
+}
+
+/// The questions of a message; `None` where it asks for nothing that is decided on.
+fn questions(message: &OwnedMessage) -> Option<Result<Vec<Question<'_>>, Denial>> {
+    match asks(message.message()) {
+        // An answer goes to a request of the server, whoever may call what.
+        Asks::Nothing | Asks::Answer => None,
+        Asks::Questions(questions) => Some(Ok(questions)),
+        Asks::Refused(reason) => Some(Err(Denial::Refused(reason))),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Decisions by the policies of the document, `cedarv1`.
 
-use mcp_authz::{Asks, Caller, ClaimSource, Denial, Policies, PolicyError, Question, asks};
+use mcp_authz::{Caller, ClaimSource, Denial, Policies, Question};
 use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
 use mcp_wire::{List, OwnedMessage};
 
+use super::questions;
 use super::tools::{NOT_LISTED, Tools};
 
 /// The cost of a decision beside the evaluation of policies, as the bytes of a message that take as long to read.
@@ -23,15 +24,7 @@ pub(super) struct Cedar {
 impl Cedar {
     /// The error is the member of `config` and what is wrong with it.
     pub(super) fn new(config: &CedarConfig, server: &str) -> Result<Self, (String, String)> {
-        let policies = Policies::parse(config, server).map_err(|error| match error {
-            PolicyError::Policy { entry, line, column, problem } => (
-                format!("policies[{entry}]"),
-                format!("is not one Cedar policy: line {line}, column {column}: {problem}"),
-            ),
-            error @ PolicyError::Entities(_) => ("entities_json".to_owned(), error.to_string()),
-            error @ PolicyError::GroupType { .. } => ("group_entity_type".to_owned(), error.to_string()),
-            error => ("policies".to_owned(), error.to_string()),
-        })?;
+        let policies = Policies::parse(config, server).map_err(|error| error.parts())?;
         Ok(Self {
             policies,
             cost: config.policies.iter().map(String::len).sum::<usize>() + LEAST,
@@ -69,13 +62,8 @@ impl Cedar {
         identity: Option<&Identity>,
         tools: &Tools,
     ) -> Option<Result<(), Denial>> {
-        let questions = match asks(message.message()) {
-            // An answer goes to a request that the server made in a session of the caller's own.
-            Asks::Nothing | Asks::Answer => return None,
-            Asks::Questions(questions) => questions,
-            Asks::Refused(reason) => return Some(Err(Denial::Refused(reason))),
-        };
-        Some(self.caller(identity).and_then(|caller| {
+        Some(questions(message)?.and_then(|questions| {
+            let caller = self.caller(identity)?;
             questions
                 .into_iter()
                 .try_for_each(|question| self.policies.decide(&caller, &self.with_hints(question, tools)?))

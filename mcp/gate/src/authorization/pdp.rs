@@ -9,17 +9,17 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{StatusCode, Uri};
-use mcp_authz::{Asks, Denial, Feature, Hints, PdpForm, Question, asks};
+use mcp_authz::{Denial, Feature, Hints, PdpForm, Question};
 use mcp_http::client::{Client, ClientTls, RequestLimits};
 use mcp_middleware::{BuildContext, Identity};
-use mcp_runconfig::endpoint::{EndpointPolicy, Reach};
+use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{PdpConfig, PdpHttp};
 use mcp_store::{Bound, Client as Holder, Shares};
 use mcp_wire::{List, OwnedMessage};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::Tools;
+use super::{Tools, questions};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 /// The time for one question where the document says none.
@@ -69,18 +69,13 @@ impl Pdp {
         let missing = |member| (member, "is missing".to_owned(), "write it".to_owned());
         let PdpHttp { url, timeout, insecure_skip_verify } = http.ok_or_else(|| missing("http"))?;
         let settings = &context.settings;
-        // It is beside the proxy more often than not; a cloud's credentials are never one.
         let endpoints = EndpointPolicy {
-            reach: Reach::AllButMetadata,
             egress: settings.egress.clone(),
-            ..EndpointPolicy::new(true, settings.exempt_endpoints.clone())
+            ..EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone())
         };
         let fix = || "write the http or https URL before /decision".to_owned();
         let problem = |problem: String| ("http.url", problem, fix());
-        endpoints.check_url(&url).map_err(|error| problem(error.to_string()))?;
-        if url.contains(['?', '#']) {
-            return Err(problem("has a query or a fragment".to_owned()));
-        }
+        endpoints.check_base_url(&url).map_err(|error| problem(error.to_string()))?;
         let uri: Uri = format!("{}/decision", url.trim_end_matches('/'))
             .parse()
             .map_err(|error: http::uri::InvalidUri| problem(error.to_string()))?;
@@ -123,12 +118,8 @@ impl Pdp {
         identity: Option<&Identity>,
         tools: &Tools,
     ) -> Option<Result<Vec<Bytes>, Denial>> {
-        let questions = match asks(message.message()) {
-            Asks::Nothing | Asks::Answer => return None,
-            Asks::Questions(questions) => questions,
-            Asks::Refused(reason) => return Some(Err(Denial::Refused(reason))),
-        };
-        Some(self.principal(identity).and_then(|principal| {
+        Some(questions(message)?.and_then(|questions| {
+            let principal = self.principal(identity)?;
             let told = |question| self.form.question(&principal, &tools.told(question)).map(Bytes::from);
             questions.into_iter().map(told).collect()
         }))

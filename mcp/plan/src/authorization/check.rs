@@ -3,8 +3,7 @@
 use crate::{problem::Problem, settings::Settings};
 use mcp_authz::Policies;
 use mcp_runconfig::{
-    AuthzConfig, AuthzKind, CedarConfig, Parameters as _, ParseError, RunConfig,
-    endpoint::{EndpointPolicy, Reach},
+    AuthzConfig, AuthzKind, CedarConfig, Parameters as _, ParseError, RunConfig, endpoint::EndpointPolicy,
 };
 use serde_json::Value;
 
@@ -24,13 +23,8 @@ pub fn problem(config: &AuthzConfig) -> Option<Problem> {
 /// The policy decision point is at a URL that a proxy refuses to call.
 pub fn endpoint_problem(config: &AuthzConfig, settings: &Settings) -> Option<Problem> {
     let http = config.pdp.as_ref().filter(|_| config.kind == AuthzKind::Http)?.http.as_ref()?;
-    let policy =
-        EndpointPolicy { reach: Reach::AllButMetadata, ..EndpointPolicy::new(true, settings.exempt_endpoints.clone()) };
-    let query = http
-        .url
-        .contains(['?', '#'])
-        .then(|| "has a query or a fragment; write what stands before /decision".to_owned());
-    let problem = policy.check_url(&http.url).err().map(|error| error.to_string()).or(query)?;
+    let policy = EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone());
+    let problem = policy.check_base_url(&http.url).err()?;
     Some(Problem::new("pdp.http.url", format!("{:?} {problem}", http.url)))
 }
 
@@ -58,11 +52,10 @@ pub fn missing_claims(document: &RunConfig) -> Option<(&'static str, String)> {
     (!document.requires_login() && !named.is_empty()).then(|| ("NoLogin", message()))
 }
 
-/// The first member that Cedar does not take. Its sentence begins with the member; that of a policy has its line and column.
+/// The first member that Cedar does not take. The sentence about a policy has its line and column.
 fn policy_problem(config: &AuthzConfig) -> Option<Problem> {
     let cedar = config.cedar.as_ref().filter(|_| config.kind == AuthzKind::Cedar)?;
-    let sentence = Policies::parse(cedar, "").err()?.to_string();
-    let (member, message) = sentence.split_once(' ')?;
+    let (member, message) = Policies::parse(cedar, "").err()?.parts();
     Some(Problem::new(format!("cedar.{member}"), message))
 }
 

@@ -10,7 +10,7 @@ use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError};
 use mcp_runconfig::TelemetryConfig;
-use mcp_runconfig::endpoint::{EndpointPolicy, Reach, without_secrets};
+use mcp_runconfig::endpoint::{EndpointPolicy, without_secrets};
 use tokio::time::timeout;
 
 use super::failure::Failure;
@@ -46,11 +46,9 @@ impl Collector {
     /// The collector that `config` names.
     pub(super) fn new(config: &TelemetryConfig, context: &BuildContext) -> Result<Self, BuildError> {
         let settings = &context.settings;
-        // A collector is beside the proxy more often than not; a cloud's credentials are never one.
         let policy = EndpointPolicy {
-            reach: Reach::AllButMetadata,
             egress: settings.egress.clone(),
-            ..EndpointPolicy::new(true, settings.exempt_endpoints.clone())
+            ..EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone())
         };
         let uri = url(config, context, &policy)?;
         let fail_ca = |problem: String| {
