@@ -158,7 +158,7 @@ async fn scrapers_that_read_nothing_share_a_report() {
         });
         assert_eq!(answer.status, 200, "{answer:?}");
     };
-    // Of a shorter report, the kernel would take all. From their second call on, all of these have series of their own.
+    // The kernel would take all of a shorter report. From their second call on, all of these have series of their own.
     for at in (0..256).chain(0..256) {
         serve(&format!("tool{at}{}", "x".repeat(100))).await;
     }
