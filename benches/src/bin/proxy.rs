@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -353,7 +355,7 @@ impl Run {
 
     /// Calls with a line of audit for each, and without.
     async fn audit(&self) -> Result<Taken> {
-        let ways = vec![(WITH_AUDIT, vec![self.audits()])];
+        let ways = vec![(WITH_AUDIT, vec![self.audits()?])];
         self.with("audit", "a line of audit for each call", ways, Workload::Json, 2000).await
     }
 
@@ -364,7 +366,7 @@ impl Run {
             "metricsEnabled": true, "enablePrometheusMetricsPath": true,
         });
         let telemetry = json!({ "type": "telemetry", "parameters": { "config": config } });
-        let ways = vec![(WITH_TELEMETRY, vec![telemetry.clone()]), (WITH_BOTH, vec![self.audits(), telemetry])];
+        let ways = vec![(WITH_TELEMETRY, vec![telemetry.clone()]), (WITH_BOTH, vec![self.audits()?, telemetry])];
         self.with("telemetry", "metrics of each call, and spans of one in twenty", ways, Workload::Json, 2000).await
     }
 
@@ -396,9 +398,21 @@ impl Run {
         Ok(Taken { text: format!("{}\n\n{}", call.text, list.text), rows: [call.rows, list.rows].concat() })
     }
 
-    fn audits(&self) -> Value {
-        let config = json!({ "logFile": self.folder.path().join("audit.log") });
-        json!({ "type": "audit", "parameters": { "config_data": config } })
+    /// The entry for lines into a pipe that somebody reads, as a node reads the output of a container.
+    fn audits(&self) -> Result<Value> {
+        let pipe = tempfile::Builder::new().prefix("audit-").make_in(self.folder.path(), |path| {
+            let made = std::process::Command::new("mkfifo").arg(path).status()?;
+            made.success().then_some(()).ok_or_else(|| std::io::Error::other("mkfifo fails"))
+        })?;
+        let (_, path) = pipe.keep()?;
+        let config = json!({ "logFile": path });
+        // It ends with the proxy that writes.
+        std::thread::spawn(move || {
+            let mut lines = vec![0; 64 << 10];
+            let Ok(mut pipe) = File::open(path) else { return };
+            while matches!(pipe.read(&mut lines), Ok(1..)) {}
+        });
+        Ok(json!({ "type": "audit", "parameters": { "config_data": config } }))
     }
 
     /// Calls through this build's runner, with other entries of the chain in turn.
