@@ -17,7 +17,7 @@ use portcullis_client::relist_after_outage;
 /// that nobody is later than five seconds when an outage ends, and replicas do not come all at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2500);
-/// What breaks after this long without a break has nothing to do with what broke before.
+/// A watch that has run this long without an error starts again with the first pause.
 const QUIET: Duration = Duration::from_mins(1);
 
 /// The object of this name, whenever it has changed or may have; `None` while there is none. The first says how it is

@@ -28,9 +28,9 @@ use super::{
     Reconcile, Runtime, Store, Stored as _, Watches, paged,
 };
 
-/// How many objects are reconciled at once.
+/// The number of concurrent reconciles by default.
 const WORKERS: usize = 8;
-/// Longest reconcile.
+/// The deadline of a reconcile by default.
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Starts the watch of one kind.
@@ -40,7 +40,7 @@ pub(super) type Follow<K> = Box<dyn Fn(&Watches, &FieldManager, &Woken<K>) + Sen
 pub(super) struct Owned<K> {
     pub(super) resource: ApiResource,
     pub(super) children: Children,
-    /// What starts their watch, unless their controller's author does.
+    /// Starts their watch; `None` if the controller's author does.
     pub(super) follow: Option<Follow<K>>,
 }
 
@@ -64,14 +64,14 @@ pub struct Controller<K> {
     /// By `apiVersion` and `kind`.
     pub(super) owned: BTreeMap<(String, String), Owned<K>>,
     pub(super) watched: Vec<WatchedKind<K>>,
-    /// What it may do beside what follows from the rest.
+    /// The rights beside those that follow from the other fields.
     pub(super) access: Access,
     namespaces: Option<Namespaces>,
     workers: usize,
     deadline: Duration,
 }
 
-/// What changes of other kinds wake.
+/// Enqueues objects of the controller's kind when related objects change.
 pub(super) struct Woken<K> {
     queue: Arc<Queue>,
     pub(super) store: Arc<Store<Observed<K>>>,
@@ -529,7 +529,7 @@ mod tests {
         join(run, look).await;
     }
 
-    /// What such a reconcile makes outside of the cluster, no cleanup would ever take away.
+    /// A reconcile without a finalizer could create things outside of the cluster that no cleanup removes.
     #[tokio::test]
     async fn an_object_that_went_before_its_finalizer_was_on_is_not_reconciled() {
         let (asked, mut patches) = tokio::sync::mpsc::unbounded_channel();

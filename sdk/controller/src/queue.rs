@@ -139,11 +139,11 @@ impl Queue {
 
     /// Counts the reconciles of [`run`](Self::run) there.
     pub(super) fn count_in(&self, metrics: ReconcileMetrics) {
-        // Of a controller that runs again, they are the same.
+        // A controller that runs again sets the same metrics.
         _ = self.counted.set(metrics);
     }
 
-    /// How many keys are due and wait for a worker, and how many of all are pending.
+    /// Counts the keys that wait for a worker, and all that are pending.
     pub(super) fn backlog(&self) -> Backlog {
         self.with(|state| {
             let until = |at| state.due.range(..=(at, u64::MAX)).count();
@@ -175,7 +175,7 @@ impl Queue {
         Opened(self)
     }
 
-    /// What was asked for and is not begun.
+    /// Returns the keys that were requested and have not started.
     #[cfg(test)]
     pub(super) fn asked(&self) -> Vec<Key> {
         self.with(|state| state.due.values().cloned().collect())
@@ -192,7 +192,7 @@ impl Queue {
             while let Some(key) = self.next(shutdown).await {
                 let (namespace, name) = (&key.namespace, &key.name);
                 let began = Instant::now();
-                // What panics fails: the other keys are not its business.
+                // A panic fails this reconcile only: the worker goes on with other keys.
                 let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
                     Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
                     Ok(Ok(next)) => (Some(next), Reconciled::Requeue),

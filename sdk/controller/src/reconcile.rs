@@ -1,4 +1,4 @@
-//! What a reconcile works with.
+//! The context of a reconcile.
 
 mod reconciler;
 mod validity;

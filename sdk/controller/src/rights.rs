@@ -1,4 +1,4 @@
-//! What a controller has to be allowed to do.
+//! The RBAC rules that a controller needs.
 
 use kube::core::ApiResource;
 use portcullis_manifest::{Access, Grant};
@@ -83,7 +83,8 @@ mod tests {
         };
         assert_eq!(maps.access(), expected);
 
-        // Who is for a kind without a namespace reads and writes it in the cluster, and its children where they live.
+        // A controller of a cluster-scoped kind accesses its objects in the cluster, and their children in their
+        // namespaces.
         let owned_elsewhere = Controller::<Namespace>::named("spaces")
             .owns_in::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default())
             .owns::<PersistentVolume>();

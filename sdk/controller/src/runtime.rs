@@ -1,4 +1,4 @@
-//! What a controller runs with.
+//! The environment of a controller.
 
 use std::fmt;
 use std::future::ready;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Validation, Validity};
 
-/// What a controller runs with: a client, its scope, metrics and a stop signal.
+/// The environment of a controller: a client, its scope, metrics and a stop signal.
 #[derive(Clone)]
 pub struct Runtime {
     /// A client with the operator's ServiceAccount.

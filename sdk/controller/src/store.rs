@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// What a store needs to know about its objects.
+/// An object that a store can index by name and by token.
 pub trait Stored: Send + Sync + 'static {
     /// `metadata.namespace`.
     fn namespace(&self) -> &str;
@@ -32,9 +32,9 @@ pub trait Stored: Send + Sync + 'static {
 /// A change of one object from `old` to `new`; `None` means that it does not exist.
 #[derive(Debug)]
 pub struct Change<T> {
-    /// What the store held.
+    /// The stored object before the change.
     pub old: Option<Arc<T>>,
-    /// What it holds now.
+    /// The stored object after the change.
     pub new: Option<Arc<T>>,
     /// The version that the watch delivered; `u64::MAX` for a deletion and for an object from a list.
     pub delivered: u64,
@@ -61,7 +61,7 @@ pub(super) struct Begun(u64);
 #[derive(Debug)]
 struct Inner<T> {
     namespaces: HashMap<String, Namespace<T>>,
-    /// How many lists have begun, and how many of them have ended, of all watches.
+    /// The number of lists that have begun plus that of lists that have ended, over all watches.
     lists: u64,
     /// Per watch (by the namespace it is restricted to; empty for all), how far it has come.
     watches: HashMap<String, Progress<T>>,
@@ -90,7 +90,7 @@ struct Progress<T> {
 #[derive(Debug)]
 struct Listing<T> {
     objects: Vec<Arc<T>>,
-    /// Of writes of ours that were begun and answered meanwhile: the latest version of each object.
+    /// The latest version of each object that one of our writes, begun after the list, has returned.
     written: BTreeMap<(String, String), u64>,
 }
 
@@ -170,8 +170,8 @@ impl<T: Stored> Store<T> {
                     Some(inner.replace(Arc::new(object)))
                 }
                 Some(_) if newer => inner.insert(Arc::new(object)),
-                // Of a write that was begun while the last list was made, and of whose object that says nothing, nobody can
-                // tell whether it came before the list, and its end too: the watch brings what came after it.
+                // The last list may have been made before or after a write that began during it and whose object it
+                // lacks. The watch delivers all that came after the list.
                 None if newer && fresh && (known || begun >= progress.complete) => inner.insert(Arc::new(object)),
                 _ => None,
             }
@@ -302,7 +302,7 @@ impl<T: Stored> Inner<T> {
         self.watches.entry(watch.to_owned()).or_insert_with(new)
     }
 
-    /// What is there under the name of `object`.
+    /// Returns the stored object with the name of `object`.
     fn current(&self, object: &T) -> Option<&Arc<T>> {
         self.namespaces.get(object.namespace())?.objects.get(object.name())
     }

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use portcullis_client::plain;
 
-/// How a message begins that says that there was nothing from which to tell.
+/// The prefix of a message that says that a check had nothing to look at.
 pub(super) const UNSEEN: &str = "not looked: ";
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
@@ -39,13 +39,13 @@ impl fmt::Display for Verdict {
 pub struct Finding {
     /// Id of the check, such as `W1`.
     pub id: &'static str,
-    /// What it checks.
+    /// Subject of the check.
     pub what: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub verdict: Verdict,
-    /// What was found.
+    /// The observation.
     pub message: String,
-    /// How to fix it, mostly a command. It is never run from here.
+    /// The fix, usually a command. It is never run from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

@@ -9,7 +9,7 @@ use crate::decide::{Candidate, Decision, Hold, Reason, decide};
 use crate::record::{Observation, Record, next_epoch};
 use crate::time::Moment;
 
-/// What to do next.
+/// The next step of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "a few of them in a lifetime of seconds")]
 pub(crate) enum Step {
@@ -32,7 +32,7 @@ pub(crate) struct Write {
     pub(crate) begun: Moment,
 }
 
-/// How a holder releases its Lease on a graceful stop.
+/// The way a holder releases its Lease on a graceful stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Free for everybody after one second, as client-go writes it.
@@ -78,7 +78,7 @@ impl Elector {
         }
     }
 
-    /// What to do at `now`. `wall` is only written into the Lease.
+    /// Decides the next step at `now`. `wall` is only written into the Lease.
     pub(crate) fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
         let step = self.next(now, wall);
         self.in_doubt |= matches!(step, Step::Write(_));
@@ -188,7 +188,7 @@ impl Elector {
         Some(write)
     }
 
-    /// How long the next request may take: several fit into a deadline, and none outlasts the hold.
+    /// The timeout of the next request: several fit into a deadline, and none outlasts the hold.
     pub(crate) fn limit(&self, now: Moment) -> Duration {
         let limit = self.timing.deadline() / 4;
         self.hold.map_or(limit, |hold| (hold.confirmed + self.timing.deadline()).since(now).min(limit))
@@ -213,7 +213,7 @@ impl Elector {
         self.ended
     }
 
-    /// What was observed of the Lease.
+    /// The last observation of the Lease.
     pub(crate) fn observation(&self) -> &Observation {
         &self.observation
     }
@@ -354,7 +354,7 @@ mod tests {
         let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
         let before = elector.observation().present().unwrap().clone();
         elector.written(&renewal, stored(&renewal, 900), at(3100));
-        // What was stored under version 1 is back.
+        // The restore of etcd brings back version 1 of the Lease.
         let Step::Write(renewal) = elector.step(at(5100), wall()) else { panic!("two seconds have passed") };
         assert_eq!(renewal.replaces.as_deref(), Some("900"));
         elector.conflicted(at(5100));

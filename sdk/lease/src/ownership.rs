@@ -1,4 +1,4 @@
-/// Who owns a namespace.
+/// The owner of a namespace.
 ///
 /// Two operators may validate the same object, but must not both write it. So in a namespace whose owner is unknown,
 /// webhooks validate and controllers do not write.

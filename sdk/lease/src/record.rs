@@ -65,7 +65,7 @@ impl From<&Lease> for Record {
     }
 }
 
-/// What was observed of one lease, and when it last changed by the local clock.
+/// The last observation of one lease, and when it last changed by the local clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observation {
     record: Option<Record>,
@@ -91,7 +91,7 @@ impl Observation {
         self.missing(list_version, now)
     }
 
-    /// What was known at `begun` is older than whatever is taken in next.
+    /// Clears the version that was known at `begun`, so that whatever is taken in next is newer.
     fn outdate(&mut self, begun: Moment) {
         if self.learned <= begun
             && let Some(known) = &mut self.record

@@ -56,9 +56,9 @@ const OF_CLUSTERS: [(&str, &str, &str); 12] = [
 pub struct Deadlock {
     /// The webhook's name.
     pub webhook: String,
-    /// What it reaches, and why that is too much.
+    /// The resources that it intercepts, and why that is too much.
     pub reach: String,
-    /// How to fix it.
+    /// The fix.
     pub fix: String,
 }
 
@@ -99,7 +99,7 @@ impl Webhook {
         Ok(self)
     }
 
-    /// What it reaches that lives in no namespace and without which a cluster does not live.
+    /// Finds cluster-scoped resources that it intercepts and that a cluster needs to work.
     fn reach_of_cluster(&self) -> Option<(String, String)> {
         let narrowed = !self.match_conditions.is_empty() || self.object_selector.as_ref().is_some_and(is_narrow);
         for rule in self.rules.iter().filter(|rule| rule.scope != Scope::Namespaced && writes(rule)) {

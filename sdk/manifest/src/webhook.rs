@@ -16,9 +16,9 @@ pub struct Webhook {
     pub path: String,
     /// Requests that it is called for.
     pub rules: Vec<Rule>,
-    /// What the API server does when the webhook does not answer.
+    /// The API server's action when the webhook does not answer.
     pub failure_policy: FailurePolicy,
-    /// How long the API server waits, in seconds, 1 to 30.
+    /// Timeout of a call in seconds, 1 to 30.
     pub timeout_seconds: u8,
     /// Whether a call changes anything but its answer.
     pub side_effects: SideEffects,
@@ -128,7 +128,7 @@ words! {
     }
 }
 words! {
-    /// What the API server does when a webhook does not answer, or answers with an HTTP error.
+    /// The API server's action when a webhook does not answer, or answers with an HTTP error.
     FailurePolicy {
         /// Refuses the request.
         Fail = "Fail",

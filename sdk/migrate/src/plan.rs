@@ -1,4 +1,4 @@
-//! What has to be done for one CRD, from what is in it.
+//! Plans the migration of one CRD from its versions.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use k8s_openapi::ByteString;
@@ -13,7 +13,7 @@ use crate::MigrateError;
 /// The versions of one kind, as its CRD had them when the migration began.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// How its objects are asked for: in the storage version where that is served.
+    /// The resource to request: in the storage version where that is served.
     pub(crate) resource: ApiResource,
     /// The storage version as `group/version`.
     pub(crate) group_version: String,

@@ -18,9 +18,10 @@ use crate::pauses::pauses;
 use crate::{CertificateError, ServingCertificate};
 use portcullis_client::own_sentence;
 
-/// How often what is stored is looked at when nothing happens to it.
+/// The pause between two rounds while no event comes.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
-/// How much longer than a CA settles callers may take to learn of it before that is a failure.
+/// The time beyond the CA's settle time after which a bundle that is still not published everywhere counts as a
+/// failure.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The longest pause between rounds that failed or repaired something.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -30,9 +31,10 @@ pub(super) struct Keeper<'a> {
     source: &'a Automatic,
     tls: &'a ArcSwap<ServerConfig>,
     bundle: &'a Bundle,
-    /// What the listener serves, and what callers must trust for it.
+    /// The pair that the listener serves, with the bundle that callers must trust for it.
     served: ServingCertificate,
-    /// What was stored last, since when it has been seen so, and since when its bundle has been wanted.
+    /// The pair that was stored at the last round. `unchanged` is since when it has been stored, `wanted` since when
+    /// its bundle has been.
     stored: ServingCertificate,
     unchanged: Instant,
     wanted: Instant,

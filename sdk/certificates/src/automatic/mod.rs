@@ -33,7 +33,7 @@ use round::Found;
 pub use store::ca_data;
 use store::pair_data;
 
-/// How long one round of reading and writing may take.
+/// The deadline of one round of reads and writes.
 const ROUND: Duration = Duration::from_mins(1);
 /// First and longest pause after a write that another writer overtook or undoes, within a round.
 const OVERTAKEN: Duration = Duration::from_millis(50);

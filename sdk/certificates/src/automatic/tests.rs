@@ -1,4 +1,4 @@
-//! What an API server that never does as it is asked makes of a round.
+//! Rounds against an API server whose writes never take effect.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -94,7 +94,7 @@ async fn who_loses_every_write_or_has_it_undone_waits_longer_and_longer() {
     }
 }
 
-// Whoever sets them so far wants no end.
+// A user who sets the maximum wants a certificate that never expires.
 #[tokio::test(start_paused = true)]
 async fn validities_beyond_the_end_of_time_end_there() {
     let mut source = Stubborn::answering(200).source();

@@ -73,7 +73,7 @@ impl Beside<'_> {
             return None;
         }
         let all_trust = carried.iter().all(|bundle| holds(bundle, self.ca_pem));
-        // Who has applied the bundle takes it out again with the next manifest that does not say it.
+        // A manager that has applied the bundle removes it with its next manifest that lacks it, so write it as well.
         if all_trust && !live.is_applied_by_others(&self.manager) {
             return None;
         }

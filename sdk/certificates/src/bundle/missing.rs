@@ -1,4 +1,4 @@
-//! What is still missing until callers trust what they must.
+//! Reports which objects do not carry the wanted bundle yet.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Bundle {
         }
     }
 
-    /// What is missing in this object, of which this is known.
+    /// Says what this object lacks, given its last known state.
     fn missing_in(&self, wanted: &Wanted, object: &str, state: Option<&State>) -> Option<String> {
         match state {
             None => Some(format!("the CA to be published in {object}")),

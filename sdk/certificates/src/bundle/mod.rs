@@ -57,11 +57,11 @@ pub(super) fn manager(operator: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Wanted>,
-    /// How each object stands, and since when.
+    /// The last known state of each object, and since when it has been so.
     states: watch::Sender<States>,
-    /// As whom it writes; nobody when it only looks on.
+    /// The field manager of its writes; `None` when it only observes.
     manager: Option<String>,
-    /// What its owner has to do about a bundle that is not right, when it only looks on.
+    /// The advice to the owner of a wrong bundle, when it only observes.
     cure: String,
     /// Whether nothing may be published yet when everything else is ready.
     published_later: bool,
@@ -159,7 +159,7 @@ impl Bundle {
         self.want(Wanted::Held(Arc::from(ca_pem)));
     }
 
-    /// What callers must accept from now on, where somebody else publishes.
+    /// Sets the pair that callers must accept from now on, when another program publishes its CA.
     pub(super) fn expect(&self, material: &ServingCertificate) {
         self.want(Wanted::accepted(material));
     }

@@ -33,9 +33,9 @@ pub(super) struct Publisher<'a, C> {
     name: &'a str,
     /// The names of its entries that are ours.
     ours: &'a [String],
-    /// As it was seen last; nothing while there is none.
+    /// The object as it was seen last; `None` if it does not exist.
     live: Option<Arc<C>>,
-    /// Those of ours that it did not register when it was seen last.
+    /// The entries of `ours` that the object lacked when it was seen last.
     unregistered: Vec<&'a String>,
     /// The Service of another installation that it calls, of which the log was told.
     others: Option<String>,

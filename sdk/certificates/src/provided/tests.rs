@@ -1,4 +1,4 @@
-//! What a day makes of a certificate that is served for months.
+//! Expiry of a provided certificate, with simulated time.
 
 use std::convert::Infallible;
 

@@ -52,7 +52,7 @@ async fn issued(place: &Place, dns_name: String, from: SignedDuration, to: Signe
 
 pub(crate) type Damage = fn(&Place) -> BoxFuture<'_, ()>;
 
-/// What is left of what was stored before.
+/// The part of the stored state that survives a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// Everything: what was damaged follows from the rest.

@@ -151,7 +151,7 @@ async fn what_is_undone_as_it_is_written_is_written_ever_more_slowly() {
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
-    // Who starts meanwhile serves what there is.
+    // A replica that starts meanwhile serves the stored pair.
     assert_eq!(source.ensure().await.unwrap(), made);
 }
 

@@ -45,7 +45,7 @@ async fn each_bundle_stays_with_its_webhook_when_the_list_changes() {
         place.publish(&pem, &["a", "b", "c"])
     };
     place.install(&["x", "c", "b", "a"]).await;
-    // Who applied the foreign bundle takes it out again by leaving it out.
+    // The manager that applied the foreign bundle removes it by an apply without it.
     place.wait_for_bundles("the new entry's bundle", &[("x", None), ("c", ours), ("b", ours), ("a", ours)]).await;
     publisher.stop().await;
 }

@@ -1,4 +1,5 @@
-//! What the API server does not let us do: named at once where nothing can be served, and else no reason to stop serving.
+//! Requests that the API server denies: an error at once if nothing can be served, and otherwise no reason to stop
+//! serving.
 
 use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Desired, Live, digest, fields};
 
-/// What to do about one child.
+/// The decision about one child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The live object is what was applied last, and that is what is wanted.

@@ -136,7 +136,7 @@ fn stands_for(keys: &Map<String, Value>, element: &Value) -> bool {
     stated && keys.iter().all(|(name, value)| element.get(name).is_none_or(|member| member == value))
 }
 
-/// How an entry names an element of a list.
+/// An entry's way to name an element of a list.
 enum Element {
     /// By the values of its keys.
     Keys(Map<String, Value>),

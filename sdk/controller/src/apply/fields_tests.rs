@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{first_excess, first_missing};
 
-/// What kube-apiserver 1.36 recorded for a server-side apply of `deployment()`.
+/// Returns the fields that kube-apiserver 1.36 recorded for a server-side apply of `deployment()`.
 fn recorded() -> Value {
     json!({
         "f:metadata": {
@@ -218,7 +218,7 @@ fn what_is_excess_in_a_list_is_found_by_its_keys_its_value_or_its_place() {
     let port = |port: u16, protocol: &str| format!("k:{}", json!({"port": port, "protocol": protocol}));
     let (tcp, udp, other) = (port(80, "TCP"), port(80, "UDP"), port(81, "TCP"));
     let cases = [
-        // What an element leaves out, the server completed.
+        // The server fills in the key that an element leaves out.
         (json!({&tcp: {}}), json!([{"port": 80}]), None),
         (json!({&tcp: {}, &udp: {}}), json!([{"port": 80}]), None),
         (json!({&tcp: {}, &udp: {}}), json!([{"port": 80, "protocol": "TCP"}]), Some(&udp)),

@@ -1,4 +1,4 @@
-//! What a controller makes: applied when it differs, put back when others change it, left alone when it is not ours.
+//! Children: applied when they differ, restored when others change them, and left alone when they are not ours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

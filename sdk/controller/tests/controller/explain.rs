@@ -1,4 +1,4 @@
-//! What the registered validators say of a manifest, without the API server.
+//! Verdicts of the registered validators on a manifest, without the API server.
 
 use std::sync::Arc;
 use std::time::Duration;

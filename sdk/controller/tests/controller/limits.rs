@@ -1,4 +1,4 @@
-//! How much at once, how often after failures, and how it ends.
+//! Concurrency, backoff, deadlines and shutdown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -89,7 +89,7 @@ async fn what_a_controller_says_of_an_invalid_object_in_its_own_status_is_taken_
     running.end().await;
 }
 
-/// What a handler asks, and what may not answer.
+/// An external service that the handler calls, and that can be down.
 #[derive(Default)]
 struct Registry {
     down: AtomicBool,

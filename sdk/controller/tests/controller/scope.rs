@@ -1,4 +1,4 @@
-//! Whose namespace it is: nothing is done in another's, and what comes back is looked at again.
+//! Namespace scopes: a controller writes nothing in another operator's namespace, and reconciles what is handed back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a watch does with callbacks that panic.
+//! Panics in the callbacks of a watch.
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;

@@ -42,7 +42,7 @@ fn remove(object: &mut Value, pointer: &str) {
     }
 }
 
-/// What it is, what is done to the spoke, and what the hub says at some places afterwards.
+/// A case's name, its edit of the spoke, and the values of the hub at some paths afterwards.
 type Case = (&'static str, fn(&mut Value), Vec<(&'static str, Value)>);
 
 fn check(version: &str, cases: &[Case]) {

@@ -1,4 +1,4 @@
-//! What holds for all objects: nothing is lost on any way there and back.
+//! Laws that hold for all objects: no round trip loses anything.
 
 use portcullis_convert::Engine;
 use proptest::prelude::*;
@@ -167,8 +167,8 @@ fn edit_between<S: Serialize + DeserializeOwned>(
             }
         }
     }
-    // What the edit said is what the spoke says again. An unknown member that it deleted may be back: the API server
-    // may have pruned it as well. For the same reason a null says no more than a missing member.
+    // The spoke shows the edit again. An unknown member that the edit deleted may come back, because the API server may
+    // have pruned it. For the same reason a null means no more than a missing member.
     let again = convert(engine, &after, &version_of(other));
     let (mut again, mut edited) = (bare(&again), bare(&edited));
     for object in [&mut again, &mut edited] {
@@ -179,7 +179,7 @@ fn edit_between<S: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// What a schema made of the type leaves of an object.
+/// Prunes an object as a schema of the type would.
 fn prune<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
     let typed: T = serde_json::from_str(&object.to_string()).unwrap();
     serde_json::from_str(&serde_json::to_string(&typed).unwrap()).unwrap()

@@ -52,7 +52,7 @@ pub(crate) async fn a_reader_is_told_what_was_not_looked_at(clinic: &Clinic) {
     needs("L1", "could not look: needs list leases in all namespaces");
     needs("T1", "could not look: needs list orders.doctor.example");
     assert_eq!((examined.code, examined.with("FAIL").len()), (0, 0), "{examined:#?}");
-    // What it may read is judged as ever.
+    // A check that this user may make still fails where it should.
     clinic.delete(VALIDATING, "shop-validating").await;
     let examined = clinic.examine_as(user.kubeconfig.to_str().unwrap(), &[]).await;
     assert_eq!(examined.code, 1);

@@ -51,9 +51,9 @@ pub struct ScopesDriver {
 pub(crate) struct ScopesHealth {
     /// Whether the view is complete and recent enough to count.
     pub(crate) fresh: bool,
-    /// How long ago the view was last complete; `None` before the first time.
+    /// The age of the last complete view; `None` before the first one.
     pub(crate) age: Option<Duration>,
-    /// How many namespaces other operators own.
+    /// The number of namespaces that other operators own.
     pub(crate) theirs: usize,
     /// The error of the first watch that fails; `None` if all work.
     pub(crate) last_error: Option<String>,

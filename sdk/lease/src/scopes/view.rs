@@ -232,7 +232,7 @@ impl ScopeView {
         ends.chain(listed.map(|at| at + self.timing.freshness).filter(|at| now < *at)).min()
     }
 
-    /// How many namespaces other operators own.
+    /// Counts the namespaces that other operators own.
     pub(crate) fn theirs_count(&self) -> usize {
         let handed_over = self.handed_over.iter().filter_map(|namespace| self.scopes.get(namespace));
         handed_over.filter(|scope| !scope.acting).count()

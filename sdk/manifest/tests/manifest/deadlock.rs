@@ -188,7 +188,7 @@ fn what_would_lock_the_cluster_is_refused_with_what_it_reaches_and_the_way_out()
         let mut namespaced = rule.clone();
         namespaced.scope = Scope::Namespaced;
         webhook(vec![namespaced]).guarded(OWN).unwrap();
-        // What is only deleted keeps nobody from starting, and a selector that selects all narrows nothing.
+        // A webhook on deletions keeps nothing from starting, and a selector that selects everything narrows nothing.
         let mut deleted = rule.clone();
         deleted.operations = vec![Operation::Delete, Operation::Connect];
         webhook(vec![deleted]).guarded(OWN).unwrap();

@@ -1,4 +1,4 @@
-//! What is generated, and that YAML brings it back.
+//! Generated manifests, and their round trip through YAML.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{

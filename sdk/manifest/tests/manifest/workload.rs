@@ -1,4 +1,4 @@
-//! What runs the operator, and what cert-manager is asked for.
+//! The operator's workload, and the Certificates for cert-manager.
 
 use portcullis_manifest::{IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What an API server that is not well makes of a migration.
+//! Migrations against an API server that fails.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

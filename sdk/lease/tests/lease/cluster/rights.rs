@@ -27,7 +27,7 @@ fn on(group: &str, resources: &[&str], verbs: &[&str], name: Option<&str>) -> Po
     }
 }
 
-/// What a holder needs in its namespace: no update, no delete.
+/// The rights of a holder in its namespace: no update, no delete.
 pub(crate) fn holder(namespace: &str) -> Grant<'_> {
     static RULES: LazyLock<[PolicyRule; 2]> =
         LazyLock::new(|| [rule(&["get", "patch"], Some(LEASE)), rule(&["create"], None)]);

@@ -174,7 +174,8 @@ proptest! {
         world.run_until(restored + Duration::from_mins(1));
         prop_assert_eq!(world.first(Duration::ZERO, |tick| tick.acting() > 1), None);
         assert_epochs_grow(&world);
-        // Who had it until the restore finds out, then the duration on a clock that may be slow, then a read and a write.
+        // The holder before the restore finds out; then the duration passes on a clock that may be slow; then a
+        // candidate reads and writes.
         let timing = Timing::LEADER;
         let settled = restored + timing.renew() + timing.duration() + timing.retry() + Duration::from_secs(1);
         prop_assert_eq!(world.first(settled, |tick| tick.acting() != 1), None);

@@ -384,7 +384,7 @@ fn a_dead_watch_on_policies_lets_nobody_write_on_a_view_older_than_its_bound() {
     assert!(view.owns(NAMESPACE, moment(27)).may_write());
 }
 
-/// What anybody who may write a Lease may write: sixty-eight years, and a time to come.
+/// A record that any account with the right to write Leases can write: 68 years, renewed in the future.
 fn for_ever(version: u64) -> Record {
     let spec = LeaseSpec {
         holder_identity: Some("stranger".to_owned()),
