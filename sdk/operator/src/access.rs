@@ -30,7 +30,7 @@ impl<A: clap::Args> Operator<A> {
     ) -> Result<(), ComponentsError> {
         let webhooks = &components.webhooks;
         let Configurations { validating, mutating, crds } = configurations(installation, webhooks)?;
-        // What others publish is looked at and not written.
+        // The operator only observes what another program publishes.
         let automatic = installation.certificates == CertificateMode::Automatic;
         let publish: &[&str] = if automatic { &["list", "watch", "patch"] } else { &["list", "watch"] };
         for (resource, configuration) in
@@ -46,7 +46,7 @@ impl<A: clap::Args> Operator<A> {
         if !webhooks.is_empty() && installation.webhooks.is_on() {
             let pair = installation.secret.clone();
             if automatic {
-                // What is created has no name yet that a role could be narrowed to.
+                // A role cannot restrict `create` to a name.
                 access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
                 let both = [pair, installation.ca_secret()];
                 access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(both));

@@ -108,7 +108,7 @@ mod tests {
     use crate::{NoArgs, Operator, Switch};
     use portcullis_metrics::Metrics;
 
-    /// What hands namespace `team` over, by the name of its kind.
+    /// Returns the policy or binding that hands namespace `team` over, depending on the kind in the path.
     fn proof(path: &str) -> Option<Value> {
         let (name, namespace) = ("op-namespace-scope.team".to_owned(), "team".to_owned());
         let [policy, binding] = ScopePolicy { name, namespace, lease: "op-namespace-scope".to_owned() }.manifests();

@@ -93,7 +93,7 @@ enum Command<A: clap::Args> {
 }
 
 pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
-    // What is in the environment of a shell restricts no other command: those are for whole clusters.
+    // WATCH_NAMESPACE in a shell does not restrict the other commands: they are for whole clusters.
     let restricted = |command: clap::Command| match command.get_name() {
         "run" => command.mut_arg("restrict_to_namespace", |flag| flag.env("WATCH_NAMESPACE")),
         _ => command,
@@ -140,7 +140,7 @@ fn from_environment(command: &clap::Command, words: &[OsString], mut error: clap
 }
 
 fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
-    // Whatever it is asked for, an operator whose name cannot name its objects is told so.
+    // Every command refuses an operator whose name cannot name its objects.
     let service = service_of(operator.name);
     service_name(&service)
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
@@ -204,7 +204,7 @@ fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     let result = runtime.block_on(work);
-    // What still blocks a thread had its time to end.
+    // A blocking task had its time to end.
     runtime.shutdown_background();
     result
 }

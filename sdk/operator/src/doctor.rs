@@ -209,7 +209,7 @@ mod tests {
     use crate::NoArgs;
     use portcullis_webhook::{Context, Validate, Verdict, Webhooks};
 
-    // What `generate` and `run` leave out is not missed.
+    // `generate` and `run` leave such a webhook out, so `doctor` must not miss it.
     #[test]
     fn a_restricted_installation_is_not_asked_for_webhooks_of_kinds_that_live_in_no_namespace() {
         let webhooks = Webhooks::new()

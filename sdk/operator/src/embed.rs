@@ -31,11 +31,11 @@ use portcullis_listener::{Handler, Limits, Server};
 use portcullis_metrics::Metrics;
 use portcullis_webhook::Routes;
 
-/// How long webhooks are served after the end was asked for, unless another time is said.
+/// The default time for which webhooks are served after a stop was requested.
 pub(super) const DRAIN_DELAY: Duration = Duration::from_secs(5);
-/// How long controllers of kinds that are converted wait for the conversion.
+/// The time that controllers wait for the conversion of their kinds to work.
 const CONVERTIBLE: Duration = Duration::from_secs(30);
-/// What is left of the time to end for other things than calls under way.
+/// The time reserved at the end for everything but calls in flight.
 const REST: Duration = Duration::from_secs(2);
 
 /// Settings of an operator that runs inside of another process. The defaults are those of the flags of `run`.
@@ -47,8 +47,8 @@ pub struct EmbedOptions {
     pub installation: Installation,
     /// Address of the webhooks (HTTPS); by default `0.0.0.0:9443`, which is every address of IPv4 and of IPv6.
     pub bind: SocketAddr,
-    /// How long to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at
-    /// most 15 s.
+    /// Time to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at most
+    /// 15 s.
     pub drain_delay: Duration,
     /// Whether replicas elect a leader, which alone runs the controllers. A restricted operator always elects one.
     pub leader_elect: Switch,
@@ -114,7 +114,7 @@ pub struct EmbeddedOperator {
 pub struct Readiness(Health);
 
 impl Readiness {
-    /// What the operator waits for; `None` when it is ready.
+    /// The condition that the operator waits for; `None` when it is ready.
     pub fn waiting_for(&self) -> Option<Arc<str>> {
         self.0.first_missing()
     }
@@ -261,7 +261,7 @@ impl EmbeddedOperator {
                 Ok::<_, RunError>(())
             });
         }
-        // What webhooks read goes after the last of their calls.
+        // Caches end after the last webhook call, because webhooks read them.
         let mut answered = end.serving.clone();
         if let Some((server, address)) = server {
             let client = clients.prompt.clone();
@@ -323,7 +323,7 @@ async fn convertible_soon(webhooks: &Health) {
     }
 }
 
-/// What ends when.
+/// The tokens that end the parts of an operator, one after another.
 #[derive(Default)]
 struct End {
     /// Controllers: at once.

@@ -82,12 +82,12 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
     loop {
         match source.ensure().await {
             Ok(material) => return Ok(material),
-            // What somebody else has to put right is waited for: starting again would not bring it sooner.
+            // A restart would not help: another program or a user has to repair this pair, so wait for it.
             Err(error @ CertificateError::ProvidedCertificates { .. }) => {
                 warn!(%error, "no certificates yet");
                 health.waiting_for(format!("certificates: {error}"));
             }
-            // What is forbidden stays so until somebody does what the error says.
+            // A permanent error stays until a user does what it says.
             Err(error) if error.is_permanent() || tries == CERTIFICATE_TRIES => {
                 return Err(error);
             }

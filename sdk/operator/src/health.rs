@@ -15,7 +15,7 @@ use tracing::warn;
 use portcullis_listener::{Handler, Incoming};
 use portcullis_metrics::Metrics;
 
-/// How long what is waited for may take at every start without a word in the log.
+/// The time that a wait at start may take before it is logged.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook
@@ -48,7 +48,7 @@ impl Health {
         self.waiting_for.borrow().is_empty()
     }
 
-    /// What the first part that is not ready waits for.
+    /// The condition that the first part which is not ready waits for.
     pub(super) fn first_missing(&self) -> Option<Arc<str>> {
         self.waiting_for.borrow().values().next().cloned()
     }

@@ -105,7 +105,7 @@ pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
 pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
-/// What a controller or task is given: client, scope, leadership and the token that stops it.
+/// The environment of a controller or task: client, scope, leadership, and the token that stops it.
 pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Switch};
 
@@ -128,7 +128,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
 type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> anyhow::Result<Components>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// What runs in the leading replica: its access, and its task.
+/// A task of the leading replica, and the access that it needs.
 struct Leading {
     access: Access,
     run: Task,
@@ -254,7 +254,7 @@ impl Components {
         self
     }
 
-    /// Of two of one name, one would never run.
+    /// Returns the first error of the registration.
     fn checked(&self) -> Result<(), ComponentsError> {
         self.unfit.clone().map_or(Ok(()), Err)
     }
@@ -271,7 +271,7 @@ where
     })
 }
 
-/// What a task of an operator returns: `()`, as [`Controller::run`] does, which retries what fails; or an
+/// The result of an operator's task: `()`, as [`Controller::run`] returns, which retries what fails; or an
 /// [`anyhow::Result`], whose error ends the process.
 pub trait Outcome {
     /// Converts it to a result, whose error ends the process.

@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((of("0::/\n"), of("1:memory:/pods\n")), (None, None));
         write("pods/one", "max");
         assert_eq!(of("0::/pods/one\n"), Some(1 << 30));
-        // What a container sees of its own.
+        // A container sees its own limit in the root of its cgroup namespace.
         write("", "268435456");
         assert_eq!(of("0::/\n"), Some(256 << 20));
     }

@@ -1,4 +1,5 @@
-//! What an installation says of all its webhooks, over what each is registered with: flags, and values of charts.
+//! Settings of all webhooks of an installation, which override those that each is registered with: flags, and values of
+//! charts.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct OverrideFlags {
-    /// What the API server does when no replica answers; a webhook that is registered with Ignore keeps it [default:
+    /// The API server's action when no replica answers; a webhook that is registered with Ignore keeps it [default:
     /// what each is registered with]
     #[arg(long, value_name = "POLICY", value_parser = failure_policy())]
     pub(super) failure_policy: Option<FailurePolicy>,

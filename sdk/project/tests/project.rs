@@ -48,7 +48,7 @@ fn a_new_operator_passes_its_own_tests_outside_of_the_workspace() {
     let dependencies = ["--quiet", "--config", "profile.dev.package.'*'.debug=false"];
     let mut tested = cargo(&[&["test", "--offline"][..], &dependencies].concat());
     if text(&tested.stderr).contains("--offline") {
-        // What the workspace does without was never fetched on this machine.
+        // A crate that the workspace does not use was never fetched on this machine.
         tested = cargo(&[&["test"][..], &dependencies].concat());
     }
     let said = text(&tested.stdout);

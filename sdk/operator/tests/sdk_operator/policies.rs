@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::PATIENCE;
 use crate::examples::binary;
 
-/// What the binary prints, with its exit code.
+/// The output of the binary, with its exit code.
 fn output(arguments: &[&str]) -> (i32, String, String) {
     let output =
         Command::new(binary("policy_operator")).args(arguments).env_clear().stdin(Stdio::null()).output().unwrap();
@@ -79,7 +79,7 @@ async fn a_rule_holds_while_no_operator_runs_under_failure_policy_ignore_and_wit
         let kube::Error::Api(status) = error else { panic!("{error}") };
         assert_eq!((status.code, &*status.reason), (422, "Invalid"));
         assert_eq!(team.get("small").await.unwrap().data, small.data);
-        // What the handler alone would refuse passes: nobody asks it.
+        // The handler would refuse this name, but only the policy is installed.
         assert_eq!(refusal(&team, &map("forbidden", 0)).await, None);
         assert_eq!(refusal(&others, &map("large", 3)).await, None, "the policy selects what the webhook selects");
     }

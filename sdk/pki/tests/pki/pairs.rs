@@ -1,4 +1,4 @@
-//! What the crate issues is accepted by rustls, and what is wrong with a stored pair is named.
+//! Issued pairs, which rustls accepts, and faults of stored pairs, each with its name.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -132,7 +132,7 @@ fn a_rotation_goes_through_its_phases_and_callers_trust_what_is_served_in_each()
     assert_eq!((authorities.phase(), next_step(&authorities, &pair, SEEN, now)), (Phase::Steady, Step::Wait(None)));
 }
 
-// Who has not seen the bundle everywhere still serves under the authority before.
+// A process that has not seen the bundle everywhere still serves under the previous authority.
 #[test]
 fn an_authority_is_not_forgotten_before_every_process_can_have_gone_over_to_the_next() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));
@@ -201,7 +201,7 @@ fn a_leaf_under_the_authority_before_is_not_replaced_in_haste() {
     assert_eq!(next_step(&authorities, &pair, SEEN, day(364)), Step::Issue);
 }
 
-// What a rotation was in the middle of is taken up, and what is damaged is named and left out.
+// A rotation that was interrupted goes on, and a damaged part is reported and left out.
 #[test]
 fn damage_to_one_part_leaves_the_others_in_use() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));

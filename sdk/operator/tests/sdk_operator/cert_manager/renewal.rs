@@ -160,7 +160,7 @@ async fn a_self_signed_issuer_of_the_user_is_renewed_without_a_lost_call() {
     load.end().await;
 }
 
-// What cert-manager does not do is told, and the operator serves the previous pair.
+// A certificate that cert-manager cannot issue is reported, and the operator serves the previous pair.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_is_asked_for_wrongly_is_told_by_its_name() {
     let (place, serving, load) = start(None, &[]).await;

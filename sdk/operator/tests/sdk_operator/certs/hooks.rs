@@ -10,7 +10,7 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const ENSURE: [&str; 3] = ["ensure", "--certificates", "hooks"];
 const PUBLISH: [&str; 3] = ["publish", "--certificates", "hooks"];
 
-/// How many days are left of what is stored under this key.
+/// Days until the certificate under this key expires.
 async fn days_left(place: &Installation, suffix: &str, key: &str) -> i64 {
     let certificate = Certificate::from_pem(&place.secret(suffix).await[key].0).unwrap();
     certificate.not_after.duration_since(Timestamp::now()).as_hours() / 24

@@ -1,4 +1,4 @@
-//! What sessions leave behind that could not put things in order, and who removes it.
+//! Leftovers of sessions that could not clean up, and their removal.
 
 use std::net::{Ipv4Addr, TcpListener};
 

@@ -1,4 +1,4 @@
-//! Who asks a session twice to end does not want to wait.
+//! Signals to a session: the first ends it in order, a second one at once.
 
 use std::time::Duration;
 

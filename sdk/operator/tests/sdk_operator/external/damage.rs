@@ -16,7 +16,7 @@ type Damage = for<'a> fn(&'a Place, &'a Pair, &'a Ca) -> BoxFuture<'a, ()>;
 struct Case {
     what: &'static str,
     damage: Damage,
-    /// What is said of it, and what a person and what an owner of cert-manager is told to do.
+    /// The problem in the log, with the fix for a user and the one for cert-manager.
     said: &'static str,
     user: &'static str,
     cert_manager: &'static str,

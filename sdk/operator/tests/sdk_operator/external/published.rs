@@ -1,4 +1,4 @@
-//! What is published, against what is served.
+//! Published bundles, compared with the pair that is served.
 
 use portcullis::certificates::ProvidedBy;
 use portcullis_pki::Ca;
@@ -14,7 +14,7 @@ async fn start(provided_by: ProvidedBy, ca: &Ca) -> (Place, Serving) {
     (place, serving)
 }
 
-/// What is missing now.
+/// Waits until the report of missing bundles contains these words.
 async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
     let said = || async {
         let (mut said, configurations) = (String::new(), place.configurations());

@@ -60,7 +60,7 @@ impl Place {
         self.cluster.install_webhooks(&manifests, running.webhooks().await.port()).await;
     }
 
-    /// What the API server says to an object that is not kept: nothing when it takes it.
+    /// Creates an object in a dry run, and returns the API server's error, if any.
     async fn tried(&self, namespace: &str, object: Value) -> Option<String> {
         let kind = GroupVersionKind::gvk("caches.example", "v1", object["kind"].as_str().unwrap());
         let api: Api<DynamicObject> =

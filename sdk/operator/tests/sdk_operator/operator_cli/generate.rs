@@ -147,7 +147,7 @@ async fn a_file_that_it_did_not_write_is_not_overwritten_and_then_none_is() {
     assert!(said.starts_with(&format!("error: {out} {problem}, or give another --out")), "{said}");
     assert_eq!(files(home.path()), before);
 
-    // What another of its own commands wrote is its own, and so is what it was interrupted in writing.
+    // Files of its other commands are its own, and so is one that it was interrupted in writing.
     std::fs::remove_file(home.path().join("kustomization.yaml")).unwrap();
     std::fs::write(home.path().join("operator.yaml"), "").unwrap();
     std::fs::remove_file(home.path().join("rbac.yaml")).unwrap();

@@ -129,8 +129,8 @@ async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kind
         "certificates; what the controller does, and leases"
     );
     assert_eq!(named("Deployment"), [(json!("here"), json!("blue"))]);
-    // What hands the namespace over, and the right that it asks for: on the whole cluster, where nobody in a namespace can
-    // grant it.
+    // The policy that hands the namespace over asks for a right on the whole cluster, which nobody in a namespace can
+    // grant.
     let policy = json!("entity-operator-namespace-scope.team");
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         assert_eq!(named(kind), [(Value::Null, policy.clone())]);

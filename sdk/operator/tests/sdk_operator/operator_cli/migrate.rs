@@ -21,7 +21,7 @@ async fn migrate(home: &Home, more: &[&str]) -> Output {
     output_of(VERSIONS, &arguments(kubeconfig.to_str().unwrap(), more)).await
 }
 
-/// What is said of the one kind, and the exit code.
+/// The report on the one kind, and the exit code.
 async fn report(home: &Home, more: &[&str]) -> (Value, Option<i32>) {
     let output = migrate(home, &[&["--output", "json"], more].concat()).await;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -45,7 +45,7 @@ async fn old_versions_can_be_removed(home: &Home, manifest: &Value, people: usiz
     assert!(read.items.iter().all(|person| person.data["spec"]["name"]["first"] == "Ada"));
 }
 
-// What no other SDK does.
+// No other SDK prunes `status.storedVersions` this safely.
 #[tokio::test]
 async fn no_object_is_left_in_an_old_version_when_the_list_of_stored_versions_is_pruned() {
     let home = Home::new().await;

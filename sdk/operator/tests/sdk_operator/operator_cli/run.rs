@@ -108,7 +108,7 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
     let (status, metrics) = running.health("/metrics").await;
     assert_eq!(status, 200);
     assert!(metrics.contains(r#"portcullis_admission_requests_total{webhook="/validate/username""#), "{metrics}");
-    // What the guide has people search the log for.
+    // The guide has people search the log for these lines.
     running.logged("Webhooks are enabled - webhooks will validate, controllers will skip validation").await;
     running.logged("Starting webhook server").await;
     running.logged("Updated current TLS certificate").await;
@@ -214,7 +214,7 @@ async fn sigterm_lets_the_call_under_way_be_answered_and_ends_with_exit_code_0()
     let entities = entities(home.cluster.admin(), &home.team);
     let (call, address) = (entity("one", "Mary"), running.webhooks().await);
     let (made, ()) = tokio::join!(
-        // What comes before the configuration is in force is not judged.
+        // A call before the configuration is in force is not judged, so repeat it.
         async {
             wait_until("a call that is judged", PATIENCE, || async {
                 let dry = PostParams { dry_run: true, ..Default::default() };

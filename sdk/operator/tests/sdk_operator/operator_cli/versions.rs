@@ -53,7 +53,7 @@ impl Home {
         objects.remove(0)
     }
 
-    /// What `kubectl apply --server-side` does.
+    /// Applies server-side, as `kubectl apply --server-side` does.
     pub(crate) async fn apply(&self, manifest: &Value) {
         let params = PatchParams::apply("kubectl");
         self.crds().patch(CRD, &params, &Patch::Apply(manifest)).await.unwrap();

@@ -46,7 +46,8 @@ async fn a_replica_that_has_lost_the_api_server_is_trusted_until_the_drain_ends(
     to_quick.delay(Duration::from_millis(150));
     let (before, ()) = tokio::join!(installation.rotate(), promoted(&installation));
 
-    // Who has promoted serves under the old CA and knows that it must stay trusted. That is lost with its process.
+    // The promoting replica serves under the old CA and knows that it must stay trusted. Its process ends with that
+    // knowledge.
     installation.replicas[0].kill().await;
     installation.proxies[0].delay(Duration::ZERO);
     installation.replace(0).await;

@@ -1,4 +1,4 @@
-//! What breaks, and how long two act or nobody does. Figures are printed; bounds are the documented ones, scaled.
+//! Faults: the time for which two operators act, or none. Figures are printed; bounds are the documented ones, scaled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

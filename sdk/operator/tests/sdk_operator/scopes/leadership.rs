@@ -48,7 +48,7 @@ async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_la
         let lines = process.said("leading: this replica");
         lines.iter().map(|line| line["epoch"].as_str().unwrap().parse::<u32>().unwrap()).collect::<Vec<_>>()
     };
-    // Of each epoch there is one leader. A Lease that lapses on a busy machine adds an epoch.
+    // Every epoch has one leader. A Lease that lapses on a busy machine adds an epoch.
     let (ours, theirs) = (led(&first), led(&second));
     let distinct: BTreeSet<_> = ours.iter().chain(&theirs).collect();
     assert_eq!(distinct.len(), ours.len() + theirs.len(), "{ours:?} {theirs:?}");

@@ -53,7 +53,7 @@ async fn beside_two_restricted_operators_each_object_is_checked_and_written_by_e
     assert!(left_out.iter().any(|line| line["namespace"] == *a && line["decision"] == "allow"), "{left_out:?}");
     assert!(!wide.said("skipping mutation - namespace has namespace-restricted operator").is_empty());
     let (_, metrics) = wide.health("/metrics").await;
-    // Those of tests before this one are among them.
+    // Namespaces of earlier tests are among them.
     let excluded = metrics.lines().find_map(|line| line.strip_prefix("portcullis_scope_excluded_namespaces "));
     assert!(excluded.unwrap().parse::<u32>().unwrap() >= 2, "{metrics}");
     assert!(metrics.contains("portcullis_scope_age_seconds "), "{metrics}");
