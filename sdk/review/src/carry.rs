@@ -125,8 +125,8 @@ fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
         }
     }
 
-    // What is left was edited in place if as many are left on both sides and none of them got another name: a new name
-    // is a new element, and must not inherit what was another's.
+    // The remaining elements were edited in place if both sides have the same number of them and no name changed: a new
+    // name is a new element, and must not inherit another's fields.
     let left: Vec<usize> = (0..before.len()).filter(|&from| !taken[from]).collect();
     let open: Vec<usize> = (0..after.len()).filter(|&index| origins[index].is_none()).collect();
     if left.len() == open.len() {

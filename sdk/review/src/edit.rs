@@ -147,7 +147,7 @@ fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     }
 }
 
-/// How many bytes both begin with.
+/// The length of the common prefix, in bytes.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     let blocks = one.chunks(64).zip(other.chunks(64)).take_while(|(one, other)| one == other);
     let same: usize = blocks.map(|(block, _)| block.len()).sum();

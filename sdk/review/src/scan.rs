@@ -50,7 +50,7 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// What is not read yet.
+    /// The unread rest.
     pub fn rest(&self) -> &'a str {
         self.scan.text.get(self.scan.at..).unwrap_or_default()
     }
@@ -161,8 +161,8 @@ pub fn unquoted(string: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-/// How deep arrays and objects are nested in a text, and how many of them and of commas there are: at least as many as
-/// values, but for one in each.
+/// The depth to which arrays and objects are nested in a text, and their number plus that of commas: at least the
+/// number of values, but for one in each.
 pub fn extent(text: &str) -> (usize, usize) {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut deepest, mut values) = (0, 0_usize, 0, 0);

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often its thread asks to run.
+/// The interval at which its thread asks to run.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Measures time without the time in which the machine stalled.
@@ -69,7 +69,7 @@ impl Stopwatch {
 }
 
 impl Ticks {
-    /// What is lost by now: a stall also counts before the thread has run after it.
+    /// The time lost until `now`: a stall also counts before the thread has run after it.
     fn lost_at(&self, now: Instant) -> Duration {
         self.lost + now.saturating_duration_since(self.due)
     }

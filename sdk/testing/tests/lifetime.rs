@@ -20,7 +20,7 @@ const MISSING: &str = "missing";
 /// Other children of the killed holder, which outlive it: none of them may keep the watcher's pipe open.
 const CHILDREN: usize = 20;
 
-/// What a holder told: the processes of its control plane, the directory, its other children.
+/// The output of a holder: the processes of its control plane, the directory, and its other children.
 struct Held {
     process: Child,
     servers: Vec<u32>,
@@ -164,7 +164,7 @@ fn signal(name: &str, target: &str) {
     );
 }
 
-/// How many processes have this path among their arguments.
+/// Counts the processes that have this path among their arguments.
 fn mentioned_by(path: &Path) -> usize {
     let path = path.to_str().unwrap();
     let listed =

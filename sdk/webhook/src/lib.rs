@@ -177,7 +177,7 @@ pub enum RegistrationError {
     Conversion {
         /// The kind.
         kind: String,
-        /// What is wrong with its versions.
+        /// The problem with its versions.
         #[source]
         source: Arc<conversion::GraphError>,
     },

@@ -19,7 +19,7 @@ use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, entry};
 
-/// What a mutating handler returns: the unchanged object, an edited one, or a denial.
+/// A mutating handler's return value: the unchanged object, an edited one, or a denial.
 ///
 /// ```
 /// use portcullis_webhook::{Mutation, Verdict};

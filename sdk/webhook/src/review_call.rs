@@ -40,7 +40,7 @@ impl ReviewCalls {
         Self { webhook, kind, metrics, budget, skip }
     }
 
-    /// What the log calls it.
+    /// Its name in the log.
     fn name(&self) -> &str {
         self.webhook.settings().shown_name()
     }

@@ -240,7 +240,7 @@ proptest! {
         );
     }
 
-    /// What the API server's library refuses outside of every failure policy.
+    /// The API server's patch library refuses such a path outside of every failure policy.
     #[test]
     fn replace_and_remove_name_only_paths_that_are_there((from, to) in any_two()) {
         let mut at = from.clone();

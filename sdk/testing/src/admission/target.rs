@@ -12,7 +12,7 @@ pub(super) struct Target {
     pub(super) namespaced: bool,
 }
 
-/// What is known of a request before its resource is.
+/// The parts of a request from which its resource follows.
 pub(super) struct Wanted<'a> {
     pub(super) operation: Operation,
     pub(super) group: &'a str,

@@ -64,7 +64,7 @@ fn installed(store: &Path) -> Vec<PathBuf> {
     versions.into_iter().rev().map(|(_, path)| path).chain([folder]).collect()
 }
 
-/// What Go calls a platform or an architecture, and so `setup-envtest`.
+/// The name of a platform or an architecture in Go, and so in `setup-envtest`.
 fn go_name(ours: &str) -> &str {
     match ours {
         "macos" => "darwin",

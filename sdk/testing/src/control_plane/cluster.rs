@@ -1,4 +1,4 @@
-//! What tests put into the cluster: namespaces, CRDs, webhooks that this process serves.
+//! Objects that tests create in the cluster: namespaces, CRDs, and webhooks that this process serves.
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 

@@ -34,7 +34,7 @@ pub struct ControlPlane {
     audit: AuditLog,
 }
 
-/// What to start besides etcd and kube-apiserver.
+/// The servers to start besides etcd and kube-apiserver.
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     controllers: bool,
@@ -298,7 +298,7 @@ fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, builder: &B
     let path = |name: &str| directory.join(name).display().to_string();
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
-        // What another control plane left under a port that was reused is not ours.
+        // A prefix of its own hides data that another control plane left under a reused port.
         format!("--etcd-prefix=/{}", uuid::Uuid::new_v4()),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),

@@ -10,7 +10,7 @@ use portcullis_webhook::{Context, Mutate, Mutation, Scale, Validate, Verdict, We
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What `kubectl exec` asks for, as far as it matters here.
+/// The part of the options of `kubectl exec` that matters here.
 #[derive(Deserialize)]
 struct PodExecOptions {
     #[allow(dead_code, reason = "read and not looked at")]
@@ -150,7 +150,7 @@ async fn an_assertion_that_fails_shows_what_was_answered() {
     }
 }
 
-/// What the API server would never send would make a test that means nothing.
+/// A review that the API server would never send makes a meaningless test.
 #[tokio::test]
 async fn a_request_that_the_rules_do_not_match_fails_the_test() {
     let reviews = Reviews::of(&echo()).unwrap();

@@ -172,7 +172,7 @@ async fn a_wait_for_an_object_shows_it_as_it_was_last() {
     portcullis_testing::wait_for_object(&maps, "settings", "its key", Duration::from_millis(100), has_key).await;
 }
 
-/// Whoever reads the failure of a test in CI has nothing but its message.
+/// The message is all that a reader of a failed CI run has.
 #[tokio::test]
 async fn an_operator_that_does_not_become_ready_fails_the_test_with_the_end_of_its_log_and_is_not_left_behind() {
     let folder = tempfile::tempdir().unwrap();

@@ -214,7 +214,7 @@ mod v1 {
     #[kube(group = "demo.example", version = "v1", kind = "Person", plural = "people", namespaced)]
     pub(crate) struct PersonSpec {
         pub(crate) name: String,
-        /// What only this version can say.
+        /// Only this version has it.
         pub(crate) nicknames: Option<Vec<String>>,
     }
 }
@@ -226,7 +226,7 @@ mod v2 {
     pub(crate) struct PersonSpec {
         pub(crate) first: String,
         pub(crate) last: Option<String>,
-        /// What only this version can say.
+        /// Only this version has it.
         pub(crate) address: Option<BTreeMap<String, String>>,
     }
 }

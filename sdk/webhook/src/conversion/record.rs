@@ -1,4 +1,4 @@
-//! What is counted and logged of conversions. Never values of an object, but for what a converter's own error says.
+//! Counts and logs conversions. The log has no values of an object, except those in a converter's own error.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const UNKNOWN: &str = "";
 /// The records of one kind.
 pub(super) struct Records {
     kind: String,
-    /// Those of the engine, and the unknown one.
+    /// The versions of the engine, and the unknown one.
     versions: Vec<String>,
     /// From each version to each, by outcome; made when the first object is counted.
     objects: Vec<OnceLock<Counter>>,

@@ -1,4 +1,4 @@
-//! What every path counts, whatever is served there.
+//! The metrics that every path has.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};

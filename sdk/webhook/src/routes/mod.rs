@@ -214,7 +214,7 @@ fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     match status {
         StatusCode::METHOD_NOT_ALLOWED => _ = headers.insert(ALLOW, HeaderValue::from_static("POST")),
-        // What is left of the body is not read, so nothing can follow it.
+        // The rest of the body is not read, so no further request can follow on this connection.
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

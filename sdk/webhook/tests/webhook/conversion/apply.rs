@@ -93,7 +93,7 @@ async fn server_side_apply_in_each_version_loses_no_field_label_managed_field_or
         let again = api.get(&name).await.unwrap();
         assert_eq!(again.metadata.resource_version, version_now, "an apply of what is there writes nothing");
 
-        // What a manager leaves out goes, in any version; the rest stays.
+        // A field that its manager leaves out is removed, in any version; the rest stays.
         let mut less = first.clone();
         less["spec"]["extra"] = json!({ "π": "é" });
         let read = api.patch(&name, &one, &Patch::Apply(&less)).await.unwrap();
@@ -108,8 +108,8 @@ async fn server_side_apply_in_each_version_loses_no_field_label_managed_field_or
     }
 }
 
-/// What `kubectl apply` sends without `--server-side`: at first the object, with itself in an annotation; then a merge
-/// patch of what changed.
+/// `kubectl apply` without `--server-side` sends at first the object, with itself in an annotation; then a merge patch
+/// of the changes.
 #[tokio::test]
 async fn client_side_apply_in_each_version_loses_nothing_and_finds_again_what_it_applied_last() {
     let home = Home::new(patched::convert(), patched::crd("v2")).await;

@@ -37,7 +37,7 @@ async fn a_bad_object_does_not_block_deletion_finalizers_garbage_collection_or_i
     api.delete("kept", &DeleteParams::default()).await.unwrap();
     let kept = api.get("kept").await.unwrap();
     assert!(kept.metadata.deletion_timestamp.is_some());
-    // What a controller does in the version that it knows.
+    // A controller removes its finalizer in the version that it knows.
     let done = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     api.patch("kept", &PatchParams::default(), &done).await.unwrap();
     gone("kept").await;

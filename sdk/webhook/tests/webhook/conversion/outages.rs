@@ -23,7 +23,7 @@ async fn conversions_fail_while_the_webhook_is_away_and_work_at_once_when_it_is_
     home.shut_down().await;
     let problem = home.api("v3").get("before").await.unwrap_err().to_string();
     assert!(problem.contains("conversion webhook") && problem.contains("failed"), "{problem}");
-    // What needs no conversion goes on.
+    // Requests without a conversion still work.
     let during = home.person("v1", "during", json!({ "name": "Ada Lovelace" }));
     home.api("v1").create(&create, &during).await.unwrap();
     assert_eq!(home.api("v1").list(&ListParams::default()).await.unwrap().items.len(), 2);

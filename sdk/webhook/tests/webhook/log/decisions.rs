@@ -148,7 +148,7 @@ async fn decisions(lines: Lines) {
         let line: Value = serde_json::from_str(&said).unwrap();
         let fields = &line["fields"];
         assert_eq!((&line["level"], &fields["decision"]), (&json!(level), &json!(decision)), "{said}");
-        // What the guide has people search for.
+        // The guide has people search for this message.
         let verb = if path.starts_with("/mutate") { "mutate" } else { "validate" };
         assert_eq!(fields["message"], format!("{verb} {}", operation.to_lowercase()));
         assert_eq!(path.rsplit('/').next(), fields["webhook"].as_str());

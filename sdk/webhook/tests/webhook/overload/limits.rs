@@ -17,7 +17,7 @@ const CONCURRENCY: usize = 8;
 /// The most that the server's memory may come to, in MiB: 64 for bodies, 64 for connections, and itself.
 const MEMORY: usize = 192;
 
-/// What 2x saturation came to.
+/// The answers under twice the load that saturates the server.
 #[derive(Default)]
 struct Shares {
     decided: usize,
@@ -172,7 +172,7 @@ async fn saturate(peers: &Peers, done: &CancellationToken) -> Shares {
     shares
 }
 
-/// How many connections this process may have open at a time, less those of the tests beside this one.
+/// The number of connections that this process may have open, less those of other tests.
 fn wave() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();

@@ -41,7 +41,7 @@ fn list(bytes: usize) -> String {
 async fn status(peers: &Peers, path: &str, length: usize, body: &str) -> Option<u16> {
     let mut connection = peers.connect().await.ok()?;
     let head = post(path, "").replace("content-length: 0", &format!("content-length: {length}"));
-    // Who is refused before all was sent is told so.
+    // The server may refuse the call before all of it was sent.
     for part in [head.as_str(), body] {
         let _ = connection.write_all(part.as_bytes()).await;
     }
@@ -104,7 +104,7 @@ async fn reviews_never_take_more_memory_than_the_process_is_limited_to() {
         );
         assert!(shed > 0, "{decided} decided and {shed} shed: not the load that was meant");
         assert!(most <= limit, "{most} MiB of {limit}");
-        // What could never be converted is not tried again.
+        // A review that can never fit is not answered with a retry.
         let too_long = limit * MIB / 8 + MIB;
         assert_eq!(status(&peers, "/convert/people", too_long, "").await, Some(413), "{limit} MiB");
         assert!(process.end().await, "and it ends in order");

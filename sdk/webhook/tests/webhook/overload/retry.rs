@@ -1,4 +1,4 @@
-//! What the API server does with a 429.
+//! The API server's reaction to a 429.
 
 use std::sync::Arc;
 

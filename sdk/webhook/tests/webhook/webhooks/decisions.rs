@@ -123,7 +123,7 @@ fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
     }
 }
 
-/// What is only a large number is no limit, and none that panics.
+/// A very large limit is as good as none, and must not panic.
 #[tokio::test]
 async fn limits_of_any_size_are_served() {
     for concurrency in [1, usize::MAX] {

@@ -1,5 +1,5 @@
-//! What users of other SDKs met, and must not meet here: through the API server where it shows there. The numbers are
-//! those of the projects' own trackers.
+//! Issues of other SDKs' users, which must not occur here: tested through the API server where they show there. The
+//! numbers are those of the projects' own trackers.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -96,7 +96,7 @@ async fn an_operator_that_is_down_never_blocks_pods_that_were_to_go_on_without_i
         (&mut gate.serving.ended).await.unwrap();
         assert_eq!(pods.create(&PostParams::default(), &pod).await.is_ok(), goes_on, "{policy}");
     }
-    // What keeps the operator's own Pods out whatever the policy is, is in the generated configuration.
+    // The generated configuration excludes the operator's own Pods under either policy.
     let guarded = deny(FailurePolicy::Fail).manifests().unwrap().remove(0).guarded("own").unwrap();
     let expression = &guarded.namespace_selector.unwrap().match_expressions.unwrap()[0];
     assert_eq!((expression.operator.as_str(), expression.values.as_ref().unwrap()[0].as_str()), ("NotIn", "own"));
@@ -125,7 +125,7 @@ async fn a_deletion_never_fails_for_want_of_an_object() {
     assert!(seen.load(Ordering::SeqCst) >= 2, "one alone, and those of the collection");
 }
 
-/// How often a type that counts was read and written.
+/// The number of reads and writes of `Counted`.
 static READ: AtomicUsize = AtomicUsize::new(0);
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 

@@ -174,7 +174,7 @@ async fn fields_that_a_type_does_not_know_are_never_removed_from_objects_of_othe
     assert_eq!(without, expected);
 }
 
-/// Who wrote which field stays with the object, and out of the handlers that did not ask.
+/// Managed fields stay in the object, but only handlers that ask see them.
 #[tokio::test]
 async fn managed_fields_are_for_handlers_that_ask_and_are_lost_by_none() {
     let tell = |new: &Entity| {

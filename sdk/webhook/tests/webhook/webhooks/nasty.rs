@@ -62,7 +62,7 @@ async fn answer(spec: Value, change: fn(&mut NastySpec)) -> Answer {
     Reviews::of(&webhooks).unwrap().create(&object).mutate("nasty").await
 }
 
-/// What the API server would store.
+/// Returns the spec that the API server would store.
 async fn edited(spec: Value, change: fn(&mut NastySpec)) -> Value {
     answer(spec, change).await.patched()["spec"].take()
 }

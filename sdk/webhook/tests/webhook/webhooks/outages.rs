@@ -1,4 +1,4 @@
-//! What the API server makes of webhooks that do not decide, and which requests it sends at all.
+//! Webhooks that do not decide, behind the API server, and the requests that it sends at all.
 
 use std::sync::Arc;
 

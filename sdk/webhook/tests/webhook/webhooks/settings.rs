@@ -1,4 +1,4 @@
-//! What can be set on a webhook, in its manifest and in force.
+//! Settings of a webhook, in its manifest and in force.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics of reviews.
 
 use portcullis::webhooks::Routes;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What there is no room for is refused at once, with a word on when to retry.
+//! Load over a limit is shed at once, with the time after which to retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn at_work(slow: &Slow, path: &str) -> TlsStream<TcpStream> {
     busy
 }
 
-/// What those say that say something within a moment.
+/// Returns the responses of those connections that get one within a moment.
 async fn said(connections: &mut [TlsStream<TcpStream>]) -> Vec<String> {
     let mut words = Vec::new();
     for connection in connections {
