@@ -71,7 +71,7 @@ fn the_second_half_shows_every_file_that_changes() {
     // It stays as it was, says the chapter.
     assert_eq!(read("tutorial/second/src/v1.rs"), read("tutorial/first/src/v1.rs"));
     expected.remove("src/v1.rs");
-    // What a reader does by hand, as a test; it is not part of the tutorial.
+    // This test does what a reader does by hand; it is not part of the tutorial.
     expected.remove("tests/playground.rs");
     assert_eq!(shown(&["tutorial/second.md", "tutorial/cluster.md"], "second"), expected);
 }

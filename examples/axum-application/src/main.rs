@@ -105,7 +105,7 @@ async fn metrics(State(shown): State<Shown>) -> Result<String, StatusCode> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode_registry(&mut text, &shown.own)
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-    // What an operator counts ends as a text of metrics has to.
+    // The operator's part comes last, because it ends with `# EOF`.
     Ok(text + &shown.operator.encode())
 }
 

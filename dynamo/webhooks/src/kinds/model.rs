@@ -30,9 +30,9 @@ use super::{Rest, Status, schema};
 pub struct DynamoModelSpec {
     /// The model.
     pub model_name: String,
-    /// The model that endpoints are found by. It does not change.
+    /// The base model, by which endpoints are found. It is immutable.
     pub base_model_name: String,
-    /// What the model is. It does not change.
+    /// Type of the model. It is immutable.
     #[serde(default = "base")]
     #[schemars(extend("enum" = ["base", "lora", "adapter"]))]
     pub model_type: String,

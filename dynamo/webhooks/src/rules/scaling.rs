@@ -1,4 +1,4 @@
-//! Who may change the replicas of a service that an adapter scales.
+//! The accounts that may change the replicas of a service that an adapter scales.
 
 use super::RuleContext;
 

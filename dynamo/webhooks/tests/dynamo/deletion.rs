@@ -17,7 +17,7 @@ const BESIDE: &str = "beside";
 /// A port on which nobody listens.
 const DISCARD: u16 = 9;
 
-/// What is wrong with the webhooks.
+/// The fault of the webhooks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wrong {
     Nothing,

@@ -18,9 +18,9 @@ use crate::clusters::{binary_on_time, cluster_wide};
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How a reason begins that is given where an object is left to another operator.
+/// The prefix of the reason to leave an object to another operator.
 const SKIPPED: &str = "skipping validation";
-/// What the webhook of models says of one without a name.
+/// The refusal of a model without a name.
 const REFUSED: &str = "admission webhook \"vdynamomodel.kb.io\" denied the request: spec.modelName is required";
 
 /// Each object that is tried has a name of its own, by which it is found in the logs.
@@ -77,7 +77,7 @@ async fn tried(cluster: &ControlPlane, namespace: &str, name: &str, model_name: 
     Api::namespaced(cluster.admin(), namespace).create(&params, &DynamoModel::new(name, spec)).await
 }
 
-/// What is said of a model without a name; nothing where it is let in.
+/// The API server's error for a model without a name; `None` if it is admitted.
 async fn refusal(cluster: &ControlPlane, namespace: &str) -> Option<String> {
     tried(cluster, namespace, "nameless", "").await.err().map(|error| error.to_string())
 }
@@ -106,7 +106,7 @@ fn validated(operator: &RunningOperator, name: &str) -> bool {
     decided(operator, name).is_some_and(|reason| !reason.starts_with(SKIPPED))
 }
 
-/// What this operator's log says of the creation of an object under this name.
+/// The reason in this operator's log for its decision on the creation of this object.
 fn decided(operator: &RunningOperator, name: &str) -> Option<String> {
     let log = operator.log();
     let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -117,7 +117,7 @@ fn decided(operator: &RunningOperator, name: &str) -> Option<String> {
     Some(line["fields"]["reason"].as_str().unwrap().to_owned())
 }
 
-/// What `doctor` says of the cluster-wide installation.
+/// The report of `doctor` on the cluster-wide installation.
 async fn examined(cluster: &ControlPlane, wide: &RunningOperator) -> String {
     let kubeconfig = cluster.kubeconfig_path();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dynamo-webhooks"));

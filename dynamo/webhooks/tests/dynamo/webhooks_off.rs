@@ -196,7 +196,7 @@ async fn immutable_fields_stay_as_they_are_without_webhooks() {
     assert!(refused.contains("spec.backendFramework is immutable and cannot be changed after creation"), "{refused}");
 }
 
-/// What is profiled is immutable. Its status says which generation was accepted.
+/// A request is immutable while it is profiled. Its status has the generation that was accepted.
 #[tokio::test]
 async fn a_request_that_is_changed_while_it_is_profiled_keeps_its_generation_and_gets_one_event() {
     let home = Home::new().await;
@@ -207,7 +207,7 @@ async fn a_request_that_is_changed_while_it_is_profiled_keeps_its_generation_and
     let requests = home.objects(kind);
     let state = Patch::Merge(json!({"status": {"state": "Profiling"}}));
     requests.patch_status("profiled", &PatchParams::default(), &state).await.unwrap();
-    // Whatever it is now: nothing of it is taken up.
+    // An invalid spec is not accepted either.
     let profiling = json!({"profilerImage": "", "configMapRef": {"name": "graph"}});
     home.change(kind, "profiled", json!({"model": "b", "profilingConfig": profiling})).await.unwrap();
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(home.cluster.admin(), &home.namespace);

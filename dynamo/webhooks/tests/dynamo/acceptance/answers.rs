@@ -5,7 +5,7 @@ use crate::acceptance::api::answered_otherwise;
 use crate::acceptance::cases::{FILES, File, Vector};
 use crate::clusters::cluster_wide;
 
-/// Those that can be sent, to a cluster-wide operator.
+/// The cases that can be sent to a cluster-wide operator.
 fn vectors(file: &str) -> Vec<Vector> {
     let vectors = File::named(file).vectors().into_iter();
     vectors.filter(|vector| !vector.case.restricted && vector.can_be_sent()).collect()

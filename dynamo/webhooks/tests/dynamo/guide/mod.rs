@@ -1,5 +1,5 @@
-//! What the guide tells its readers to do about configuration, certificates and trouble (`guide.yaml`), done to the binary
-//! behind a real API server.
+//! The guide's instructions on configuration, certificates and troubleshooting (`guide.yaml`), carried out on the
+//! binary behind a real API server.
 
 mod deleting;
 mod home;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::cluster::installation::Installation;
 
-/// What the API server puts before the message of a webhook.
+/// The API server's error for a webhook's denial with this message.
 fn denied(message: &str) -> String {
     format!("admission webhook \"username.entities.demo.example\" denied the request: {message}")
 }
@@ -20,7 +20,7 @@ async fn a_forbidden_name_is_refused_with_422_on_create_and_400_on_update() {
     let old = |username: &str| json!({"name": "Ada Lovelace", "username": username});
     let new = |username: &str| json!({"firstname": "Ada", "lastname": "Lovelace", "username": username});
 
-    // Whatever version it is written in: the API server converts it for the webhook.
+    // The API server converts the object for the webhook, so the version does not matter.
     for (version, spec) in [("v1", old("forbidden")), ("v2", new("forbidden")), ("v3", new("forbidden"))] {
         let refused = home.create(version, "ada", &spec).await.unwrap_err();
         assert_eq!(refused, (422, denied("name may not be 'forbidden'.")), "{version}");

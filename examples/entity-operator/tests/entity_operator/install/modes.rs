@@ -37,7 +37,7 @@ async fn automatic_certificates_need_nothing_but_the_manifests() {
     let home = Home::new().await;
     let running = home.install(&[]).await;
     let people = works(&home, &running).await;
-    // What guards the Pods counts them: the budget has found both.
+    // The PodDisruptionBudget selects both Pods.
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(home.cluster.admin(), &home.namespace);
     let counted = |budget: &PodDisruptionBudget| budget.status.as_ref().is_some_and(|status| status.expected_pods == 2);
     wait_for_object(&budgets, "entity-operator", "the budget to count", PATIENCE, counted).await;
