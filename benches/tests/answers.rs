@@ -1,4 +1,4 @@
-//! What is measured is right, and what is wrong is not measured.
+//! Servers that answer rightly are measured, and those that answer wrongly are not.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use bytes::Bytes;

@@ -37,7 +37,7 @@ async fn install(helm: &Helm, values: Value) {
     });
 }
 
-/// What is said of the bad object.
+/// The answer to the bad object.
 fn answer(file: &str) -> String {
     match try_kubectl(&["create", "--dry-run=server", "--filename", file]) {
         Ok(_) => "taken".to_owned(),

@@ -156,7 +156,7 @@ async fn kinds_go_with_their_chart_only_where_a_value_says_so() {
     create_tool_config(cluster, "mine").await;
     helm.run(&["uninstall", CRDS, "--namespace", "default"]).unwrap();
     assert!(tool_configs(cluster).get_opt("mine").await.unwrap().is_some());
-    // Whoever installs it again has what was there.
+    // A later installation finds the objects again.
     helm.run(&["install", CRDS, &chart, "--namespace", "default", "--take-ownership", "--set", "keep=false"]).unwrap();
     assert!(tool_configs(cluster).get_opt("mine").await.unwrap().is_some());
     helm.run(&["uninstall", CRDS, "--namespace", "default", "--wait"]).unwrap();

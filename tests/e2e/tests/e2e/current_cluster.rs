@@ -125,7 +125,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     assert!(is_empty(folder.path()));
 }
 
-/// What happens to a demo.
+/// An event that ends a demo.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     /// A signal to its whole process group, as a terminal sends it.

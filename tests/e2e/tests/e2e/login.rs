@@ -81,7 +81,7 @@ impl World {
         started.unwrap_or_else(|error| panic!("{name}: {error:#}"))
     }
 
-    /// Who refers to a config, says its status.
+    /// Waits until the status of a config lists these workloads.
     async fn referrers(&self, config: &str, expected: Value) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", "MCPOIDCConfig"));
         let configs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);

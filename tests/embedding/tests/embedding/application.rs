@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// What the operator's own command line generates.
+/// The objects that the operator's own command line generates.
 async fn generate(binaries: &Path, what: &[&str]) -> Vec<Value> {
     let output =
         Command::new(binaries.join("manifests")).arg("generate").args(what).env_clear().output().await.unwrap();

@@ -11,8 +11,8 @@ use serde_json::json;
 
 /// The limit of the proxy's memory, MiB.
 const MEMORY: u64 = 64;
-/// How long it takes at the longest until a server that never answers is given up and replaced: three minutes of patience, and what
-/// a busy machine adds.
+/// The longest time until a server that never answers is replaced: three minutes of patience, and what a busy machine
+/// adds.
 const REPLACED: Duration = Duration::from_mins(6);
 
 /// Starts a server that serves badly, and returns its URL and the name of its proxy's pod.

@@ -46,7 +46,7 @@ async fn a_rollout_restart_of_proxy_or_server_replaces_its_pod_and_the_operator_
 
         let before = restarts(&namespace).await;
         assert!(before.iter().all(Option::is_some), "{before:?}");
-        // Whatever the operator does with both from now on, it leaves what kubectl wrote.
+        // The operator must keep what kubectl wrote, whatever it does with both from now on.
         let proxies = namespace.pods(NAME).await;
         let edit = r#"{ "spec": { "env": [{ "name": "EDITED", "value": "yes" }] } }"#;
         kubectl_in(&namespace.name, &["patch", "mcpserver", NAME, "--type=merge", "--patch", edit]);

@@ -1,4 +1,4 @@
-//! What `mcp-operator doctor` says of an installation whose pods run, and of what was broken in it.
+//! Runs `mcp-operator doctor` on an installation whose pods run, and on a broken one.
 
 use std::process::Command;
 

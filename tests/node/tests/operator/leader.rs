@@ -17,10 +17,11 @@ use tokio::task::JoinHandle;
 
 use crate::alone;
 
-/// How often the API server is asked to ask the webhooks.
+/// The interval of the requests that call the webhooks.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How long the next leader may take after one that did not say goodbye: the lease's 15 s, and what a busy machine adds.
+/// The time in which another replica takes over from a leader that was killed: the lease's 15 s, and what a busy
+/// machine adds.
 const TAKEN_OVER: Duration = Duration::from_secs(30);
 
 fn objects(client: &Client, namespace: &str, version: &str, kind: &str) -> Api<DynamicObject> {
@@ -65,12 +66,12 @@ impl Asking {
         Self { stop, counts, asked }
     }
 
-    /// How often each outcome was seen so far.
+    /// The number of times that each outcome was seen so far.
     fn so_far(&self) -> BTreeMap<String, u32> {
         self.counts.lock().unwrap().clone()
     }
 
-    /// How often each outcome was seen.
+    /// Stops, and returns the number of times that each outcome was seen.
     async fn end(self) -> BTreeMap<String, u32> {
         self.stop.send(true).unwrap();
         let counts = Arc::clone(&self.counts);
@@ -186,7 +187,7 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out_and_noth
     let outcomes = asking.end().await;
     eprintln!("{leader} killed: {outcomes:?}, {meanwhile:?} until another led, {before:?} when it was killed");
     assert!(!outcomes.contains_key("admitted"), "{outcomes:?}");
-    // What was on its way to the one that died goes unanswered, until its endpoint is taken out. The other answers all the while.
+    // Requests on their way to the killed replica fail until its endpoint is removed. The other answers all the while.
     let since = |counts: &BTreeMap<String, u32>, outcome: &str| {
         counts.get(outcome).copied().unwrap_or_default() - before.get(outcome).copied().unwrap_or_default()
     };

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the crates in `sdk/`: what each is built on, how much a user compiles, how large they are.
+//! ARCHITECTURE.md on the crates in `sdk/`: their dependencies, the number of crates that a user compiles, their size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -149,7 +149,8 @@ fn a_crate_of_the_sdk_depends_on_those_below_it_only() {
     }
 }
 
-/// What is compiled for a crate with its default features, which must be no client of the API server.
+/// The packages that are compiled for a crate with its default features. None of them may be a client of the API
+/// server.
 fn without_client(package: &str) -> BTreeSet<String> {
     let packages = Graph::resolve().unwrap().packages(package).unwrap();
     assert!(packages.iter().any(|compiled| compiled.starts_with(&format!("{package} "))), "{packages:?}");

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the crates' dependencies.
+//! ARCHITECTURE.md on the crates' dependencies.
 
 use portcullis_tidy::{Graph, sources};
 
@@ -14,7 +14,7 @@ const SANS_IO: [&str; 9] = [
     "mcp-plan",
     "mcp-authz",
 ];
-/// What is built into images.
+/// The crates that are built into images.
 const SHIPPED: [&str; 3] = ["mcp-operator", "mcp-runner", "dynamo-webhooks"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md and CONTRIBUTING.md say of the sources.
+//! ARCHITECTURE.md and CONTRIBUTING.md on the sources.
 
 use std::path::Path;
 
@@ -79,7 +79,7 @@ fn leases_have_their_time_from_the_clock_that_they_were_given() {
     );
 }
 
-/// What decides is a function of what was seen; what looks and writes is elsewhere.
+/// A module that decides is a function of what was observed; another one reads and writes.
 #[test]
 fn decisions_about_leases_and_what_doctor_makes_of_what_it_saw_do_no_io() {
     let pure = ["decide", "elector", "handovers", "law", "ownership", "record", "timing", "scopes/view"];

@@ -24,18 +24,9 @@ const HEADLESS: [&str; 14] = [
     "For whom",
 ];
 
-/// The most comments of each top-level folder that begin so. Lower a number with what you rewrite; none may rise.
-const AT_MOST: [(&str, usize); 9] = [
-    ("benches", 57),
-    ("docs", 12),
-    ("dynamo", 64),
-    ("examples", 14),
-    ("fuzz", 12),
-    ("hack", 5),
-    ("mcp", 765),
-    ("sdk", 567),
-    ("tests", 98),
-];
+/// The most comments of a top-level folder that begin so; none in those that are not here. Lower a number with what you
+/// rewrite; none may rise.
+const AT_MOST: [(&str, usize); 1] = [("mcp", 750)];
 
 /// The first line of each block of comment lines.
 fn openings(source: &Source) -> impl Iterator<Item = &str> {
