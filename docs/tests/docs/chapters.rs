@@ -77,7 +77,7 @@ fn the_second_half_shows_every_file_that_changes() {
 }
 
 #[test]
-fn the_manifest_that_is_shown_names_the_dependencies_that_are_built() {
+fn the_shown_manifest_names_the_built_dependencies() {
     let shown = blocks("tutorial/first.md").into_iter().find(|block| block.language == "toml").unwrap();
     let names = |text: &str, table: &str| -> BTreeSet<String> {
         let after = text.split(&format!("[{table}]\n")).nth(1).unwrap_or_default();
@@ -97,7 +97,7 @@ fn the_manifest_that_is_shown_names_the_dependencies_that_are_built() {
 }
 
 #[test]
-fn every_chapter_is_in_the_summary_and_its_code_is_compiled_or_compared() {
+fn every_chapter_is_in_the_summary_and_its_code_is_checked() {
     let (summary, library) = (read("src/SUMMARY.md"), read("code/lib.rs"));
     for folder in ["", "tutorial", "how-to", "explanation", "reference"] {
         for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder)).unwrap() {

@@ -44,7 +44,7 @@ fn silent() -> Value {
 }
 
 #[test]
-fn the_defaults_of_settings_are_those_of_a_webhook_of_which_nothing_is_said() {
+fn the_defaults_in_the_table_are_those_of_a_plain_webhook() {
     let silent = silent();
     let word = |member: &str| format!("`{}`", silent[member].as_str().unwrap());
     for (method, says) in [

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clusters_domain_is_taken_from_the_environment_unless_a_flag_says_it() {
+    fn the_cluster_domain_comes_from_a_flag_or_the_environment() {
         let (line, _) = translated("op --enable-webhooks", Some("corp.local")).unwrap();
         assert!(line.ends_with(" --cluster-domain corp.local"), "{line}");
         for (words, domain) in [("op --enable-webhooks", ""), ("op --cluster-domain=other", "corp.local")] {

@@ -325,7 +325,7 @@ mod tests {
     use portcullis_testing::Log;
 
     #[test]
-    fn a_cache_that_was_forgotten_where_the_webhook_is_registered_does_not_stay_empty_without_a_word() {
+    fn reading_an_unregistered_cache_is_logged() {
         let (log, _listening) = Log::listen();
         let cache = Cache::<ConfigMap>::new();
         assert!(cache.get("team", "a").is_none() && cache.list().is_empty());

@@ -531,7 +531,7 @@ mod tests {
 
     /// A reconcile without a finalizer could create things outside of the cluster that no cleanup removes.
     #[tokio::test]
-    async fn an_object_that_went_before_its_finalizer_was_on_is_not_reconciled() {
+    async fn an_object_deleted_before_its_finalizer_is_not_reconciled() {
         let (asked, mut patches) = tokio::sync::mpsc::unbounded_channel();
         let gone = tower::service_fn(move |request: Request<Body>| {
             let asked = asked.clone();

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_resting_queue_keeps_nothing_and_forgets_what_was_dropped_at_work() {
+    async fn a_resting_queue_keeps_no_key_and_no_dropped_reconcile() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.rest();
         queue.add(key("a"));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_added_while_it_runs_runs_again_afterwards_and_never_twice_at_once() {
+    async fn a_key_added_while_it_runs_runs_once_more_afterwards() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.add(key("a"));
         assert_eq!(queue.next(&stop).await, Some(key("a")));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_back_off_up_to_five_minutes_and_a_success_forgets_them() {
+    async fn failures_back_off_to_five_minutes_until_a_success() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.add(key("a"));
         let mut waits = Vec::new();
@@ -421,7 +421,7 @@ mod tests {
 
     /// It may be the change that mends what failed; it may also come of the failing reconcile itself.
     #[tokio::test(start_paused = true)]
-    async fn a_change_during_a_failing_reconcile_shortens_the_backoff_to_seconds_and_never_to_nothing() {
+    async fn a_change_during_a_failing_reconcile_shortens_the_backoff() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.add(key("a"));
         let mut waits = Vec::new();
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_reconcile_is_counted_by_its_result_and_what_is_not_due_yet_is_not_waiting() {
+    async fn reconciles_are_counted_by_result_and_only_due_keys_wait() {
         let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
         queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
         let asked = Arc::downgrade(&queue);

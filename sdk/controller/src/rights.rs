@@ -62,7 +62,7 @@ mod tests {
     use crate::{Cleanup, Store};
 
     #[test]
-    fn the_rights_follow_from_what_a_controller_is_for_owns_and_watches() {
+    fn rights_follow_from_reconciled_owned_and_watched_kinds() {
         let read = |more: &[&'static str]| [&READ[..], more].concat();
         let maps = Controller::<ConfigMap>::named("maps")
             .finalizer("maps.example/hold", |_| ready(Ok::<_, std::fmt::Error>(Cleanup::Done)))

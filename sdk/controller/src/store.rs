@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_write_is_seen_before_the_watch_delivers_it_and_an_older_event_does_not_undo_it() {
+    fn our_write_is_seen_at_once_and_not_undone_by_an_older_event() {
         let store = Store::default();
         store.delivered("", Thing("ns", "a", 5, &[]));
         store.written(Thing("ns", "a", 9, &[]), store.begin());
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_answered_after_its_deletion_was_delivered_leaves_no_ghost() {
+    fn a_write_answered_after_its_deletion_is_not_stored() {
         let store = Store::default();
         store.deleted("", &Thing("ns", "a", 12, &[]));
         store.written(Thing("ns", "a", 10, &[]), store.begin());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_of_etcd_no_object_is_kept_for_a_version_that_never_comes_back() {
+    fn a_store_drops_objects_that_an_etcd_restore_removed() {
         let store = Store::default();
         for (name, at) in [("a", 900), ("b", 901), ("c", 902)] {
             store.delivered("", Thing("ns", name, at, &[]));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_a_list_which_may_be_later_leaves_no_ghost() {
+    fn a_write_answered_after_a_possibly_later_list_is_not_stored() {
         let store = Store::default();
         store.list_begins("");
         let begun = store.begin();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn each_namespace_has_its_own_watch_and_a_relist_replaces_only_what_it_covers() {
+    fn a_relist_replaces_only_the_objects_of_its_namespace() {
         let store = Store::default();
         store.delivered("ns", Thing("ns", "a", 5, &[]));
         store.delivered("other", Thing("other", "b", 50, &[]));

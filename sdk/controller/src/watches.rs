@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_refused_says_so_once_and_is_tried_less_and_less_often() {
+    async fn a_refused_watch_is_logged_once_and_backs_off() {
         for (watches_alone, verb) in [(false, r#"verb="list""#), (true, r#"verb="watch""#)] {
             refused_for_two_hours(watches_alone, verb).await;
         }

@@ -145,7 +145,7 @@ mod tests {
 
     // K6
     #[test]
-    fn local_clusters_are_known_by_their_context_and_others_by_their_route() {
+    fn local_clusters_are_known_by_context_and_others_by_route() {
         let (lo, lan) = ("127.0.0.1", "192.168.1.5");
         for (context, server, linux, expected) in [
             // A server in the same network, or at the end of a VPN.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_urls_that_no_api_server_could_call_are_refused_with_the_fix() {
+    fn unreachable_hosts_and_urls_are_refused_with_the_fix() {
         for (text, expected) in [
             ("192.168.1.5", Some("192.168.1.5")),
             ("[fd00::1]", Some("fd00::1")),

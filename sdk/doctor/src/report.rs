@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_the_worst_last_and_what_is_well_only_when_they_ask() {
+    fn the_report_ends_with_the_worst_and_hides_passed_checks() {
         assert_eq!(
             report().text(false, false),
             "INFO W10  by the way\nFAIL W1   it is gone\n          fix: put it back\n               and look again\n\n\
@@ -147,7 +147,7 @@ mod tests {
 
     // Names and messages are written by whoever may write to the cluster.
     #[test]
-    fn what_others_wrote_neither_steers_the_terminal_nor_looks_like_a_finding() {
+    fn foreign_text_cannot_steer_the_terminal_or_fake_a_finding() {
         let mut report = report();
         report.findings.truncate(1);
         report.findings[0].message = "Entity a\x1b[2J\nOK   W1   all is well".to_owned();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_listen_no_more_are_forgotten_though_nothing_is_told() {
+    fn dropped_listeners_are_forgotten_without_a_change() {
         let hub = Hub::default();
         let stays = hub.listen();
         for _ in 0..1000 {

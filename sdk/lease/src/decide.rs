@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_takes_what_is_free_and_waits_for_what_it_saw_alive() {
+    fn a_candidate_takes_a_free_lease_and_waits_for_a_live_one() {
         let acquire = |epoch| Decision::Acquire { epoch };
         let wait = |until| Decision::Wait { until: at(until) };
         // The columns are: the Lease as seen at second 100, whether it was deleted after that, the time now, and the
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_renews_in_time_and_yields_to_whoever_has_it_and_to_time() {
+    fn a_holder_renews_in_time_and_yields_to_others_and_to_time() {
         let hold = Hold { epoch: 4, since: at(90), confirmed: at(100), renew_at: at(102) };
         let yields = |reason| Decision::Yield { reason };
         let table = [

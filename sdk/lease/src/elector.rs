@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_replaces_what_was_read_and_differs_from_it_even_when_the_wall_stands() {
+    fn a_renewal_differs_from_the_last_even_if_the_clock_stands() {
         let mut elector = holder();
         let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
         assert_eq!(renewal.replaces.as_deref(), Some("1"));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_looked_into_at_once_and_failures_with_growing_pauses_that_end_with_the_hold() {
+    fn a_conflict_is_read_at_once_and_failures_back_off() {
         let mut elector = holder();
         elector.conflicted(at(3000));
         assert_eq!(elector.step(at(3000), wall()), Step::Read);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_being_taken_is_in_doubt_until_it_is_read_and_is_then_given_back() {
+    fn an_unanswered_acquire_is_in_doubt_until_it_is_read() {
         let mut elector = Elector::new("me", Timing::LEADER, 7);
         elector.read(None, at(1000));
         let Step::Write(write) = elector.step(at(1000), wall()) else { panic!("it is free") };
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_of_etcd_no_version_is_waited_for_that_never_comes() {
+    fn no_future_version_is_awaited_after_an_etcd_restore() {
         let mut elector = holder();
         let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
         let before = elector.observation().present().unwrap().clone();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_of_etcd_nobody_takes_a_lease_or_an_epoch_that_another_still_acts_in() {
+    fn no_acting_epoch_is_taken_again_after_an_etcd_restore() {
         let mut elector = holder();
         let ours = elector.observation().present().unwrap().clone();
         let theirs =
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_stays_in_its_epoch_and_only_what_is_ours_is_released() {
+    fn a_release_keeps_the_epoch_and_touches_only_our_own_hold() {
         for (end, seconds) in [(End::Release, 1), (End::HandOver, 15)] {
             let mut elector = holder();
             let write = elector.release(end, at(4000), wall()).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_that_allow_two_holders_are_refused_with_the_fields_that_are_wrong() {
+    fn durations_that_allow_two_holders_are_refused_with_the_field() {
         let s = Duration::from_secs;
         for (duration, deadline, renew, expected) in [
             (15, 10, 0, "renew is zero: give it a positive duration"),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_asked_for_in_the_storage_version_or_in_one_that_is_served() {
+    fn objects_are_read_in_the_storage_or_a_served_version() {
         let asked = |versions| Plan::of(&crd(versions, json!(["v1"]))).map(|plan| plan.resource.api_version);
         let (old, new) = (version("v1", true, false), version("v2", true, true));
         assert_eq!(asked(json!([old, new])).unwrap(), "demo.example/v2");

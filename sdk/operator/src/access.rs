@@ -103,7 +103,7 @@ mod tests {
     use crate::NoArgs;
 
     #[test]
-    fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
+    fn rights_in_the_own_namespace_are_granted_only_there() {
         let secrets =
             Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named(["{release}-key"])]);
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_webhooks_read_from_caches_is_granted_to_the_operator_without_being_named_again() {
+    fn rights_for_caches_follow_from_the_webhooks_that_read_them() {
         use k8s_openapi::api::core::v1::{ConfigMap, Node};
 
         use portcullis_controller::cache::Cache;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
+    fn the_account_has_the_rights_of_running_controllers_only() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
         let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_does_not_come_delays_readiness_by_half_a_minute_and_one_that_needs_this_process_not_at_all() {
+    async fn a_missing_list_delays_readiness_by_half_a_minute_at_most() {
         let conversion = Convert::<v2::Person>::hub()
             .spoke(|_: v1::Person| v2::Person::new("", v2::Spec {}), |_| v1::Person::new("", v1::Spec {}));
         let people = reading(&Cache::<v2::Person>::new());

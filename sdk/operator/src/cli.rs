@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_whose_service_kubernetes_would_refuse_does_nothing() {
+    fn an_operator_with_an_invalid_service_name_does_nothing() {
         for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
             let matches = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
             let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
@@ -285,7 +285,7 @@ mod tests {
 
     // K3
     #[test]
-    fn neither_generate_nor_run_goes_on_with_a_version_that_nobody_converts() {
+    fn generate_and_run_refuse_a_version_without_a_converter() {
         for words in
             [&["generate", "crds"][..], &["generate", "rbac"], &["generate", "webhooks"], &["run", "--log", "off"]]
         {

@@ -211,7 +211,7 @@ mod tests {
 
     // `generate` and `run` leave such a webhook out, so `doctor` must not miss it.
     #[test]
-    fn a_restricted_installation_is_not_asked_for_webhooks_of_kinds_that_live_in_no_namespace() {
+    fn a_restricted_installation_has_no_cluster_scoped_webhooks() {
         let webhooks = Webhooks::new()
             .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
             .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));

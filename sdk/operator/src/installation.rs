@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_installations_have_a_role_or_a_configuration_of_one_name_but_those_that_doctor_names() {
+    fn no_two_installations_share_a_role_or_a_configuration() {
         let mut roles = std::collections::BTreeSet::new();
         let mut configurations = std::collections::BTreeSet::new();
         // Names that run into each other when they are only joined.
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_is_too_long_for_a_name_made_of_it_is_refused_with_the_flag_that_gives_another() {
+    fn a_release_too_long_for_its_names_is_refused_with_the_flag() {
         let flags = |release: usize, service: Option<&str>| InstallationFlags {
             release: Some("r".repeat(release)),
             service_name: service.map(str::to_owned),

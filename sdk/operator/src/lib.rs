@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
+    fn a_controller_returns_nothing_or_any_result() {
         let components = Components::default()
             .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
             .while_leading("failing", [], |_| async move {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_would_break_the_page_or_be_taken_for_one_of_ours_is_an_error_at_the_start() {
+    fn an_invalid_or_reserved_metric_name_fails_at_startup() {
         use prometheus_client::metrics::counter::Counter;
 
         let table = [
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn setup_is_told_the_restriction_and_the_webhooks_of_the_command_line_that_main_is_given() {
+    fn setup_gets_the_command_lines_restriction_and_webhooks() {
         use std::cell::RefCell;
         use std::rc::Rc;
 
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
+    fn two_controllers_of_one_name_are_an_error() {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
         let table: [(fn() -> Components, _); 3] = [

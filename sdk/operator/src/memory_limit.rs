@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_smallest_of_the_cgroups_that_the_process_is_in() {
+    fn the_limit_is_the_smallest_of_the_process_cgroups() {
         let root = tempfile::tempdir().unwrap();
         let write = |cgroup: &str, limit: &str| {
             std::fs::create_dir_all(root.path().join(cgroup)).unwrap();

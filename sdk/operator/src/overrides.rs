@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_is_what_kubectl_takes_it_for_and_is_written_so_again() {
+    fn a_selector_parses_as_kubectl_does_and_round_trips() {
         let expression = |key: &str, operator: &str, values: &[&str]| match values {
             [] => json!({ "key": key, "operator": operator }),
             values => json!({ "key": key, "operator": operator, "values": values }),

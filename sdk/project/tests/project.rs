@@ -75,7 +75,7 @@ fn renders_what_is_generated(chart: &Path, operator: &Path) {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_is_refused_with_the_flag_and_the_fix_and_nothing_is_written() {
+fn an_invalid_name_is_refused_with_the_flag_and_the_fix() {
     let folder = TempDir::new().unwrap();
     let table: [(&[&str], &[&str]); 13] = [
         (&["Beer"], &["NAME \"Beer\"", "beer-operator"]),

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_changed_are_found_wherever_they_are_and_however_often() {
+    fn changed_members_are_found_wherever_they_are() {
         let cases = [
             (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":1,"b":2,"c":3}"#, vec![]),
             (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":9,"b":2,"c":3}"#, vec!["a"]),

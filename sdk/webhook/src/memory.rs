@@ -43,7 +43,7 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     #[test]
-    fn reviews_are_granted_less_than_half_of_a_limit_and_never_more_than_without_one() {
+    fn reviews_get_less_than_half_of_the_memory_limit() {
         for (limit, admission, conversion) in [(16, 0, 0), (128, 6, 13), (512, 30, 61), (4096, 64, 170)] {
             let Memory { admission: bodies, conversion: converted, largest } = Memory::of(Some(limit * MIB));
             assert_eq!((bodies / MIB, converted / MIB, largest), (admission, conversion, converted), "{limit} MiB");

@@ -46,7 +46,7 @@ fn answer(file: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_looks_at() {
+async fn helm_installs_dynamo_webhooks_as_the_guide_describes() {
     let helm = helm();
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.yaml").display().to_string();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_however_it_is_written_and_none_where_there_is_none() {
+    fn a_circle_of_modules_is_found_however_it_is_written() {
         let there = "a names b; b names a";
         let table: [(Files<'_>, &[&str]); 11] = [
             (&[("a", "use crate::b::B;"), ("b", "use std::fmt;")], &[]),

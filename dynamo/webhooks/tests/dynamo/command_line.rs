@@ -15,7 +15,7 @@ fn started(words: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn flags_of_dynamos_start_the_operator_and_those_without_effect_are_named_once() {
+fn dynamos_flags_are_accepted_and_unused_ones_named_once() {
     let words = [
         "-enable-webhooks",
         "--restrictedNamespace=team-a",

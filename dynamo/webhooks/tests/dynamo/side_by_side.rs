@@ -128,7 +128,7 @@ async fn examined(cluster: &ControlPlane, wide: &RunningOperator) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_two_restricted_operators_each_object_is_validated_by_exactly_one() {
+async fn each_object_is_validated_by_exactly_one_operator() {
     let (one, two) = tokio::join!(Team::new("one", &[]), Team::new("two", &[]));
     let (cluster, wide) = cluster_wide().await;
     let elsewhere = cluster.namespace("elsewhere").await;
@@ -153,7 +153,7 @@ async fn a_restricted_operator_holds_the_lease_of_the_guide() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_a_restricted_operator_is_killed_the_cluster_wide_one_refuses_in_its_place_until_it_is_back() {
+async fn the_cluster_wide_operator_stands_in_for_a_killed_one() {
     let team = Team::new("open", &["--failure-policy", "Ignore"]).await;
     team.is_its_own().await;
     let Team { cluster, wide, namespace, binary, .. } = &team;
@@ -193,7 +193,7 @@ async fn when_a_restricted_operator_is_killed_the_cluster_wide_one_refuses_in_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_closed_keeps_writes_refused_after_a_crash_and_doctor_says_so() {
+async fn doctor_names_a_dead_operator_that_fails_closed() {
     let team = Team::new("closed", &[]).await;
     team.is_its_own().await;
     let Team { cluster, wide, namespace, .. } = &team;

@@ -68,7 +68,7 @@ impl Stubborn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_every_write_or_has_it_undone_waits_longer_and_longer() {
+async fn a_replica_whose_writes_fail_or_are_undone_backs_off() {
     for status in [409, 200] {
         let server = Stubborn::answering(status);
         let mut source = server.source();

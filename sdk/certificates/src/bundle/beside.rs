@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_authority_is_trusted_once_and_the_bytes_are_never_those_that_were_there() {
+    fn each_authority_is_written_once_and_as_bytes_of_our_own() {
         let [one, two] = ["one", "two"].map(authority);
         let both = format!("{one}{two}");
         for (carried, ca, authorities) in [

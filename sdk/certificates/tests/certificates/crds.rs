@@ -153,7 +153,7 @@ async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
 /// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be
 /// read. Whoever is not ready because of it has its webhooks refuse what it would check.
 #[tokio::test]
-async fn a_crd_that_another_installation_converts_is_left_alone_and_keeps_nobody_from_being_ready() {
+async fn a_crd_of_another_installation_does_not_block_readiness() {
     let kind = Kind::new().await;
     let home = kind.home.clone();
     // Another namespace, and another release in the same one.

@@ -320,7 +320,7 @@ async fn survives(what: &str, left: Left, damage: Damage) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_secrets_are_repaired_while_the_listener_goes_on_answering() {
+async fn damaged_secrets_are_repaired_while_the_listener_answers() {
     // A few at a time: each has a namespace, a user and a listener of its own.
     for some in damages().chunks(14) {
         join_all(some.iter().map(|(what, left, damage)| survives(what, *left, *damage))).await;

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_an_owner_without_a_namespace_is_where_its_document_says() {
+    fn a_child_of_a_cluster_scoped_owner_keeps_its_namespace() {
         let mut owner = Namespace::default();
         (owner.metadata.name, owner.metadata.uid) = (Some("o".into()), Some("u".into()));
         let child = |namespace: &Value, namespaced| {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_repair_waits_twice_as_long_each_time_until_it_is_quiet() {
+    async fn a_repeated_repair_doubles_its_wait_until_it_is_quiet() {
         let repairs = Repairs::new(Backoff::default());
         let (desired, reason) = (desired("v"), taken("data.k"));
         let mut waits = Vec::new();

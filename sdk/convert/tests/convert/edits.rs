@@ -135,7 +135,7 @@ fn nothing_is_restored_into_a_parent_that_was_deleted_meanwhile() {
 }
 
 #[test]
-fn an_element_that_was_deleted_or_replaced_leaves_nothing_to_another_one() {
+fn a_deleted_or_replaced_element_leaves_nothing_to_others() {
     check(
         "v1",
         &[

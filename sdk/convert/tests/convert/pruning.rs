@@ -19,7 +19,7 @@ fn prune(mut object: Value) -> Value {
 }
 
 #[test]
-fn an_unknown_member_that_only_one_schema_keeps_is_not_lost_by_pruning() {
+fn a_member_that_only_one_schema_keeps_survives_pruning() {
     let engine = entity::engine();
     for version in ["v2", "v3"] {
         let there = prune(convert(&engine, &v1(), version));

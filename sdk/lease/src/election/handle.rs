@@ -203,7 +203,7 @@ mod tests {
     use crate::time::SystemClock;
 
     #[test]
-    fn a_failure_is_logged_with_its_cause_and_again_only_when_it_is_another_or_after_a_success() {
+    fn a_failure_is_logged_once_until_it_changes_or_succeeds() {
         let elector = Elector::new("me", Timing::LEADER, 7);
         let shared = Shared::new(Arc::new(SystemClock::new()), "team".to_owned(), None, elector);
         let error = |said: &str| LeaseError::Request {

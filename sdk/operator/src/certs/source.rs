@@ -66,7 +66,7 @@ mod tests {
     use portcullis_certificates::{RotationTiming, TimeOfDay};
 
     #[tokio::test]
-    async fn certificates_are_made_and_judged_at_the_times_that_the_operator_says() {
+    async fn certificates_follow_the_operators_timing_and_clock() {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
         let components = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_differ_are_not_taken_for_each_other_without_a_word() {
+    fn served_versions_with_different_schemas_are_noticed() {
         let version = |name: &str, served: bool, member: &str| {
             let properties = json!({ member: { "type": "string" } });
             json!({ "name": name, "served": served, "storage": name == "v2",

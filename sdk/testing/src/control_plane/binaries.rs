@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_assets_directory_comes_before_the_cache_and_must_hold_every_server() {
+    fn an_assets_directory_comes_first_and_must_be_complete() {
         let root = tempfile::tempdir().unwrap();
         let (assets, home) = (root.path().join("assets"), root.path().join("home"));
         let caches = cache_in(None, Some(home.clone().into()), PathBuf::from("/nowhere")).join("control-plane");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_setup_envtest_installed_is_found_the_newest_first_and_for_this_machine_alone() {
+    fn the_newest_setup_envtest_install_for_this_machine_is_found() {
         let root = tempfile::tempdir().unwrap();
         let home = Some(root.path().as_os_str().to_owned());
         let store = envtest_store(None, home.clone(), "linux").unwrap();

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_whose_converters_are_slow_is_not_converted_on_the_threads_that_serve() {
+    fn slow_converters_do_not_run_on_the_serving_threads() {
         let pace = Pace(AtomicU64::new(4_000));
         assert_eq!(pace.expect(10 * 1024), Duration::from_micros(40));
         assert!(pace.expect(512 * 1024) > HERE);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_for_an_answer_is_what_the_caller_waits_less_a_margin() {
+    fn the_deadline_is_the_callers_timeout_less_a_margin() {
         let ten = Duration::from_secs(10);
         let cases = [
             (None, 9_500),

@@ -79,7 +79,7 @@ async fn create_tool_config(cluster: &ControlPlane, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_documented() {
+async fn an_installation_survives_upgrade_and_rollback() {
     let cluster = &ControlPlane::builder().controller_manager().start().await.unwrap();
     let helm = Helm::new().with_kubeconfig(cluster.kubeconfig_path());
     let fixture = |name: &str| repository(&format!("tests/charts/fixtures/{name}-0.0.1.tgz")).display().to_string();

@@ -176,7 +176,7 @@ async fn is_answered(namespace: &Namespace, route: &Route, feature: &Feature) {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_servers_of_different_features_become_ready_at_once_and_each_answers() {
+async fn twenty_servers_of_different_features_start_and_answer() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("features").await;

@@ -22,7 +22,7 @@ async fn restarts(namespace: &Namespace) -> [Option<String>; 2] {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_restart_of_proxy_or_server_replaces_its_pod_and_the_operator_does_not_undo_it() {
+async fn a_rollout_restart_is_not_undone_by_the_operator() {
     let node = Node::running().await;
     install_operator().await;
     for route in [STREAMABLE, STDIO] {

@@ -47,7 +47,7 @@ fn doctor() -> (Vec<String>, Value) {
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() {
+async fn doctor_names_what_is_broken_until_it_is_repaired() {
     let _alone = alone().await;
     install_operator().await;
     let deployment = format!("deployment/{RELEASE}");

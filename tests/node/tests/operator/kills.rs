@@ -188,7 +188,7 @@ impl Called {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_over_every_transport_go_on_after_each_kill_without_help() {
+async fn calls_over_every_transport_go_on_after_each_kill() {
     let _alone = alone().await;
     let node = Node::running().await;
     install_operator().await;

@@ -145,7 +145,7 @@ async fn reconciled(namespace: &Namespace, client: &Client, name: &str) {
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_evicted_hands_over_and_no_review_goes_unanswered() {
+async fn an_evicted_leader_hands_over_without_a_lost_review() {
     let _alone = alone().await;
     let node = Node::running().await;
     install_operator().await;
@@ -164,7 +164,7 @@ async fn a_leader_that_is_evicted_hands_over_and_no_review_goes_unanswered() {
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out_and_nothing_is_admitted_unseen() {
+async fn a_killed_leader_is_followed_once_its_lease_expires() {
     let _alone = alone().await;
     let node = Node::running().await;
     install_operator().await;

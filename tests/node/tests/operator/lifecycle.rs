@@ -19,7 +19,7 @@ use crate::alone;
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_serves_through_upgrade_and_rollback_and_nothing_stays_but_what_is_documented() {
+async fn a_server_serves_through_the_operators_upgrade_and_rollback() {
     let _alone = alone().await;
     let (node, helm) = (Node::running().await, helm());
     // Another test's installation.

@@ -139,7 +139,7 @@ fn shown(lines: &[String]) -> String {
 }
 
 #[test]
-fn a_difference_is_the_lines_that_only_one_side_has_each_as_often_as_it_is_missing() {
+fn a_difference_counts_every_line_that_only_one_side_has() {
     let table: [(&str, &str, &[&str]); 4] = [
         ("a\nb\n", "b\na\n", &[]),
         ("a\nb\n", "a\nc\n", &["  - b", "  + c"]),

@@ -21,7 +21,7 @@ fn the_cases_are_the_rows_of_dynamos_tables_and_some_more() {
 }
 
 #[test]
-fn the_validators_say_of_every_row_of_dynamos_tables_what_dynamo_says() {
+fn the_validators_answer_every_table_row_as_dynamo_does() {
     let [namespace, name] = PLACE;
     let mut wrong = Vec::new();
     for vector in FILES.into_iter().flat_map(|name| File::named(name).vectors()) {

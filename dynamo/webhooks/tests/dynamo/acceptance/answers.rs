@@ -12,7 +12,7 @@ fn vectors(file: &str) -> Vec<Vector> {
 }
 
 #[tokio::test]
-async fn a_user_is_told_of_every_row_of_dynamos_tables_what_dynamo_tells() {
+async fn a_user_gets_dynamos_answer_to_every_table_row() {
     let (cluster, operator) = cluster_wide().await;
     let namespace = cluster.namespace("cases").await;
     let vectors: Vec<Vector> = FILES.into_iter().flat_map(vectors).collect();

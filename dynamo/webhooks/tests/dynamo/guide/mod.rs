@@ -18,7 +18,7 @@ use home::{CONFIGURATION, Home, PATIENCE, SECRET, SECRET_NAME, SERVICE, SERVICE_
 
 /// In turn, on a control plane of its own: what is broken is the only cluster-wide installation.
 #[tokio::test]
-async fn what_a_reader_of_the_guide_looks_at_reads_well_and_each_of_its_symptoms_is_named_with_what_mends_it() {
+async fn every_symptom_of_the_guide_is_found_with_its_fix() {
     let mut home = Home::new().await;
     what_is_read_reads_well(&home).await;
     the_log_says_who_was_refused_what_and_why(&home).await;

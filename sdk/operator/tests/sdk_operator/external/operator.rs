@@ -21,7 +21,7 @@ async fn generate(arguments: &[&str]) -> Vec<Value> {
 
 // D5, from the first start without a Secret to a renewed one: nothing restarts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_waits_for_its_secret_says_what_it_needs_and_outlives_damage() {
+async fn an_operator_waits_for_its_secret_and_outlives_damage() {
     let cluster = ControlPlane::shared().await;
     let name = cluster.namespace("op").await;
     let crds = generate(&["crds"]).await.into_iter().map(|crd| serde_json::from_value(crd).unwrap());

@@ -32,7 +32,7 @@ async fn promoted(installation: &Installation) {
 
 // D3: what the slowest replica serves stays trusted, whoever is there to see to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_has_lost_the_api_server_is_trusted_until_the_drain_ends() {
+async fn a_replica_without_the_api_server_is_trusted_until_the_drain() {
     let mut installation = Installation::new([0, 0], TIMES).await;
     // All calls go to the slow one, so nothing hides what becomes of them.
     let [quick, slow] = [0, 1].map(|replica| installation.replicas[replica].webhooks);

@@ -13,7 +13,7 @@ use super::kinds::down;
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn conversions_fail_while_the_webhook_is_away_and_work_at_once_when_it_is_back() {
+async fn conversions_work_again_as_soon_as_the_webhook_is_back() {
     let mut home = Home::new(down::convert(), down::crd("v1")).await;
     let create = PostParams::default();
     let ada = |name: &str| home.person("v1", name, json!({ "name": "Ada Lovelace" }));

@@ -32,7 +32,7 @@ async fn ask(routes: &Routes, objects: Vec<Value>) -> Value {
 }
 
 #[test]
-fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_values() {
+fn a_bad_object_is_logged_by_name_and_path_without_its_values() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(lines.clone());
     heard_by(subscriber.finish(), bad_objects(lines));

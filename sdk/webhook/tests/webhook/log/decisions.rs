@@ -45,7 +45,7 @@ fn turned() -> Mutate<Turned> {
 
 /// D11
 #[test]
-fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_object() {
+fn each_decision_is_one_log_line_without_the_object() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().with_writer(lines.clone()).finish();
     heard_by(subscriber, decisions(lines));

@@ -80,7 +80,7 @@ async fn flood(peers: &Peers, limit: usize) -> Vec<u16> {
 
 // The generated Deployment limits memory to 512 Mi, which conversions alone were allowed to take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_never_take_more_memory_than_the_process_is_limited_to() {
+async fn reviews_never_exceed_the_memory_limit_of_the_process() {
     // A debug build takes ten seconds for these. What one flood leaves behind shows in the next.
     for (limit, floods) in [(128, 3), (256, 1), (512, 2)] {
         let bytes = (limit * MIB).to_string();
