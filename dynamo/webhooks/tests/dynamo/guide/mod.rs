@@ -25,11 +25,11 @@ async fn every_symptom_of_the_guide_is_found_with_its_fix() {
     let wrong = symptoms::compare(&home, symptoms::all(&home.namespace)).await;
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), home.log());
     certificates_are_rotated_by_hand(&home).await;
-    an_object_that_a_webhook_keeps_from_going_goes_by_either_way_out_of_the_guide(&home).await;
+    an_object_kept_by_a_webhook_is_freed_in_either_way(&home).await;
     connections_are_refused_where_the_process_is_dead(&mut home).await;
 }
 
-async fn an_object_that_a_webhook_keeps_from_going_goes_by_either_way_out_of_the_guide(home: &Home) {
+async fn an_object_kept_by_a_webhook_is_freed_in_either_way(home: &Home) {
     an_object_that_is_stuck_goes(home, "ignored", WayOut::IgnoreFailures).await;
     an_object_that_is_stuck_goes(home, "deleted", WayOut::DeleteTheConfiguration).await;
 }
