@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// After a restore of etcd, versions go on from an earlier one: a watch from the old one would say nothing for long.
+    /// Versions go on from an earlier one after a restore of etcd: a watch from the old one would be silent for long.
     #[tokio::test(start_paused = true)]
     async fn an_object_is_listed_again_when_its_watch_cannot_restart() {
         let lists = Arc::new(AtomicUsize::new(0));

@@ -17,7 +17,7 @@ pub trait ChildTrace: Stored {
     /// The stored form of a child after `desired` was applied, with `live` as the result.
     fn written(desired: &Desired, live: Live) -> Self;
 
-    /// The same child, marked as being deleted.
+    /// Marks the child as being deleted.
     #[must_use]
     fn deleting(&self) -> Self;
 }

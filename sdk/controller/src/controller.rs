@@ -61,7 +61,7 @@ pub struct Controller<K> {
     tokens: fn(&K) -> Vec<String>,
     pub(super) finalizer: Option<(String, CleanUp<K>)>,
     on_invalid: Option<OnInvalid<K>>,
-    /// By `apiVersion` and `kind`.
+    /// The owned kinds, by `apiVersion` and `kind`.
     pub(super) owned: BTreeMap<(String, String), Owned<K>>,
     pub(super) watched: Vec<WatchedKind<K>>,
     /// The rights beside those that follow from the other fields.
@@ -359,7 +359,7 @@ impl<K: Kind> Controller<K> {
                 return;
             }
             let _opened = queue.open();
-            // Before the first look at who owns what: a change in between is told.
+            // Subscribe before the first look at owners, so that a change in between is noticed.
             let handovers = scope.changes();
             let ask = |wanted: &dyn Fn(&str) -> bool| {
                 for (namespace, name) in store.keys() {
@@ -405,7 +405,7 @@ impl<K: Kind> Controller<K> {
     /// watches, or to read the stores in webhooks, which every replica serves: `follow` in
     /// `Components::on_every_replica`, [`work`](Self::work) in `Components::while_leading` of `portcullis-operator`.
     pub fn follow(&self, watches: &Watches) {
-        // Until work begins, which asks for every object.
+        // The queue rests until work begins, which enqueues every object.
         self.changes.queue.rest();
         let (managers, tokens) = (Managers::of(&self.field_manager.name), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
@@ -454,8 +454,8 @@ mod tests {
     use super::*;
     use portcullis_manifest::Switch;
 
-    /// Somebody who makes and deletes invalid objects all day must not fill our memory. Without a finalizer, nobody sees
-    /// such an object while it is going.
+    /// A user who creates and deletes invalid objects all day must not fill our memory. Without a finalizer, no
+    /// reconcile sees such an object while it is deleted.
     #[tokio::test]
     async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
         let nowhere = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));

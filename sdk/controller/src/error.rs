@@ -52,7 +52,7 @@ pub enum ControllerError {
     Undecided {
         /// Kind, namespace and name.
         object: String,
-        /// Which webhook's handler failed, and why.
+        /// The webhook whose handler failed, and its error.
         problem: String,
     },
     /// The status cannot be serialised to JSON.

@@ -22,13 +22,13 @@ const SECONDS: [f64; 12] = [1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 30
 /// The outcome of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reconciled {
-    /// A change wakes the object.
+    /// The object waits for a change.
     Success,
     /// It is reconciled again after a while.
     Requeue,
     /// It is tried again.
     Error,
-    /// The same.
+    /// It is tried again after a panic.
     Panic,
 }
 

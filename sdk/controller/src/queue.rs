@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Delays before a failed reconcile is retried, and before a write of a child that others undo is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure; it doubles with each further one.
+    /// The delay after the first failure; it doubles with each further one.
     pub first: Duration,
     /// The longest delay.
     pub last: Duration,
@@ -74,7 +74,7 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nobody works and nobody will before everything is asked for anew: nothing is kept.
+    /// Whether no worker runs, and none will before every object is enqueued anew: keys are then dropped.
     resting: bool,
     due: BTreeMap<(Instant, u64), Key>,
     at: HashMap<Key, (Instant, u64)>,
@@ -108,7 +108,7 @@ impl std::fmt::Display for Key {
 // === impl Backoff ===
 
 impl Default for Backoff {
-    /// From half a second to five minutes; five seconds after a change.
+    /// Delays from half a second to five minutes; five seconds after a change.
     fn default() -> Self {
         Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
     }

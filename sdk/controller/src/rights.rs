@@ -6,9 +6,9 @@ use portcullis_manifest::{Access, Grant};
 use super::controller::{Owned, WatchedKind};
 use super::{Controller, Kind, KindScope as _};
 
-/// To look at objects, by the watch and by name.
+/// The verbs for reading objects, by watch and by name.
 const READ: [&str; 3] = ["get", "list", "watch"];
-/// To make and remove children.
+/// The verbs for creating, changing and deleting children.
 const KEEP: [&str; 3] = ["create", "patch", "delete"];
 
 impl<K: Kind> Controller<K> {

@@ -26,8 +26,8 @@ pub struct Runtime {
     pub release: String,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
-    /// Which namespaces this operator owns. Check it at the start of every reconcile; a controller owns none once its
-    /// replica no longer leads.
+    /// The namespaces that this operator owns. Check it at the start of every reconcile; a controller owns none once
+    /// its replica no longer leads.
     pub scope: Scope,
     /// Whether this replica leads, and in which epoch.
     pub leadership: Leadership,

@@ -302,8 +302,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
     }
 }
 
-/// Where kube's watcher logs: nowhere, unless somebody asked for its details. It tells of each try that is refused, which
-/// is told here once.
+/// Silences kube's watcher, unless its details are asked for: it logs every refused attempt, which is logged here once.
 fn log_of_watches() -> Dispatch {
     if tracing::enabled!(target: "kube_runtime::watcher", Level::DEBUG) {
         get_default(Clone::clone)

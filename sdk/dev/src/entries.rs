@@ -17,7 +17,7 @@ use super::mark::Mark;
 pub(super) struct Target {
     /// `https://host[:port]`.
     pub(super) url: String,
-    /// In PEM; without it the roots of the API server's own system.
+    /// The CA in PEM; without it, the roots of the API server's own system count.
     pub(super) ca_pem: Option<String>,
 }
 

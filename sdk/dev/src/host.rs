@@ -20,7 +20,7 @@ pub(super) struct Facts {
     pub(super) towards_server: Option<IpAddr>,
     /// This machine's address on the route to everywhere.
     pub(super) towards_anywhere: Option<IpAddr>,
-    /// On Linux containers run on this machine, elsewhere in a virtual machine on it.
+    /// Whether this is Linux, where containers run on this machine, and not in a virtual machine on it.
     pub(super) linux: bool,
 }
 
@@ -37,7 +37,7 @@ impl Candidate {
         Self { host: host.into(), why }
     }
 
-    /// As it stands in a URL.
+    /// The host as it stands in a URL.
     pub(super) fn in_url(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }

@@ -13,7 +13,7 @@ const EXPIRES: &str = "portcullis.dev/dev-expires";
 const OWNER: &str = "portcullis.dev/dev-owner";
 /// Label: the release whose webhooks the session serves.
 pub(super) const OF: &str = "portcullis.dev/dev-of";
-/// So long after its end the session of another machine counts as over: clocks differ.
+/// The time after its end from which the session of another machine counts as over: clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Written on every object that a session puts into a cluster.

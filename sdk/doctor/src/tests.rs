@@ -303,7 +303,7 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, Change)] {
             })]);
         }),
         ("L6", Verdict::Ok, "", |s| s.leaders = list(&[leader("shop-system/shop", "a")])),
-        // Nobody renews the second.
+        // No holder renews the second.
         ("L6", Verdict::Ok, "", |s| {
             let dead = lease("shop-leader", "pod", "2026-01-01T11:00:00.000000Z");
             s.leaders = list(&[leader("shop-system/shop", "a"), dead]);

@@ -33,7 +33,7 @@ pub enum LeaseError {
          an administrator applies what 'generate rbac' prints for this installation"
     )]
     NotHandedOver {
-        /// Which one.
+        /// The namespace.
         namespace: String,
         /// The name of the missing policy.
         policy: String,

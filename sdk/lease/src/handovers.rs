@@ -65,7 +65,7 @@ pub(crate) struct Handovers {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the object's name: the namespace.
+    /// The namespace, by the object's name.
     namespaces: BTreeMap<String, String>,
     listed: Option<Moment>,
     /// The version of the last list. An event that is older is known from the list.

@@ -8,7 +8,7 @@ pub enum Ownership {
     Mine,
     /// Another operator.
     Theirs,
-    /// Not known: nothing was seen yet, or not for too long, or a new hold has not settled.
+    /// It is not known: nothing was seen yet, or not for too long, or a new hold has not settled.
     Unknown,
 }
 

@@ -134,9 +134,9 @@ impl Observation {
         self.record.as_ref()
     }
 
-    /// Until when the last record counts, whoever wrote it: for the duration that it states, or for `duration`, from the
-    /// moment that this process saw it change. Deleting the Lease does not end that, because its holder acts until it
-    /// notices. `None` if nothing was seen.
+    /// The time until which the last record counts, whoever wrote it: for the duration that it states, or for
+    /// `duration`, from the moment that this process saw it change. Deleting the Lease does not end that, because its
+    /// holder acts until it notices. `None` if nothing was seen.
     pub(crate) fn counts_until(&self, duration: Duration) -> Option<Moment> {
         Some(self.changed + self.last()?.duration.unwrap_or(duration))
     }

@@ -87,7 +87,8 @@ impl IssuedCertificate {
         })
     }
 
-    /// Without a common name, which may be no longer than 64 bytes and which nobody looks at.
+    /// The Certificate of the leaf. It has no common name, which may be no longer than 64 bytes and which nobody looks
+    /// at.
     fn leaf(&self, issuer: &IssuerRef) -> Value {
         json!({
             "apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": self.metadata(&self.name),

@@ -10,9 +10,10 @@ use crate::{FailurePolicy, Rule, Scope, Webhook};
 
 /// The label that the API server sets on every namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Where the parts of a cluster live without which nothing starts: its network, its DNS, the leases of its controllers.
+/// The namespace of the parts without which nothing in a cluster starts: its network, its DNS, the leases of its
+/// controllers.
 const KUBE_SYSTEM: &str = "kube-system";
-/// Where nodes say that they live.
+/// The namespace of the Leases that nodes renew.
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// Kinds in namespaces without which no Pod of the operator comes up, and none of what it needs from others.

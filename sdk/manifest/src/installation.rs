@@ -78,7 +78,7 @@ impl fmt::Display for CertificateMode {
 pub struct Configurations {
     /// Name of the validating configuration, and the names of the operator's webhooks in it.
     pub validating: Option<(String, Vec<String>)>,
-    /// The same for the mutating one.
+    /// The mutating configuration, in the same form.
     pub mutating: Option<(String, Vec<String>)>,
     /// Names of the CRDs whose objects the operator converts.
     pub crds: Vec<String>,

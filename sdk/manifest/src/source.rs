@@ -15,7 +15,7 @@ pub trait Source: Debug + Send + Sync {
     /// The kind of its objects.
     fn kind(&self) -> &GroupVersionKind;
 
-    /// The same as a request names it: `regions.shop.example`.
+    /// The resource of its objects, such as `regions.shop.example`.
     fn resource(&self) -> String;
 
     /// Whether all objects were there once: before that, what is not in it may exist all the same.

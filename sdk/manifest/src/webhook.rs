@@ -10,7 +10,7 @@ use portcullis_review::Operation;
 pub struct Webhook {
     /// Full name: a DNS subdomain of at least three labels, unique in its configuration.
     pub name: String,
-    /// Which of the two configurations it belongs to.
+    /// The configuration that it belongs to.
     pub kind: WebhookKind,
     /// Path of its route; starts with `/`.
     pub path: String,

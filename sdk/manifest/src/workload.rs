@@ -102,7 +102,7 @@ impl Workload {
         let probe = |path: &str, period: u8| json!({ "httpGet": { "path": path, "port": HEALTH }, "periodSeconds": period, "timeoutSeconds": 5 });
         let field =
             |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
-        // Where it lives, and how it is called in Leases.
+        // The process learns its namespace, and its name in Leases.
         let mut env = vec![field("POD_NAMESPACE", "metadata.namespace"), field("POD_NAME", "metadata.name")];
         env.extend(MALLOC.map(|(name, value)| json!({ "name": name, "value": value })));
         json!({

@@ -68,7 +68,7 @@ impl<A: clap::Args> Operator<A> {
     }
 }
 
-/// The same rights, in whose names of the own namespace `{release}` is the installation's.
+/// Replaces `{release}` in the names of rights in the own namespace by that of the installation.
 fn named_after(mut access: Access, release: &str) -> Access {
     for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
         *name = name.replace("{release}", release);
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Where, which verbs and on which names a grant on leases is.
+    /// The namespace, verbs and names of the grants on leases.
     fn leases(access: &Access) -> Vec<(&'static str, String)> {
         let each = [("watched", &access.watched), ("cluster", &access.cluster), ("leader", &access.leader_election)];
         let grants = each.into_iter().flat_map(|(place, grants)| grants.iter().map(move |grant| (place, grant)));

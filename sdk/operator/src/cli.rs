@@ -184,7 +184,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             let provider = install_provider();
             let components = operator
                 .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
-            // With a version that nobody converts, reading would fail later.
+            // A version without a converter would fail later, when objects are read.
             convertible(&components.webhooks, &operator.crds)?;
             // Schemas take megabytes, and from here on nobody reads them.
             operator.crds = Vec::new();

@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Clients of one cluster.
 #[derive(Clone)]
 pub(super) struct Clients {
-    /// With the identity that the kubeconfig names, or the Pod's.
+    /// A client with the identity that the kubeconfig names, or the Pod's.
     pub(super) client: Client,
     /// A client that returns 429, 503 and 504 at once. kube's client retries them by itself, with up to 82 s of pauses
     /// or as long as `Retry-After` says; a Lease that is renewed with it would lapse meanwhile.
@@ -61,7 +61,7 @@ fn client(config: Config) -> anyhow::Result<Client> {
     Ok(builder.with_layer(&MapErrLayer::new(named)).build())
 }
 
-/// The same, once its API server has answered: for commands that a person waits for. What it answers does not matter here.
+/// Connects and waits until the API server has answered anything: for commands that a person waits for.
 pub(super) async fn answering(file: Option<&Path>) -> anyhow::Result<Client> {
     Ok(cluster(file).await?.clients.client)
 }
@@ -96,7 +96,7 @@ pub(super) struct Cluster {
     pub(super) context: String,
 }
 
-/// The same cluster as [`answering`]'s, with what a person knows it by.
+/// Does as [`answering`], and returns also the names by which a person knows the cluster.
 pub(super) async fn cluster(file: Option<&Path>) -> anyhow::Result<Cluster> {
     let config = config(file).await?;
     let kubeconfig = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok();

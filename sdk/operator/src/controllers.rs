@@ -66,7 +66,7 @@ impl Controllers {
             }
         };
         if timeout(limit, rest).await.is_err() {
-            // Somebody else may lead from now on: a controller that does not end is ended.
+            // Another replica may lead from now on, so a controller that does not end is aborted.
             warn!("a controller did not stop in time and is aborted");
         }
         result

@@ -22,7 +22,7 @@ use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explai
 
 /// A file with manifests is no larger.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
-/// Where a pod finds that it is one.
+/// The file by which a process finds that it runs in a pod.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 #[derive(clap::Args, Clone, Debug)]

@@ -102,9 +102,9 @@ pub struct EmbeddedOperator {
     routes: Routes,
     health: Health,
     options: EmbedOptions,
-    /// With its address; none where there is nothing to serve.
+    /// The server with its address; `None` without webhooks.
     server: Option<(Server, SocketAddr)>,
-    /// Where its CA is published.
+    /// The objects in which its CA is published.
     configurations: Configurations,
 }
 
@@ -233,8 +233,8 @@ impl EmbeddedOperator {
         self.run_with(routes, stop).await
     }
 
-    /// As [`run`](Self::run), with `handler` answering the requests on the address of the webhooks. It must pass the
-    /// webhooks' own requests on to [`routes`](Self::routes).
+    /// Does as [`run`](Self::run), with `handler` answering the requests on the address of the webhooks. It must pass
+    /// the webhooks' own requests on to [`routes`](Self::routes).
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -267,7 +267,8 @@ impl EmbeddedOperator {
             let client = clients.prompt.clone();
             let source = certificate_source(&installation, &components, client, provider, configurations, &metrics);
             let (server_name, health) = (installation.server_name(), health.clone());
-            // From the first signal on, while callers learn of the end: no connection is left that one would use again.
+            // Connections close after their next answer from the first signal on, while callers learn of the end, so
+            // that none is left to be used again.
             let bound = server.ending(end.working.clone());
             let endpoint = Endpoint { operator, server: bound, address, server_name, handler, source, health };
             answered = CancellationToken::new();
@@ -314,8 +315,8 @@ impl std::fmt::Debug for EmbeddedOperator {
     }
 }
 
-/// Until the API server can call our conversion, controllers can read nothing that is stored in another version. What
-/// keeps it from that may be theirs to mend, so they begin in any case.
+/// Waits until the API server can call our conversion, because controllers can read nothing that is stored in another
+/// version before. What prevents that may be theirs to repair, so they start in any case.
 async fn convertible_soon(webhooks: &Health) {
     if timeout(CONVERTIBLE, webhooks.until_ready()).await.is_err() {
         let seconds = CONVERTIBLE.as_secs();
@@ -341,7 +342,7 @@ async fn until_the_end(
     end: &End,
     drain_delay: Duration,
 ) -> Result<(), RunError> {
-    // Nobody calls what was never ready.
+    // An operator that was never ready is not called.
     let drain_delay = if health.is_ready() { drain_delay } else { Duration::ZERO };
     end.working.cancel();
     health.waiting_for("the process to end");

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Each part of the process tells of itself; the whole is ready when all are.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
-    /// By part, what it waits for.
+    /// The condition that each part waits for.
     waiting_for: watch::Sender<BTreeMap<&'static str, Arc<str>>>,
     part: &'static str,
     metrics: Metrics,
@@ -37,7 +37,7 @@ impl Health {
         health
     }
 
-    /// The same for another part, which is not ready yet.
+    /// Adds another part, which is not ready yet.
     pub(super) fn part(&self, part: &'static str) -> Self {
         let health = Self { part, ..self.clone() };
         health.waiting_for(part);

@@ -14,7 +14,7 @@ pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As many bytes of a file, or as there are.
+/// Reads this many bytes of a file, or all that there are.
 pub(super) fn beginning(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     File::open(path)?.take(bytes).read_to_end(&mut read)?;

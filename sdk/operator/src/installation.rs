@@ -39,7 +39,7 @@ pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Resul
     Ok(installation.webhooks(webhooks.manifests()?))
 }
 
-/// Where callers of an installation find its CA.
+/// The objects in which callers of an installation find its CA.
 pub(super) fn configurations(
     installation: &Installation,
     webhooks: &Webhooks,

@@ -334,9 +334,9 @@ impl<A: clap::Args> Operator<A> {
         self.setup_within(move |args, _| setup(args))
     }
 
-    /// As [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is restricted
-    /// to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend on it: `generate`
-    /// makes one chart for all installations.
+    /// Does as [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is
+    /// restricted to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend
+    /// on it: `generate` makes one chart for all installations.
     pub fn setup_within(mut self, setup: impl Fn(&A, &SetupContext) -> anyhow::Result<Components> + 'static) -> Self {
         self.setup = Box::new(setup);
         self
@@ -348,8 +348,8 @@ impl<A: clap::Args> Operator<A> {
         self.main_from(std::env::args_os())
     }
 
-    /// As [`main`](Self::main), with this command line: for a binary that takes another one, and translates it. The first
-    /// word is the program's name.
+    /// Does as [`main`](Self::main), with this command line: for a binary that takes another one, and translates it.
+    /// The first word is the program's name.
     pub fn main_from(self, words: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
         cli::main(self, words.into_iter().map(Into::into).collect())
     }

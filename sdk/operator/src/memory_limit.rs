@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-/// With less, there is no room for one review beside the process itself.
+/// The least limit: with less, there is no room for one review beside the process itself.
 const LEAST: usize = 64 * 1024 * 1024;
 
-/// Where Linux shows cgroups (version 2), and which one this process is in.
+/// The folder in which Linux shows cgroups (version 2), and the file that names this process's.
 const CGROUPS: &str = "/sys/fs/cgroup";
 const OWN_CGROUP: &str = "/proc/self/cgroup";
 

@@ -159,7 +159,7 @@ mod tests {
                 ] }),
                 "env in (a,b),tier notin (web),new,!old",
             ),
-            // As a chart writes it.
+            // A chart writes selectors as JSON.
             (r#"{"matchLabels":{"env":"prod"}}"#, json!({ "matchLabels": { "env": "prod" } }), "env=prod"),
         ];
         for (given, expected, written) in cases {

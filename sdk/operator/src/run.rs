@@ -133,7 +133,7 @@ pub(super) async fn run<A: clap::Args>(
     }
 }
 
-/// That the configurations do not call another installation's Service. Nothing has been written yet.
+/// Checks that the configurations do not call another installation's Service. Nothing has been written yet.
 async fn ours(client: &Client, installation: &Installation, configurations: &Configurations) -> anyhow::Result<()> {
     let read = timeout(LOOK, published(client, configurations)).await;
     let read = read.with_context(|| format!("the API server did not answer within {} s", LOOK.as_secs()))?;
@@ -152,7 +152,7 @@ async fn ours(client: &Client, installation: &Installation, configurations: &Con
     Ok(())
 }
 
-/// Longer than that, and calls under way have no time to end.
+/// Parses the drain delay. A longer one would leave calls in flight no time to end.
 fn drain_delay(text: &str) -> Result<Duration, String> {
     let delay = duration(text)?;
     if delay <= LONGEST_DRAIN { Ok(delay) } else { Err(format!("{LONGEST_DRAIN:?} at most")) }

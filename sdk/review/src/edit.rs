@@ -118,9 +118,8 @@ fn changed<'t>(before: &'t str, after: &'t str) -> Changed<'t> {
     })
 }
 
-/// The same for objects that have the same members in the same order, as two that one type wrote mostly do; None if
-/// these have not. Text that both share is read once where it comes before all changes, and not at all behind the last
-/// one.
+/// Compares objects that have the same members in the same order, as two that one type wrote mostly do; `None` if these
+/// have not. Text that both share is read once where it comes before all changes, and not at all behind the last one.
 fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     let shared = shared(before.as_bytes(), after.as_bytes());
     let (mut before, mut after, mut changed) = (members(before), members(after), Changed::new());

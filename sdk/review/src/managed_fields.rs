@@ -12,7 +12,7 @@ use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-/// Which object is read next.
+/// The object that is read next.
 #[derive(Clone, Copy)]
 enum Level {
     Document,

@@ -60,9 +60,9 @@ impl Stopwatch {
         now.duration_since(self.started).saturating_sub(locked(&self.ticks).lost_at(now))
     }
 
-    /// For how long the machine has stalled since the start, all stalls together. Add it to a bound on a time that
-    /// something else has measured, more than once where several processes do one after another what takes that time: on
-    /// a busy machine they stall at different moments.
+    /// The time for which the machine has stalled since the start, all stalls together. Add it to a bound on a time
+    /// that something else has measured, more than once where several processes do one after another what takes that
+    /// time: on a busy machine they stall at different moments.
     pub fn lost(&self) -> Duration {
         locked(&self.ticks).lost_at(Instant::now())
     }

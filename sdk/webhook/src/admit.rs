@@ -51,7 +51,7 @@ impl Decision {
         Self { verdict, patch: None, note: None }
     }
 
-    /// Not the handler's business.
+    /// Allows a request that is not the handler's business.
     pub(super) fn skipped(why: &str) -> Self {
         Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
     }

@@ -122,7 +122,7 @@ impl Subject {
         }
     }
 
-    /// As the API server matches rules (apiserver, admission/plugin/webhook/predicates/rules).
+    /// Matches rules as the API server does (apiserver, admission/plugin/webhook/predicates/rules).
     fn matches(&self, group: &str, version: &str, resource: &str, subresource: &str) -> bool {
         let holds = |list: &[String], text: &str| list.iter().any(|item| item == "*" || item == text);
         let one = |pattern: &String| {

@@ -12,7 +12,7 @@ use tracing::info;
 use super::{VALIDATION_FAILED, accept, refused, unchanged};
 use crate::kinds::{DynamoGraphDeploymentRequest, Status};
 
-/// From these states on, a request is immutable.
+/// The states from which on a request is immutable.
 const PROFILED: [&str; 4] = ["Profiling", "Deploying", "Ready", "DeploymentDeleted"];
 /// The reason of the event and of the condition that say so.
 const REJECTED: &str = "SpecChangeRejected";
@@ -22,7 +22,7 @@ const VALIDATION: &str = "Validation";
 
 type Request = DynamoGraphDeploymentRequest;
 
-/// The same controller, which also looks at the ConfigMaps that requests name: it watches their metadata.
+/// Lets the controller read the ConfigMaps that requests name, too: it watches their metadata.
 pub(super) fn watching(requests: Controller<Request>) -> Controller<Request> {
     requests
         .found_by(|request| request.spec.profiling_config.config_map_ref.iter().map(|map| map.name.clone()).collect())

@@ -73,7 +73,7 @@ pub struct Ingress {
 pub struct VolumeMount {
     /// Name of the claim.
     pub name: String,
-    /// Where it is mounted.
+    /// Mount path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount_point: Option<String>,
     /// Whether a backend keeps what it compiled there, at a place that it chooses unless one is given.

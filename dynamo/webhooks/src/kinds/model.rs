@@ -36,7 +36,7 @@ pub struct DynamoModelSpec {
     #[serde(default = "base")]
     #[schemars(extend("enum" = ["base", "lora", "adapter"]))]
     pub model_type: String,
-    /// Where a LoRA comes from.
+    /// Source of a LoRA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<ModelSource>,
     /// Everything else.
@@ -44,7 +44,7 @@ pub struct DynamoModelSpec {
     pub rest: Rest,
 }
 
-/// Where a model comes from.
+/// Source of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSource {

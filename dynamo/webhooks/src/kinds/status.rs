@@ -10,7 +10,7 @@ use super::Rest;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Where the object is in its life.
+    /// State of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// While webhooks are off: the generation that was accepted last.

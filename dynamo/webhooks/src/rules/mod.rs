@@ -40,7 +40,7 @@ impl Findings {
 pub struct RuleContext {
     /// The one namespace that the operator serves; all when `None`.
     pub restricted_to: Option<String>,
-    /// Under which name the Dynamo operator itself makes requests, where that is known.
+    /// The user name of the Dynamo operator's own requests, where it is known.
     pub principal: Option<String>,
 }
 

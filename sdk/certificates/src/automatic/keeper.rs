@@ -38,7 +38,7 @@ pub(super) struct Keeper<'a> {
     stored: ServingCertificate,
     unchanged: Instant,
     wanted: Instant,
-    /// Since when a new pair waits to be served.
+    /// The time since when a new pair waits to be served.
     waiting: Option<Instant>,
     /// The step that this replica took last.
     taken: Option<Step>,
@@ -55,7 +55,7 @@ impl<'a> Keeper<'a> {
         Self { source, tls, bundle, served, stored, unchanged: now, wanted: now, waiting: None, taken: None }
     }
 
-    /// Never ends by itself.
+    /// Runs rounds forever.
     pub(super) async fn keep(mut self) {
         let source = self.source;
         let (pair, ca) = (follow(source.secrets(), &source.secret), follow(source.secrets(), &source.ca_secret()));
@@ -130,7 +130,7 @@ impl<'a> Keeper<'a> {
                 if let Some(sound) = &found.sound {
                     self.source.advance(step, sound, &found).await?;
                 }
-                // In no rotation does a step follow itself: somebody undoes it.
+                // No step of a rotation follows itself, so something has undone it.
                 (self.taken.replace(step) == Some(step), Duration::ZERO)
             }
         };

@@ -141,10 +141,11 @@ impl Automatic {
         self.ensured(issue).await
     }
 
-    /// As [`ensure`](Self::ensure), for certificates that nobody looks at again for a long time: those that a command
-    /// makes at each upgrade, and [`ProvidedCertificates`](super::ProvidedCertificates) serve. One with less than
-    /// [`RotationTiming::leaf_left`] is replaced by one that is valid for all of [`RotationTiming::leaf_validity`], under
-    /// a new CA if the stored one would end before that; what is trusted stays trusted.
+    /// Does as [`ensure`](Self::ensure), for certificates that nobody looks at again for a long time: those that a
+    /// command makes at each upgrade, and [`ProvidedCertificates`](super::ProvidedCertificates) serve. One with less
+    /// than [`RotationTiming::leaf_left`] is replaced by one that is valid for all of
+    /// [`RotationTiming::leaf_validity`], under a new CA if the stored one would end before that; what is trusted stays
+    /// trusted.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure), and when cert-manager fills the Secret: it would replace what is made here.

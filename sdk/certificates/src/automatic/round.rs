@@ -89,7 +89,7 @@ impl Automatic {
                     let write = self.write_authorities(ca_secret.as_ref(), &authorities);
                     match self.once(Repair::Replace, &done, write).await {
                         Ok(true) => {
-                            // At the first start nothing is wrong.
+                            // A first start has no CA yet, which is no fault.
                             if ca_secret.is_none() && trusted == 0 {
                                 info!(secret, "there was no CA yet; one is made");
                             } else {
@@ -110,7 +110,7 @@ impl Automatic {
                     }
                 }
                 Ok(mut authorities) => {
-                    // In place of the authority that others still serve under there may be another, which is sound.
+                    // The stored authority may be sound and yet not the one that others still serve under.
                     let damaged = leaf.is_err() || !stored.damage.is_empty();
                     let adopted = authorities.trust(if damaged {
                         self.still_trusted(Vec::new(), &material, served).await
@@ -316,7 +316,7 @@ impl Automatic {
     }
 }
 
-/// So long from this time, or as long as there is time.
+/// The time after this one, or the end of time.
 fn from(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

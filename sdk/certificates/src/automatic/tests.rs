@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use portcullis_testing::Log;
 
-/// More than this in a minute is no waiting.
+/// The number of requests in a minute above which nothing has waited.
 const MANY: usize = 200;
 
 /// An API server that has Secrets made, and answers every change with this status and does not make it.
@@ -46,7 +46,7 @@ impl Stubborn {
                 secrets.insert(secret["metadata"]["name"].as_str().unwrap().to_owned(), secret.clone());
                 (201, secret)
             }
-            // As where an admission policy takes out again what is written.
+            // An admission policy may take out again what is written.
             _ if self.status == 200 => (200, secrets[&name].clone()),
             _ => (self.status, Value::Null),
         };
@@ -85,7 +85,7 @@ async fn a_replica_whose_writes_fail_or_are_undone_backs_off() {
                 source.time_of_day = TimeOfDay::system();
                 server.secrets.lock().unwrap().get_mut(secret).unwrap()["data"][key] = json!("Z2FyYmFnZQ==");
             }
-            // Where there is something to serve, it is enough to have tried.
+            // A failed attempt is fine while there is a pair to serve.
             if let Err(error) = source.ensure().await {
                 assert!(matches!(error, CertificateError::Unsettled { .. }), "{status}, {damage:?}: {error}");
             }

@@ -67,7 +67,7 @@ pub struct Bundle {
     published_later: bool,
     /// The names of the Services through which we are called; any when there are none.
     services: Vec<String>,
-    /// Where all replicas read what is to be published; nowhere when there is but one.
+    /// The Secret in which all replicas read the bundle to publish; `None` if there is one replica only.
     origin: Option<Origin>,
     /// The pause after the first write that failed or was undone; the next ones are longer.
     first_pause: Duration,
@@ -89,8 +89,8 @@ impl Bundle {
         Self { manager, ..Self::wanting(Wanted::Held(Arc::from(ca_pem))) }
     }
 
-    /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
-    /// and what is to be done if not.
+    /// An observer, which writes nothing: another program publishes, and it reports whether callers accept the served
+    /// chain, with the fix if not.
     pub(super) fn observing(material: &ServingCertificate, cure: &str) -> Self {
         Self { cure: cure.to_owned(), ..Self::wanting(Wanted::accepted(material)) }
     }
@@ -126,8 +126,8 @@ impl Bundle {
         self
     }
 
-    /// Somebody publishes only when the operator is ready: an object that has no bundle yet is not waited for, one that has
-    /// another bundle is.
+    /// Declares that another program publishes only once the operator is ready. An object without a bundle is then not
+    /// waited for, one with another bundle is.
     #[must_use]
     pub(super) fn published_later(mut self) -> Self {
         self.published_later = true;

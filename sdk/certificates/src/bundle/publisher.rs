@@ -42,7 +42,7 @@ pub(super) struct Publisher<'a, C> {
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
-    /// Since when the Secret is asked first whether it says what is to be written.
+    /// The time since when every write first reads the Secret again.
     doubted: Option<Instant>,
     /// The bundle that was written last: another one there now is somebody else's doing.
     last_written: Option<Arc<str>>,
@@ -65,7 +65,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         }
     }
 
-    /// Never ends by itself.
+    /// Follows the object forever.
     pub(super) async fn follow(mut self) {
         let mut versions = std::pin::pin!(follow(self.api.clone(), self.name));
         let mut wanted = self.bundle.wanted.subscribe();

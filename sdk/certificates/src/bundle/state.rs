@@ -29,12 +29,12 @@ pub(super) enum State {
     Carries(Vec<(String, Option<Vec<u8>>)>),
     /// It could not be read or written, for this reason.
     Waits(String),
-    /// Nobody calls us because of it, for this reason.
+    /// Nobody can call us through it, for this reason.
     Absent(String),
 }
 
 impl Wanted {
-    /// That callers accept the chain of `material`.
+    /// Wants callers to accept the chain of `material`.
     pub(super) fn accepted(material: &ServingCertificate) -> Self {
         let (chain, bundle) = (Arc::from(&*material.cert_pem), Arc::from(&*material.ca_pem));
         Self::Accepted { chain, bundle }

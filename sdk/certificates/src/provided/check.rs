@@ -35,7 +35,7 @@ pub(crate) enum Problem {
 pub(crate) struct Sound {
     pub(crate) material: ServingCertificate,
     pub(crate) leaf: Certificate,
-    /// By what callers trust it.
+    /// The authority by which callers trust it.
     pub(crate) ca: Certificate,
 }
 

@@ -141,7 +141,7 @@ impl ProvidedCertificates {
         bundle.timed_by(self.time_of_day.clone())
     }
 
-    /// The same, or the publisher where this is one.
+    /// Returns that observer, or a publisher if this publishes.
     pub(super) fn bundle_of(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         if self.publishes {
             return Bundle::new(operator, &certificate.ca_pem).of_services([&self.server_name]);
@@ -216,11 +216,11 @@ impl ProvidedCertificates {
     async fn take_up(&self, mut current: ServingCertificate, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut versions = std::pin::pin!(follow(api, &self.secret));
-        // Until the watch has begun, what was read at start is what there is.
+        // The pair that was read at start counts until the watch delivers.
         let (mut live, mut seen): (Option<Secret>, bool) = (None, false);
         let mut next: Option<Candidate> = None;
         let mut told = String::new();
-        // At start, and with every new pair, it is told at once.
+        // An expiry is reported at start, and at once for every new pair.
         let mut reminded = Instant::now();
         // Goes on while the watch fails again and again.
         let mut look = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
@@ -359,7 +359,7 @@ impl ProvidedCertificates {
             server_name: &self.server_name,
             certificate: secret
                 .and_then(|secret| secret.annotations().get(CERTIFICATE_NAME))
-                // As 'generate certificates' calls it.
+                // 'generate certificates' gives it this name.
                 .unwrap_or(&self.secret),
         }
     }

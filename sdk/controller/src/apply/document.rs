@@ -49,7 +49,7 @@ impl Desired {
         Self::of(resource, document, field_manager, true)
     }
 
-    /// The same for a kind that may live in no namespace.
+    /// Does as [`new`](Self::new), for a kind that may be cluster-scoped.
     fn of(
         resource: &ApiResource,
         mut document: Value,

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(write(&repairs, &desired("v"), &taken("data.other")).await, 0);
         assert_eq!(write(&repairs, &desired("v"), &Reason::Absent).await, 0);
         assert_eq!(write(&repairs, &desired("w"), &taken("data.k")).await, 0);
-        // Nobody undid a deletion of the controller itself.
+        // A deletion by the controller itself is no interference.
         repairs.forget("ConfigMap", "n", "c");
         assert_eq!(write(&repairs, &desired("w"), &Reason::Absent).await, 0);
     }

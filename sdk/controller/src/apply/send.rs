@@ -74,7 +74,7 @@ pub(crate) enum Ensured {
     Kept,
     /// It was applied; this is the result, and what undoes such writes again and again, if anything does.
     Written(Live, Option<Undone>),
-    /// Somebody undoes such a write again and again: the next one is due after this time.
+    /// Another client keeps undoing such a write: the next one is due after this time.
     Delayed(Duration),
     /// The one that exists is being deleted.
     Waits,

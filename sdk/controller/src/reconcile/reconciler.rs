@@ -36,13 +36,13 @@ pub(crate) type OnInvalid<K> =
 
 /// The state that all reconciles of one controller share.
 pub(crate) struct Reconciler<K> {
-    /// Which namespaces are ours.
+    /// The namespaces that are ours.
     pub(crate) scope: Scope,
     pub(crate) store: Arc<Store<Observed<K>>>,
     pub(crate) changes: Changes<K>,
     /// Panics in callbacks of changes.
     pub(crate) panics: Counter,
-    /// By `apiVersion` and `kind`.
+    /// The stores of owned kinds, by `apiVersion` and `kind`.
     pub(crate) children: BTreeMap<(String, String), Children>,
     pub(crate) writer: Writer<K>,
     pub(crate) applier: Applier,

@@ -143,7 +143,7 @@ fn every_command_of_ours_in_a_fix_parses() {
                     assert_eq!(line[0], "till", "the operator's binary, and not its name");
                     let matches = command.clone().try_get_matches_from(&line);
                     assert!(matches.is_ok(), "{id} says {}:\n{}", line.join(" "), matches.unwrap_err());
-                    // For a part of the cluster no CRD is generated: nothing would be applied.
+                    // `generate` makes no CRD for a part of the cluster, so applying it would do nothing.
                     let nothing =
                         line[1..].starts_with(&["generate", "crds"]) && line.join(" ").contains("--restrict-to");
                     assert!(!nothing, "{id} says {}", line.join(" "));

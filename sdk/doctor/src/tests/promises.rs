@@ -26,7 +26,7 @@ fn a_configuration_left_with_webhooks_off_is_named_with_the_fix() {
     }
 }
 
-/// As if there were more of a list than is read.
+/// Marks a list as truncated.
 fn cut<T>(look: &mut Look<Listed<T>>) {
     let Look::Seen(list) = look else { panic!("it was not seen") };
     list.more = true;

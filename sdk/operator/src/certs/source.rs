@@ -1,4 +1,4 @@
-//! Where an installation's certificates come from.
+//! Sources of an installation's certificates.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(crate) fn certificate_source(
     CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
 }
 
-/// The same where they are made here: by the operator itself, or by a command for one that reads them.
+/// Makes the source of certificates that are made here: by the operator itself, or by a command for an operator that
+/// reads them.
 pub(super) fn certificate_maker(
     installation: &Installation,
     components: &Components,

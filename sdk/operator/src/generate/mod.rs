@@ -136,7 +136,7 @@ pub(super) enum GenerateError {
          roles in namespace {namespace} have the same names; give --release NAME, --namespace NAMESPACE, or both"
     )]
     Replaces {
-        /// Where they are.
+        /// The namespace of both.
         namespace: String,
     },
     /// The given bundle would make no caller trust anything.
@@ -150,7 +150,7 @@ pub(super) enum GenerateError {
     /// A value that JSON or YAML cannot hold.
     #[error("cannot write the manifests: {0}")]
     Encode(#[from] serde_json::Error),
-    /// The same, for YAML.
+    /// A value that YAML cannot hold.
     #[error(transparent)]
     Yaml(#[from] portcullis_manifest::YamlError),
     /// A file or folder cannot be read or written.
@@ -158,13 +158,13 @@ pub(super) enum GenerateError {
     File {
         /// `read`, `write`, `create` or `remove`.
         action: &'static str,
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// Where the files should go, there is one.
+    /// The folder to write to is a file.
     #[error("--out {} is a file: give a folder", .0.display())]
     NoFolder(PathBuf),
     /// A folder, a pipe or a device is where a file should go.

@@ -84,7 +84,7 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// Where the operator lives.
+    /// The operator's namespace.
     pub(super) fn namespace(&self) -> &str {
         &self.installation.namespace
     }
@@ -163,7 +163,7 @@ impl<'a> Objects<'a> {
             };
             crds.push((name, self.finished(serde_json::to_value(crd)?, "crd")));
         }
-        // In the same order, however the kinds were registered.
+        // The order does not depend on that of registration.
         crds.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(crds)
     }

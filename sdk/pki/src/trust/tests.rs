@@ -1,4 +1,4 @@
-//! Which bundles accept which chains, and what is said of the others.
+//! Chains under bundles, and the reasons for refusals.
 
 use jiff::SignedDuration;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -116,7 +116,7 @@ fn a_refusal_says_what_stands_in_the_way() {
     }
 }
 
-// As while a public CA changes its root: the same intermediate, signed by the old one and by the new one.
+// A public CA that changes its root has the same intermediate signed by the old and by the new one.
 #[test]
 fn every_way_over_the_intermediates_is_tried() {
     let (old, new) = (authority("old", |_| {}), authority("new", |_| {}));

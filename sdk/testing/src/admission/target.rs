@@ -1,4 +1,4 @@
-//! Which resource a request is about, by the webhook's own rules.
+//! Finds the resource of a request by the webhook's own rules.
 
 use portcullis_manifest::{Rule, Scope, Webhook};
 use portcullis_webhook::Operation;

@@ -1,4 +1,4 @@
-//! Where the servers' programs are.
+//! Finds the servers' programs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ fn cache_in(cache_home: Option<OsString>, home: Option<OsString>, temporary: Pat
         .join("portcullis")
 }
 
-/// Where `setup-envtest use` puts what it downloads, unless it is told another `--bin-dir`: `<store>/k8s/1.36.0-linux-amd64`.
+/// The folder that `setup-envtest use` downloads to, unless it is told another `--bin-dir`:
+/// `<store>/k8s/1.36.0-linux-amd64`.
 fn envtest_store(data_home: Option<OsString>, home: Option<OsString>, os: &str) -> Option<PathBuf> {
     let home = home.map(PathBuf::from);
     if os == "macos" {

@@ -22,7 +22,7 @@ pub enum ControlPlaneError {
     NotInstalled {
         /// The servers that the last place looked at lacks.
         missing: Vec<&'static str>,
-        /// Where they were looked for, in order.
+        /// The directories that were searched, in order.
         looked_in: Vec<PathBuf>,
     },
     /// cert-manager's binary is missing. Run `make cert-manager`.
@@ -31,7 +31,7 @@ pub enum ControlPlaneError {
         looked_in.display()
     )]
     CertManagerNotInstalled {
-        /// Where it was looked for.
+        /// The path that was tried.
         looked_in: PathBuf,
     },
     /// A file, port or process could not be created.

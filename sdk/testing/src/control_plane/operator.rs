@@ -53,7 +53,7 @@ pub struct OperatorBinary {
 /// the control plane.
 #[derive(Debug)]
 pub struct RunningOperator {
-    // In the order of their end: the process, then the watcher, which removes the directory.
+    // Fields are dropped in this order: the process, then the watcher, which removes the directory.
     process: Server,
     watcher: Watcher,
     health: SocketAddr,
@@ -166,7 +166,7 @@ impl OperatorBinary {
         assert!(output.status.success(), "{} failed: {}", called(), String::from_utf8_lossy(&output.stderr));
         let objects = serde_saphyr::from_multiple::<Value>(&String::from_utf8_lossy(&output.stdout));
         let objects = objects.unwrap_or_else(|error| panic!("{} prints no YAML: {error}", called()));
-        // Where there is nothing to apply, comments are all that is printed.
+        // A document of comments alone is null: there is nothing to apply.
         objects.into_iter().filter(|object| !object.is_null()).collect()
     }
 

@@ -25,7 +25,7 @@ const START_ATTEMPTS: u32 = 3;
 /// A running control plane. Its servers end and its directory is removed when it is dropped, or the process ends.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // In the order of their end: the servers, then the watcher, which removes the directory.
+    // Fields are dropped in this order: the servers, then the watcher, which removes the directory.
     servers: Vec<Server>,
     watcher: Watcher,
     pub(crate) authority: Authority,
@@ -100,8 +100,8 @@ impl ControlPlane {
         Self::once(&SHARED, Self::builder()).await
     }
 
-    /// As [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: a test binary that uses both
-    /// starts two.
+    /// Does as [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: a test binary that
+    /// uses both starts two.
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
@@ -128,7 +128,7 @@ impl ControlPlane {
         }
     }
 
-    /// Where the API server answers: `https://127.0.0.1:PORT`.
+    /// The URL of the API server: `https://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }

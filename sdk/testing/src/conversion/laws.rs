@@ -293,7 +293,7 @@ impl fmt::Display for Broken {
         for (what, object) in &self.trail.0 {
             let mut shown = object.clone();
             if let Some(metadata) = shown["metadata"].as_object_mut() {
-                // The same in every example.
+                // The other metadata is the same in every example.
                 metadata.retain(|key, _| matches!(key.as_str(), "labels" | "annotations"));
             }
             writeln!(f, "  {what}:\n    {shown}")?;

@@ -244,7 +244,7 @@ mod tests {
         let all = memory.conversion;
         assert!(fits(1, all) && !fits(1, all + 1));
         assert!(fits(2 * all, 2 * all) && !fits(2 * all, 2 * all + 1));
-        // Where the process is limited, so is a review.
+        // A limited process limits its reviews, too.
         let memory = Memory::of(Some(128 << 20));
         let shared = Shared::new(128 << 20, memory);
         assert_eq!((shared.largest, shared.bodies.share().grow(memory.conversion + 1)), (memory.conversion, false));

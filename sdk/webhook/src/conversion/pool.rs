@@ -23,7 +23,7 @@ impl Pool {
         Self { free: Arc::new(Semaphore::new(size)), size }
     }
 
-    /// At least one thread, once there is one, and the others that are free now. `None` when there is none by
+    /// Takes at least one thread, once there is one, and the others that are free now. `None` when there is none by
     /// `deadline`.
     pub(super) async fn threads(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
         let first = tokio::time::timeout_at(deadline, Arc::clone(&self.free).acquire_owned()).await;

@@ -41,7 +41,7 @@ pub(crate) struct AdmissionMetrics {
     duration: Histogram,
     patch_bytes: Counter,
     rejected: RouteMetrics,
-    /// By operation, decision and dry run; a series begins with its first event.
+    /// The counters by operation, decision and dry run; a series begins with its first event.
     requests: [[[OnceLock<Counter>; 2]; 4]; 4],
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct RouteMetrics {
     families: Arc<RouteFamilies>,
     path: Box<str>,
     in_flight: Gauge,
-    /// By reason; a series begins with its first event.
+    /// The counters by reason; a series begins with its first event.
     rejected: [OnceLock<Counter>; Rejected::COUNT],
 }
 

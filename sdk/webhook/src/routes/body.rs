@@ -51,7 +51,7 @@ impl Reading<'_> {
         let read = if self.announced.is_some_and(|length| length > self.limit) {
             Err(self.too_large())
         } else {
-            // On an error this gives its memory back first.
+            // An error gives the memory back before it is answered.
             self.collect(body.as_mut()).await
         };
         if let Err(HttpError { reason: Rejected::TooLarge | Rejected::Shed, .. }) = read {
