@@ -75,7 +75,7 @@ impl ThreadTimes {
         Ok(Self(times))
     }
 
-    /// What was used since an earlier reading.
+    /// The time that was used since an earlier reading.
     pub fn since(&self, earlier: &Self) -> Duration {
         let used = self.0.iter().map(|(id, now)| now.saturating_sub(earlier.0.get(id).copied().unwrap_or_default()));
         Duration::from_nanos(used.sum())

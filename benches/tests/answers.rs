@@ -1,4 +1,4 @@
-//! What is measured is right, and what is wrong is not measured.
+//! Servers that answer rightly are measured, and those that answer wrongly are not.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ async fn answer(workload: &Workload, uid: &str) -> Bytes {
 }
 
 #[tokio::test]
-async fn our_answers_to_all_workloads_are_right_and_differ_in_their_uid_only() {
+async fn our_answers_are_right_and_differ_in_their_uid_only() {
     // The longest list is as the shorter one, and takes a while without optimization.
     for name in Workload::NAMES.into_iter().filter(|name| *name != "convert-1500") {
         let workload = Workload::named(name).unwrap();

@@ -121,7 +121,7 @@ fn name(argument: &Arg) -> String {
     said
 }
 
-/// What may be given: the words, where there are few.
+/// The values of a flag: the possible ones, or the name of its value.
 fn values(argument: &Arg) -> String {
     let words = argument.get_possible_values();
     if !words.is_empty() {

@@ -56,7 +56,7 @@ fn rows(page: &mut String, schema: &Value, values: &Value, path: &str) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let Some(value) = values.get(name) else { continue };
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        // What is described as a whole has no rows for its parts.
+        // A value with a description has one row, and its parts have none.
         match property["description"].as_str() {
             Some(description) => {
                 let description = description.replace('|', "\\|").replace('<', "&lt;");

@@ -127,7 +127,7 @@ fn check(
     check_server_pair(cert, key, bundle, names, now, min_left)
 }
 
-/// What an authority that was taken up issues verifies under it.
+/// A leaf that an adopted authority issues verifies under it.
 fn authority(cert: &[u8], key: &[u8]) {
     let (Ok(cert), Ok(key)) = (str::from_utf8(cert), str::from_utf8(key)) else { return };
     let Ok(ca) = Ca::from_pem(cert, key) else { return };
@@ -152,7 +152,7 @@ fn authority(cert: &[u8], key: &[u8]) {
     assert!(good.is_ok() || for_others, "{good:?}: a leaf does not verify under the authority that issued it");
 }
 
-/// What two Secrets hold, and what is to be done next.
+/// Reads two Secrets, and decides the next step of the rotation.
 fn rotation(parts: &[Vec<u8>], now: Timestamp) {
     // An empty part is a key that the Secret does not have.
     let part = |index: usize| parts.get(index).map(Vec::as_slice).filter(|part| !part.is_empty());

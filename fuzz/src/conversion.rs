@@ -81,9 +81,9 @@ fn to(raw: &RawValue, version: &str) {
     }
 }
 
-/// What the API server checks of an object, and what the engine promises beside.
+/// Asserts what the API server checks of an object, and what the engine promises besides.
 fn sound(converted: &Converted, before: &Value, desired: &str) -> Value {
-    // What reads as a value before reads as one after: nothing is put deeper than it was.
+    // The conversion nests nothing deeper, so the result can still be parsed.
     let after: Value = serde_json::from_str(&converted.object).expect("an object is JSON");
     assert_eq!(after["apiVersion"], desired);
     assert_eq!(after["kind"], before["kind"]);

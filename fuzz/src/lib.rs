@@ -1,4 +1,4 @@
-//! What the fuzzers run, as plain functions: a body in, a panic where a promise is broken.
+//! The fuzz targets, as plain functions: a body in, a panic where a promise is broken.
 //!
 //! The same functions run twice. `tests/smoke.rs` replays the committed seeds and some thousand mutations of them with a
 //! fixed start, in seconds, in every test run. `fuzz/run.sh` runs them under libFuzzer, which is led by the coverage of

@@ -73,7 +73,7 @@ impl Mutator {
         &from[self.below(from.len())]
     }
 
-    /// What is no JSON any more, mostly.
+    /// Damages a body so that it is usually not JSON any more.
     fn damage(&mut self, body: &mut Vec<u8>, seeds: &[Vec<u8>]) {
         let (a, b) = (self.below(body.len() + 1), self.below(body.len() + 1));
         let (start, end) = (a.min(b), a.max(b).min(a.min(b) + 64));

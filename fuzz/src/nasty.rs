@@ -56,7 +56,7 @@ pub enum Source {
     Remote {
         /// Where.
         url: String,
-        /// How often.
+        /// The number of retries.
         #[serde(default)]
         retries: u8,
     },

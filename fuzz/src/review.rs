@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Nasty;
 
-/// What of an object a handler would see.
+/// The part of an object that a handler would see.
 #[derive(Deserialize)]
 struct Object {
     #[serde(default)]
@@ -88,7 +88,7 @@ fn lands(from: &Value, patch: &(impl serde::Serialize + ?Sized), to: &Value) {
     assert_eq!(&tried, to, "a patch leads to the edited object");
 }
 
-/// What the API server checks of an answer.
+/// Asserts what the API server checks of an answer.
 fn answer(review: &Review<'_>, verdict: &Verdict, patch: Option<&portcullis_review::Patch>) {
     let answer: Value = serde_json::from_slice(&review.answer(verdict, patch)).expect("an answer is JSON");
     assert_eq!(answer["apiVersion"], review.version.api_version());

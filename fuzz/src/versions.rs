@@ -67,7 +67,7 @@ version!(
     V3, "v3", Nested
 );
 
-/// What version 1 has: it knows no order, no second item of a name, and no number above its own.
+/// The spec of version 1: it has no order of items, one item per name, and narrower numbers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Flat {
@@ -83,7 +83,7 @@ pub(crate) struct Flat {
     ratio: Option<f32>,
 }
 
-/// What version 3 has: other places, and an enum where there was a text.
+/// The spec of version 3: fields in other places, and an enum instead of a text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Nested {
@@ -168,7 +168,7 @@ pub(crate) fn v2_to_v3(new: V2) -> V3 {
         None => None,
     };
     let scale = Scale { replicas: spec.replicas, limit: spec.limit };
-    // What has no name is dropped: a loss inside of a list.
+    // An item without a name is dropped: a loss inside of a list.
     let items = spec.items.into_iter().filter(|item| !item.name.is_empty()).collect();
     V3 { metadata, spec: Nested { scale, title: spec.title, items, source: spec.source, labels, kind }, status }
 }

@@ -40,7 +40,7 @@ fn no_object_makes_the_conversion_engine_panic_or_lose_anything() {
 }
 
 #[test]
-fn no_secret_makes_the_certificate_loader_panic_or_trust_what_it_should_not() {
+fn no_secret_makes_the_loader_panic_or_trust_wrongly() {
     replay("certificates", certificates);
 }
 

@@ -41,7 +41,7 @@ struct Flags {
     /// One short round: checks the answers and gives a first idea
     #[arg(long)]
     quick: bool,
-    /// How to write the figures
+    /// Output format of the figures
     #[arg(long, value_enum, default_value = "table")]
     output: Output,
 }
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
             _ = terminated.recv() => anyhow::bail!("terminated"),
         }
     });
-    // What was killed is waited for by the runtime, so that no dead process stays listed.
+    // The runtime reaps killed processes, so that none stays listed.
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
     ended
 }
@@ -107,7 +107,7 @@ async fn run(flags: &Flags, cpu: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// What is the same for all workloads.
+/// The settings that all workloads share.
 struct Plan<'a> {
     servers: &'a [Which],
     rounds: usize,

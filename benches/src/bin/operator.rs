@@ -41,7 +41,7 @@ struct Flags {
     /// Binary of an older operator to compare with
     #[arg(long, value_name = "PATH")]
     baseline: Option<PathBuf>,
-    /// How to write the figures
+    /// Output format of the figures
     #[arg(long, value_enum, default_value = "table")]
     output: Output,
 }
@@ -52,7 +52,7 @@ enum Output {
     Json,
 }
 
-/// What one operator cost.
+/// The cost of one operator.
 #[derive(Debug, Serialize)]
 struct Figures {
     operator: &'static str,
@@ -65,7 +65,7 @@ struct Figures {
     after_restart: Cost,
 }
 
-/// What one phase cost.
+/// The cost of one phase.
 #[derive(Debug, Serialize)]
 struct Cost {
     /// CPU time of the operator, in seconds.
@@ -137,7 +137,8 @@ async fn create(client: &Client, namespace: &str, servers: u32) -> Result<()> {
     stream::iter(created).buffer_unordered(16).try_collect::<Vec<_>>().await.map(drop)
 }
 
-/// What a server has in every version: a Deployment, a StatefulSet, three Services, a ConfigMap and two ServiceAccounts.
+/// Waits for the children that a server has in every version: a Deployment, a StatefulSet, three Services, a ConfigMap
+/// and two ServiceAccounts.
 async fn wait_for_children(client: &Client, namespace: &str, servers: usize) -> Result<()> {
     at_least::<Deployment>(client, namespace, servers).await?;
     at_least::<StatefulSet>(client, namespace, servers).await?;

@@ -53,7 +53,7 @@ struct Flags {
     /// Rows to take
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "authorization", "legacy"])]
     only: Vec<What>,
-    /// How to write the figures
+    /// Output format of the figures
     #[arg(long, value_enum, default_value = "table")]
     output: Output,
     #[command(subcommand)]
@@ -86,7 +86,7 @@ enum Output {
     Json,
 }
 
-/// What this process is in the run of another.
+/// The role of this process in the run of another.
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The MCP server, over standard input and output unless there is an address
@@ -164,7 +164,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// What all rows of a run share.
+/// The state that all rows of a run share.
 struct Run {
     baseline: Option<PathBuf>,
     rounds: usize,
@@ -178,7 +178,7 @@ struct Target {
     name: &'static str,
     address: SocketAddr,
     process: Option<Listening>,
-    /// What its callers show.
+    /// The token of its callers.
     token: Option<String>,
     /// Whether callers speak HTTP with server-sent events.
     sse: bool,
@@ -446,7 +446,7 @@ impl Run {
         Ok(taken)
     }
 
-    /// What it takes to check the token of every call.
+    /// Measures the cost of checking the token of every call.
     async fn login(&self) -> Result<Taken> {
         eprintln!("login");
         let folder = self.folder.path();
@@ -499,7 +499,7 @@ impl Run {
         self.beside("stdio, attached", ways, &[]).await
     }
 
-    /// What two webhooks add, beside the same two HTTPS calls alone.
+    /// Measures the cost of two webhooks, beside the same two HTTPS calls alone.
     async fn webhooks(&self) -> Result<Taken> {
         eprintln!("two webhooks");
         let folder = self.folder.path();

@@ -30,9 +30,9 @@ const MEMORY: f64 = 40.0;
 /// Streams open at once, by clients of so many addresses: fewer and more than a runner has places for connections.
 const STREAMS: [usize; 2] = [4_000, 4_400];
 const STREAM_CLIENTS: usize = 40;
-/// How long the first event of a stream may take before it counts as not served.
+/// The time that the first event of a stream may take before it counts as not served.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the operator's probes wait for: the `timeoutSeconds` of startup and readiness, and of liveness.
+/// The operator's probes: path and `timeoutSeconds`, of startup and readiness, and of liveness.
 const PROBES: [(&str, Duration); 2] = [("/readyz", Duration::from_secs(3)), ("/health", Duration::from_secs(5))];
 const PROBED: usize = 20;
 /// Slow uploads at once, by clients of so many addresses. Each sends all of its bytes but the last, as many as a body may have, and waits; one
@@ -41,7 +41,7 @@ const UPLOADS: usize = 200;
 const UPLOAD_CLIENTS: usize = 4;
 const UPLOAD_BYTES: usize = 8 << 20;
 const UPLOAD_PAUSE: Duration = Duration::from_secs(4);
-/// What of an upload is sent at once.
+/// The size of a piece of an upload.
 const UPLOAD_PIECE: usize = 1 << 20;
 /// Time for the uploads to take what they can take.
 const UPLOAD_TIME: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
-//! How soon an MCPOIDCConfig tells who refers to it: with one workload beside the one that comes and goes, and with 200 of three kinds. The time runs from
-//! the API server's answer to the change until a read of the config shows it.
+//! Measures how soon an MCPOIDCConfig lists a workload that refers to it: with one workload beside the one that comes
+//! and goes, and with 200 of three kinds. The time runs from the API server's answer to the change until a read of the
+//! config shows it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are the result")]
 
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ const CONFIG: &str = "login";
 const GUEST: &str = "guest";
 const PATIENCE: Duration = Duration::from_mins(5);
 const LOOK: Duration = Duration::from_millis(5);
-/// How long nothing may be written at rest.
+/// The time without a write after which all is at rest.
 const REST: Duration = Duration::from_secs(20);
 
 /// References that come and go
@@ -33,7 +34,7 @@ struct Flags {
     /// Workloads that refer to the config
     #[arg(default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     workloads: u32,
-    /// How often the guest comes and goes
+    /// Number of times that the guest comes and goes
     #[arg(long, default_value_t = 20)]
     rounds: u32,
 }

@@ -1,6 +1,6 @@
-//! What a rotation of the CA costs those who create objects: before it, while it goes on and after it, in one run. Two
-//! replicas as two processes behind one Service; the API server calls both. The load is that of the tests, which hold
-//! it against its promise; here it is measured.
+//! Measures the cost of a CA rotation for those who create objects: before it, during it and after it, in one run. Two
+//! replicas run as two processes behind one Service; the API server calls both. The load is that of the tests, which
+//! assert that no call fails; here it is measured.
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 #![allow(
     clippy::unwrap_used,
@@ -34,11 +34,11 @@ use portcullis_benches::proc;
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Ten times as long as in the tests, so that one rotation is many creates.
 const TIMES: Times = Times { settle: Duration::from_secs(15), drain: Duration::from_secs(10) };
-/// How long it is measured before and after, and how long nothing is before.
+/// The time of the measurements before and after, and of the rest before them.
 const WINDOW: Duration = Duration::from_secs(20);
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// What was used of CPU time until now: API server, replicas, and the whole machine.
+/// The CPU time that was used until now: by the API server, by the replicas, and by the whole machine.
 struct Used([Duration; 3]);
 
 impl Used {

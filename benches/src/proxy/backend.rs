@@ -27,7 +27,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::http::SESSION;
 use super::workload::{EVENTS, list, result};
 
-/// How long the answer to a call of `long` is, and what of it is written at once, in bytes.
+/// The length of the answer to a call of `long`, and that of each of its writes, in bytes.
 pub const LONG: usize = 100 << 20;
 const LONG_PART: usize = 64 << 10;
 
@@ -56,7 +56,7 @@ struct Arguments<'a> {
     name: Cow<'a, str>,
 }
 
-/// What the server says of itself, with `instructions` bytes of instructions.
+/// The server's answer to `initialize`, with `instructions` bytes of instructions.
 fn introduction(id: &str, instructions: usize) -> String {
     let instructions = "i".repeat(instructions);
     format!(

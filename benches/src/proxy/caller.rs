@@ -26,7 +26,7 @@ use super::workload::Workload;
 use crate::proc::ThreadTimes;
 use crate::webhook::client;
 
-/// What one run of calls measured. Times are in milliseconds.
+/// The measurements of one run of calls. Times are in milliseconds.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Measured {
     /// The latency that half of the calls stayed below.
@@ -39,7 +39,7 @@ pub struct Measured {
     pub cpu: Option<f64>,
 }
 
-/// How many calls are made: by how many sessions side by side, and how many by each, after a tenth as many to warm up.
+/// The calls of a run: the number of concurrent sessions, and that of calls in each, after a tenth as many to warm up.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Sessions.
@@ -76,7 +76,7 @@ pub async fn call_over_sse(
     measure(sessions, load.calls, watched, async |session, id| session.call(workload, id).await).await
 }
 
-/// Who makes the two HTTPS calls of a runner with two webhooks, without a runner.
+/// The client of the two HTTPS calls that a runner with two webhooks makes, without a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Client {
     /// hyper's, as programs use it.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::caller::Measured;
 use crate::webhook::figures::{median, shown};
 
-/// What one proxy did in one round: the calls of a single session, and those of several side by side.
+/// The figures of one proxy in one round: for the calls of a single session, and for those of several side by side.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     /// One session: latencies.
@@ -19,7 +19,7 @@ pub struct Round {
 pub struct Row {
     /// Name of the workload.
     pub workload: &'static str,
-    /// Who stands between caller and server.
+    /// The proxy between caller and server.
     pub proxy: &'static str,
     /// In the order in which they were taken; the same number for each proxy.
     pub rounds: Vec<Round>,

@@ -12,7 +12,7 @@ pub const SESSION: &str = "mcp-session-id";
 
 /// The request that opens a session.
 pub const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-/// What a client says when it has the answer to [`INITIALIZE`].
+/// The client's notification after the answer to [`INITIALIZE`].
 pub const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 /// A connection that is kept between requests.

@@ -34,7 +34,7 @@ impl Provider {
         let token = token(&pair)?;
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Whoever breaks off gets no keys.
+                // A client that breaks off gets no keys.
                 let _ = answer(stream, &keys).await;
             }
         });

@@ -1,4 +1,5 @@
-//! What the proxy harnesses are made of: an MCP server, its callers and webhooks, each a process of its own, and the proxies between them.
+//! Parts of the proxy harnesses: an MCP server, its callers and webhooks, each a process of its own, and the proxies
+//! between them.
 
 pub mod backend;
 pub mod bodies;

@@ -134,7 +134,7 @@ impl Listening {
     }
 }
 
-/// What a runner stands in front of.
+/// The server behind a runner.
 #[derive(Clone, Debug)]
 pub enum Behind {
     /// A server at an address.

@@ -17,10 +17,10 @@ use crate::webhook::figures::{mebibytes, median, milliseconds, shown};
 const ROUNDS: usize = 5;
 const STREAMS: usize = 500;
 
-/// What one runner took.
+/// The cost of one runner.
 #[derive(Default)]
 struct Taken {
-    /// Of each long answer, in milliseconds.
+    /// The time of each long answer, in milliseconds.
     times: Vec<f64>,
     cpu: Vec<f64>,
     /// The most memory after the long answers, and what each stream added, in KiB.

@@ -72,7 +72,7 @@ impl Signed {
     pub(super) fn new(address: SocketAddr, path: &'static str, message: &str) -> Self {
         let now = Timestamp::now();
         let seconds = now.as_second();
-        // What a runner tells of a caller who does not have to log in.
+        // A runner sends this about a caller who does not have to log in.
         let (name, email, until) = ("Local User: local", "local@localhost", seconds + 24 * 60 * 60);
         let claims = format!(
             r#"{{"aud":"toolhive","email":"{email}","exp":{until},"iat":{seconds},"iss":"toolhive-local","name":"{name}","nbf":{seconds},"sub":"local"}}"#

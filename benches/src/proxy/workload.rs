@@ -8,9 +8,9 @@ use anyhow::{Result, ensure};
 /// Events of a stream before its result.
 pub const EVENTS: usize = 20;
 
-/// How long an SSE answer is, as real servers send it, in bytes.
+/// The length of an SSE answer of real servers, in bytes.
 const SSE_BYTES: usize = 328;
-/// How long the text of a large call is, in each direction, in bytes.
+/// The length of the text of a large call, in each direction, in bytes.
 const LARGE_BYTES: usize = 256 << 10;
 
 /// A kind of call. The server answers by the name of the tool.

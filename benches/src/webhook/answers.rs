@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::workload::{Expected, Workload};
 
-/// What is known of a right answer of one server to one kind of call. Only the uid differs between two of them.
+/// The form of a right answer of one server to one kind of call. Only the uid differs between two of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     length: usize,

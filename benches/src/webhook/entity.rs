@@ -6,15 +6,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the mutating webhook looks for in `spec.username`.
+/// The value of `spec.username` that the mutating webhook replaces.
 pub const OVERWRITE: &str = "overwrite";
-/// What it writes there.
+/// The value that it writes there.
 pub const OVERWRITTEN: &str = "random overwritten";
 /// The label that it sets to `true` then.
 pub const LABEL: &str = "entity.example.com/overwritten";
-/// What the validating webhook refuses in `spec.username`.
+/// The value of `spec.username` that the validating webhook refuses.
 pub const FORBIDDEN: &str = "forbidden";
-/// What it says then.
+/// The message of the refusal.
 pub const REFUSAL: &str = "name may not be 'forbidden'";
 
 /// One variable.
@@ -54,7 +54,7 @@ pub struct Rule {
     pub enabled: Option<bool>,
 }
 
-/// How to reach it.
+/// An address.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Contact {
@@ -105,7 +105,7 @@ macro_rules! version {
         pub mod $version {
             use super::*;
 
-            /// What is wanted.
+            /// The wanted state.
             #[derive(kube::CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
             #[kube(
                 group = "entity.example.com",

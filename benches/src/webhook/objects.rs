@@ -31,7 +31,7 @@ impl Words {
     }
 }
 
-/// What an Entity is made for.
+/// The purpose of an Entity.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// `v1`, `v2` or `v3`.

@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::entity::{FORBIDDEN, LABEL, OVERWRITE, OVERWRITTEN, REFUSAL, v1_to_v3, v2_to_v3, v3, v3_to_v1, v3_to_v2};
 
-/// What every server is told.
+/// The flags of every server.
 #[derive(clap::Parser, Debug)]
 pub struct Flags {
     /// Port on 127.0.0.1
@@ -28,7 +28,7 @@ pub struct Flags {
     /// Folder with tls.crt and tls.key
     #[arg(long)]
     pub cert_dir: PathBuf,
-    /// What to log; the default is that of the operator's `run`
+    /// Log filter; the default is that of the operator's `run`
     #[arg(long, default_value = "info")]
     pub log: String,
 }

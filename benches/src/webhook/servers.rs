@@ -30,9 +30,9 @@ pub enum Which {
     PortcullisQuiet,
     /// The one to beat.
     ControllerRuntime,
-    /// What one writes by hand with kube.
+    /// A server as one writes it by hand with kube.
     KubeRs,
-    /// What nothing can beat.
+    /// A server that does nothing but answer: the lower bound.
     Floor,
     /// Ours, built at an earlier commit: the file that `--baseline` names.
     #[value(skip)]

@@ -1,4 +1,4 @@
-//! What is sent, and what has to come back.
+//! Workloads: the calls to send, and the answers to expect.
 
 use serde_json::{Value, json};
 
@@ -16,17 +16,17 @@ pub struct Workload {
     pub name: &'static str,
     /// Where it is sent, with the query that the API server adds.
     pub path: &'static str,
-    /// What is sent.
+    /// The body of a call.
     pub body: Template,
-    /// What has to come back.
+    /// The expected answer.
     pub expected: Expected,
     /// Calls under way at the same time.
     pub callers: usize,
-    /// How many times cheaper than controller-runtime we want to be.
+    /// The factor by which we want to be cheaper than controller-runtime.
     pub goal: f64,
 }
 
-/// What a server has to answer.
+/// The answer that a server has to give.
 #[derive(Debug)]
 pub enum Expected {
     /// Allowed, without a patch.

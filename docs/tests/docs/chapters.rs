@@ -71,13 +71,13 @@ fn the_second_half_shows_every_file_that_changes() {
     // It stays as it was, says the chapter.
     assert_eq!(read("tutorial/second/src/v1.rs"), read("tutorial/first/src/v1.rs"));
     expected.remove("src/v1.rs");
-    // What a reader does by hand, as a test; it is not part of the tutorial.
+    // This test does what a reader does by hand; it is not part of the tutorial.
     expected.remove("tests/playground.rs");
     assert_eq!(shown(&["tutorial/second.md", "tutorial/cluster.md"], "second"), expected);
 }
 
 #[test]
-fn the_manifest_that_is_shown_names_the_dependencies_that_are_built() {
+fn the_shown_manifest_names_the_built_dependencies() {
     let shown = blocks("tutorial/first.md").into_iter().find(|block| block.language == "toml").unwrap();
     let names = |text: &str, table: &str| -> BTreeSet<String> {
         let after = text.split(&format!("[{table}]\n")).nth(1).unwrap_or_default();
@@ -97,7 +97,7 @@ fn the_manifest_that_is_shown_names_the_dependencies_that_are_built() {
 }
 
 #[test]
-fn every_chapter_is_in_the_summary_and_its_code_is_compiled_or_compared() {
+fn every_chapter_is_in_the_summary_and_its_code_is_checked() {
     let (summary, library) = (read("src/SUMMARY.md"), read("code/lib.rs"));
     for folder in ["", "tutorial", "how-to", "explanation", "reference"] {
         for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder)).unwrap() {

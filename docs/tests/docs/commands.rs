@@ -52,7 +52,7 @@ fn every_command_line_that_a_page_shows_is_one_that_is_taken() {
     let mut lines = 0;
     for (page, text) in pages() {
         for words in shown(&text) {
-            // What stands for something else is given something.
+            // A placeholder becomes a value.
             let words = words.iter().map(|word| if word == "…" { "x" } else { word.as_str() });
             let line: Vec<&str> = ["my-operator"].into_iter().chain(words).collect();
             let taken = command().try_get_matches_from(&line);

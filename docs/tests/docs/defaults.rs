@@ -24,7 +24,7 @@ fn row(page: &str, first: &str) -> Vec<String> {
     line.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// What a private constant is, in the words of its source.
+/// The value of a private constant, as its source writes it.
 fn constant(source: &str, name: &str) -> String {
     let text = read(&format!("../sdk/webhook/src/{source}"));
     let after = text.split(&format!("const {name}: ")).nth(1).unwrap_or_else(|| panic!("{source} has no {name}"));
@@ -44,7 +44,7 @@ fn silent() -> Value {
 }
 
 #[test]
-fn the_defaults_of_settings_are_those_of_a_webhook_of_which_nothing_is_said() {
+fn the_defaults_in_the_table_are_those_of_a_plain_webhook() {
     let silent = silent();
     let word = |member: &str| format!("`{}`", silent[member].as_str().unwrap());
     for (method, says) in [
@@ -65,7 +65,7 @@ fn the_defaults_of_settings_are_those_of_a_webhook_of_which_nothing_is_said() {
     }
 }
 
-/// What can be said of a webhook or a conversion is in the table, and nothing else is.
+/// The table has every setting of a webhook or a conversion, and no other.
 #[test]
 fn every_setting_is_in_the_table() {
     let mut code = BTreeSet::new();
@@ -115,7 +115,7 @@ fn the_limits_are_those_of_the_server() {
     }
 }
 
-/// What the table of production says is what is generated, what flags default to, and how certificates are timed.
+/// The table of production has the generated values, the defaults of flags, and the timing of certificates.
 #[test]
 fn the_advice_is_the_default_that_the_table_names() {
     let operator: Operator<NoArgs> = Operator::named("my-operator");

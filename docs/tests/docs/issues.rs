@@ -1,5 +1,5 @@
-//! What went wrong for users of other SDKs, and must not happen here: the rows of `src/reference/issues.md` that no test of
-//! the SDK is named after.
+//! Issues of other SDKs' users that must not occur here: the rows of `src/reference/issues.md` that no test of the SDK
+//! is named after.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 
-/// What a command line comes to.
+/// A translated command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     /// The program's name, and what the SDK reads.
@@ -132,7 +132,7 @@ impl Translation {
     }
 }
 
-/// What Go takes for a truth value.
+/// Parses a boolean as Go's `strconv.ParseBool` does.
 fn switch(name: &str, value: Option<&str>) -> Result<bool, String> {
     match value {
         None | Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
@@ -161,7 +161,7 @@ mod tests {
         Ok((words.join(" "), without_effect.join(" ")))
     }
 
-    /// What is made of them: the effects of flags in whatever order.
+    /// Flags have the same effect in any order.
     #[test]
     fn a_command_line_of_dynamos_becomes_one_of_run() {
         let on = "--webhooks=on --leader-elect=off";
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clusters_domain_is_taken_from_the_environment_unless_a_flag_says_it() {
+    fn the_cluster_domain_comes_from_a_flag_or_the_environment() {
         let (line, _) = translated("op --enable-webhooks", Some("corp.local")).unwrap();
         assert!(line.ends_with(" --cluster-domain corp.local"), "{line}");
         for (words, domain) in [("op --enable-webhooks", ""), ("op --cluster-domain=other", "corp.local")] {

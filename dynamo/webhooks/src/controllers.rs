@@ -1,6 +1,6 @@
-//! What is done with objects that are stored, while webhooks are off: the SDK asks the validators, and says in the
-//! condition `Valid` what they answer. What is left is what Dynamo's controllers say beside that of an object that is
-//! refused, and which generation was accepted last.
+//! Controllers for stored objects, while webhooks are off: the SDK evaluates the validators and sets the condition
+//! `Valid`. The rest is the status that Dynamo's controllers write for an invalid object, and the generation that was
+//! accepted last.
 
 mod requests;
 

@@ -1,4 +1,4 @@
-//! What the API server asks: a validating webhook for each kind, under the names and at the paths of Dynamo's.
+//! Registers a validating webhook for each kind, under Dynamo's names and at Dynamo's paths.
 //!
 //! The API server evaluates the rules of the CRDs first, and asks no validating webhook about what these refuse. So the
 //! warnings on changes of immutable fields, which Dynamo's webhooks give with their refusal, come from mutating webhooks,

@@ -26,7 +26,7 @@ struct Flags {
     /// Kubeconfig file
     #[arg(long, env)]
     kubeconfig: std::path::PathBuf,
-    /// Where the application lives
+    /// Namespace of the application
     #[arg(long, env = "POD_NAMESPACE")]
     namespace: String,
     /// Address for users (HTTP)
@@ -82,7 +82,7 @@ async fn application(flags: Flags) -> Result<(), Box<dyn Error>> {
         asked.cancel();
         std::io::Result::Ok(())
     });
-    // Where one of them fails, so does the application.
+    // The application ends when one of them fails.
     let operator = async { embedded.run_with(answer, stop).await.map_err(Box::<dyn Error>::from) };
     let serve = async { serve.await.map_err(Box::<dyn Error>::from) };
     tokio::try_join!(operator, serve)?;
@@ -105,7 +105,7 @@ async fn metrics(State(shown): State<Shown>) -> Result<String, StatusCode> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode_registry(&mut text, &shown.own)
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-    // What an operator counts ends as a text of metrics has to.
+    // The operator's part comes last, because it ends with `# EOF`.
     Ok(text + &shown.operator.encode())
 }
 

@@ -13,7 +13,7 @@ const SERVICE: &str = "entity-operator-webhook";
 async fn main() -> anyhow::Result<()> {
     let cluster = ControlPlane::builder().controller_manager().start().await?;
     cluster.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})]).await;
-    // What the API server sends to this Service arrives at this machine.
+    // Calls of the API server to this Service arrive at this machine.
     cluster.route_service(NAMESPACE, SERVICE).await;
     println!("export KUBECONFIG={}", cluster.kubeconfig_path().display());
     tokio::signal::ctrl_c().await?;

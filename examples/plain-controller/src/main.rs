@@ -30,7 +30,7 @@ enum Command {
     },
 }
 
-/// What users write: a ConfigMap of the same name is to have this content.
+/// A kind of which each object makes a ConfigMap of the same name, with this content.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "plain.example", version = "v1", kind = "ConfigMapGenerator", namespaced)]
 struct ConfigMapGeneratorSpec {

@@ -39,7 +39,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
     Verdict::allow()
 }
 
-/// What is served: `/validate/no-passwords`.
+/// The webhooks: one, at `/validate/no-passwords`.
 fn webhooks() -> Webhooks {
     let webhook = Validate::<ConfigMap>::named("no-passwords")
         .on_create(no_passwords)

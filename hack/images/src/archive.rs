@@ -21,7 +21,7 @@ const LABELS: [&str; 4] = [
     "org.opencontainers.image.licenses",
 ];
 
-/// What is wrong with an archive.
+/// A fault of an archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -99,7 +99,7 @@ pub fn check(path: &Path, limit: u64, files: &[String]) -> Result<Image, Invalid
     Ok(Image { name, digest: manifest_at, layer: layer["size"].as_u64().unwrap_or_default(), files: found })
 }
 
-/// What every image of ours promises: who runs what, and that there is nothing else.
+/// Checks the promises of every image of ours: its user, its entry point, and that it holds nothing else.
 fn promises(config: &Value, found: &BTreeSet<String>, files: &[String]) -> Result<(), Invalid> {
     let user = string(config, "User")?;
     let ids: Option<Vec<u32>> = user.split(':').map(|id| id.parse().ok()).collect();
@@ -226,7 +226,7 @@ fn contents(layout: &Layout, layer: &str) -> Result<BTreeSet<String>, Invalid> {
     Ok(files)
 }
 
-/// What `sha256sum` makes of the stream.
+/// Computes the digest of the stream with `sha256sum`.
 fn digest_of(stream: Option<impl Into<Stdio>>) -> Result<String, Invalid> {
     let stream = stream.map_or_else(Stdio::null, Into::into);
     let said = Command::new("sha256sum").stdin(stream).output()?;

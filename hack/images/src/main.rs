@@ -1,4 +1,4 @@
-//! What `build.sh` calls.
+//! The program that `build.sh` calls.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the SBOM that `cargo cyclonedx` writes lacks for an image, and what it has too much.
+//! Completes an SBOM of `cargo cyclonedx` for an image, and removes what does not belong there.
 
 use serde_json::{Value, json};
 

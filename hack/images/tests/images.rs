@@ -57,7 +57,7 @@ fn a_file_that_is_named_lies_beside_the_binary() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes_whoever_packs_it_where_and_when() {
+fn an_image_is_reproducible_by_anybody_anywhere() {
     let (folder, binary) = folder();
     let (first, second) = (folder.path().join("first.tar"), folder.path().join("elsewhere/second.tar"));
     pack(&binary, NAME, &first, &[]).unwrap();

@@ -1,5 +1,5 @@
-//! What a caller that trusts a bundle, and nothing else, makes of a chain: rustls's own verdict, and a call to our own
-//! listener the way that the API server makes it.
+//! Checks whether a caller that trusts only a given bundle accepts a chain: by rustls's verifier, and by a call to our
+//! own listener as the API server makes it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How long the handshake may take.
+/// The timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// Why a caller that trusts the bundle cannot call this server.

@@ -1,4 +1,4 @@
-//! What goes wrong with stored certificates, and what to do about it.
+//! Errors of stored certificates, with the fix.
 
 use portcullis_client::own_sentence;
 use portcullis_listener::TlsError;
@@ -16,7 +16,7 @@ pub enum CertificateError {
         namespace: String,
         /// Its name.
         name: String,
-        /// What the API server said.
+        /// The API server's answer.
         #[source]
         source: Box<kube::Error>,
     },
@@ -34,7 +34,7 @@ pub enum CertificateError {
         namespace: String,
         /// Name of the CA's Secret.
         ca: String,
-        /// What is wrong with what it issues.
+        /// The fault of the pair that it issues.
         problem: String,
     },
     /// The Secret that cert-manager or a user provides is missing or cannot be served.
@@ -44,9 +44,9 @@ pub enum CertificateError {
         namespace: String,
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the Secret.
         problem: String,
-        /// What to do.
+        /// The fix.
         cure: String,
     },
     /// cert-manager fills the Secret in which certificates were to be made, and would replace them. Use another Secret.
@@ -94,7 +94,7 @@ impl CertificateError {
     }
 }
 
-/// What a person has to do about a refusal; nothing where trying again may help.
+/// The fix for a refused request; empty if a retry may help.
 fn fix(action: &str, namespace: &str, error: &kube::Error) -> String {
     match error {
         // `User "x" cannot get resource …`. A quota, a policy or the end of a namespace is no matter of roles.

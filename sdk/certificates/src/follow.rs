@@ -17,7 +17,7 @@ use portcullis_client::relist_after_outage;
 /// that nobody is later than five seconds when an outage ends, and replicas do not come all at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2500);
-/// What breaks after this long without a break has nothing to do with what broke before.
+/// A watch that has run this long without an error starts again with the first pause.
 const QUIET: Duration = Duration::from_mins(1);
 
 /// The object of this name, whenever it has changed or may have; `None` while there is none. The first says how it is
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_is_seen_within_five_seconds_after_an_outage_however_long() {
+    async fn an_object_is_seen_within_five_seconds_after_any_outage() {
         for outage in [10, 100, 1000] {
             let back = Instant::now() + Duration::from_secs(outage);
             let answer = move |request| ready(Ok::<_, Infallible>(away_until(back, &request)));
@@ -89,9 +89,9 @@ mod tests {
         }
     }
 
-    /// After a restore of etcd, versions go on from an earlier one: a watch from the old one would say nothing for long.
+    /// Versions go on from an earlier one after a restore of etcd: a watch from the old one would be silent for long.
     #[tokio::test(start_paused = true)]
-    async fn an_object_is_listed_again_when_its_watch_cannot_be_begun_again() {
+    async fn an_object_is_listed_again_when_its_watch_cannot_restart() {
         let lists = Arc::new(AtomicUsize::new(0));
         let counted = lists.clone();
         let answer = move |request: Request<Body>| {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn replicas_do_not_try_again_at_once_together_and_forget_old_breaks() {
+    async fn retries_of_replicas_are_spread_and_forget_old_failures() {
         let (mut one, mut other) = (pauses(), pauses());
         let two: Vec<_> = (0..8).map(|_| (one.next().unwrap(), other.next().unwrap())).collect();
         assert!(two.iter().all(|(one, other)| one != other), "{two:?}");

@@ -1,4 +1,4 @@
-//! What certificates count.
+//! The metrics of certificates.
 
 use portcullis_metrics::Families;
 use prometheus_client::encoding::EncodeLabelSet;

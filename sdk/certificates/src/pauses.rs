@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_the_longest_and_begin_again_after_a_quiet_time() {
+    async fn pauses_double_up_to_a_limit_and_reset_after_a_quiet_time() {
         let mut pauses = pauses(Duration::from_secs(1), Duration::from_secs(5));
         let mut found = Vec::new();
         for seconds in [0, 1, 2, 4, 5, 10, 11] {

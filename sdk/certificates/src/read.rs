@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::CertificateError;
 
-/// How long one reading may take.
+/// The deadline of one read.
 const READ: Duration = Duration::from_secs(30);
 
 /// The Secret, if there is one.

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_answer_its_sentence_is_said_and_of_one_without_a_sentence_its_code() {
+    fn an_api_error_shows_its_message_or_else_its_code() {
         let gone = Status::failure("namespaces \"a\" not found", "NotFound").with_code(404);
         let bare = Status::failure("", "").with_code(502);
         for (status, expected) in [(gone, "namespaces \"a\" not found"), (bare, "HTTP 502")] {

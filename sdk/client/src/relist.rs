@@ -61,7 +61,7 @@ mod tests {
 
     /// An API server that is away when a watch has ended, and comes back with what it had stored before.
     #[tokio::test(start_paused = true)]
-    async fn after_a_restore_of_etcd_no_watch_goes_on_from_a_version_that_is_yet_to_come() {
+    async fn no_watch_resumes_from_a_future_version_after_an_etcd_restore() {
         let changed = json!({ "type": "MODIFIED", "object": map(41) }).to_string() + "\n";
         let answers = [list(900), (200, String::new()), (500, String::new()), list(40), (200, changed)];
         let (answers, asked) = (Arc::new(Mutex::new(answers.into_iter())), Arc::new(Mutex::new(Vec::new())));

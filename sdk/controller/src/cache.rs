@@ -149,7 +149,8 @@ impl<K: Cached> Cache<K> {
 }
 
 impl<K: Cached> Shared<K> {
-    /// What there is. That nobody fills it is an error of the program, which no test with a [`Cache::of`] shows.
+    /// Returns the store. A cache that nobody fills is a programming error, and is logged here because tests with a
+    /// [`Cache::of`] do not show it.
     fn read(&self) -> &Store<Held<K>> {
         if !self.attended.swap(true, Ordering::Relaxed) {
             let resource = self.resource();
@@ -307,8 +308,8 @@ impl<K: Send + Sync + 'static> Stored for Held<K> {
     }
 }
 
-/// Of kinds that are derived, as of those of k8s-openapi, names are literals; of one that is written by hand they may be
-/// made at run time, a few bytes each time that rights are looked at.
+/// Derived kinds, such as those of k8s-openapi, have literals as names. A name that a hand-written kind makes at run
+/// time is leaked: a few bytes each time that the rights are computed.
 fn fixed(name: Cow<'static, str>) -> &'static str {
     match name {
         Cow::Borrowed(name) => name,
@@ -324,7 +325,7 @@ mod tests {
     use portcullis_testing::Log;
 
     #[test]
-    fn a_cache_that_was_forgotten_where_the_webhook_is_registered_does_not_stay_empty_without_a_word() {
+    fn reading_an_unregistered_cache_is_logged() {
         let (log, _listening) = Log::listen();
         let cache = Cache::<ConfigMap>::new();
         assert!(cache.get("team", "a").is_none() && cache.list().is_empty());

@@ -1,4 +1,4 @@
-//! What is kept of children, and where.
+//! Stores of children.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::apply::{Desired, FieldManager, Live};
 use super::store::Begun;
 use super::{Store, Stored};
 
-/// What a store keeps of a child, for controllers that keep more of it than the default
+/// The stored form of a child, for controllers that keep more of it than the default
 /// ([`Controller::owns_in`](super::Controller::owns_in)).
 pub trait ChildTrace: Stored {
-    /// What decides whether the child is written, from [`FieldManager::read`].
+    /// The part that decides whether the child is written, from [`FieldManager::read`].
     fn live(&self) -> &Live;
 
     /// The stored form of a child after `desired` was applied, with `live` as the result.
     fn written(desired: &Desired, live: Live) -> Self;
 
-    /// The same child, marked as being deleted.
+    /// Marks the child as being deleted.
     #[must_use]
     fn deleting(&self) -> Self;
 }

@@ -28,9 +28,9 @@ use super::{
     Reconcile, Runtime, Store, Stored as _, Watches, paged,
 };
 
-/// How many objects are reconciled at once.
+/// The number of concurrent reconciles by default.
 const WORKERS: usize = 8;
-/// Longest reconcile.
+/// The deadline of a reconcile by default.
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Starts the watch of one kind.
@@ -40,7 +40,7 @@ pub(super) type Follow<K> = Box<dyn Fn(&Watches, &FieldManager, &Woken<K>) + Sen
 pub(super) struct Owned<K> {
     pub(super) resource: ApiResource,
     pub(super) children: Children,
-    /// What starts their watch, unless their controller's author does.
+    /// Starts their watch; `None` if the controller's author does.
     pub(super) follow: Option<Follow<K>>,
 }
 
@@ -61,17 +61,17 @@ pub struct Controller<K> {
     tokens: fn(&K) -> Vec<String>,
     pub(super) finalizer: Option<(String, CleanUp<K>)>,
     on_invalid: Option<OnInvalid<K>>,
-    /// By `apiVersion` and `kind`.
+    /// The owned kinds, by `apiVersion` and `kind`.
     pub(super) owned: BTreeMap<(String, String), Owned<K>>,
     pub(super) watched: Vec<WatchedKind<K>>,
-    /// What it may do beside what follows from the rest.
+    /// The rights beside those that follow from the other fields.
     pub(super) access: Access,
     namespaces: Option<Namespaces>,
     workers: usize,
     deadline: Duration,
 }
 
-/// What changes of other kinds wake.
+/// Enqueues objects of the controller's kind when related objects change.
 pub(super) struct Woken<K> {
     queue: Arc<Queue>,
     pub(super) store: Arc<Store<Observed<K>>>,
@@ -359,7 +359,7 @@ impl<K: Kind> Controller<K> {
                 return;
             }
             let _opened = queue.open();
-            // Before the first look at who owns what: a change in between is told.
+            // Subscribe before the first look at owners, so that a change in between is noticed.
             let handovers = scope.changes();
             let ask = |wanted: &dyn Fn(&str) -> bool| {
                 for (namespace, name) in store.keys() {
@@ -405,7 +405,7 @@ impl<K: Kind> Controller<K> {
     /// watches, or to read the stores in webhooks, which every replica serves: `follow` in
     /// `Components::on_every_replica`, [`work`](Self::work) in `Components::while_leading` of `portcullis-operator`.
     pub fn follow(&self, watches: &Watches) {
-        // Until work begins, which asks for every object.
+        // The queue rests until work begins, which enqueues every object.
         self.changes.queue.rest();
         let (managers, tokens) = (Managers::of(&self.field_manager.name), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
@@ -454,8 +454,8 @@ mod tests {
     use super::*;
     use portcullis_manifest::Switch;
 
-    /// Somebody who makes and deletes invalid objects all day must not fill our memory. Without a finalizer, nobody sees
-    /// such an object while it is going.
+    /// A user who creates and deletes invalid objects all day must not fill our memory. Without a finalizer, no
+    /// reconcile sees such an object while it is deleted.
     #[tokio::test]
     async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
         let nowhere = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
@@ -529,9 +529,9 @@ mod tests {
         join(run, look).await;
     }
 
-    /// What such a reconcile makes outside of the cluster, no cleanup would ever take away.
+    /// A reconcile without a finalizer could create things outside of the cluster that no cleanup removes.
     #[tokio::test]
-    async fn an_object_that_went_before_its_finalizer_was_on_is_not_reconciled() {
+    async fn an_object_deleted_before_its_finalizer_is_not_reconciled() {
         let (asked, mut patches) = tokio::sync::mpsc::unbounded_channel();
         let gone = tower::service_fn(move |request: Request<Body>| {
             let asked = asked.clone();

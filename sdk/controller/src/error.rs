@@ -1,4 +1,4 @@
-//! What makes a reconcile fail. Every variant is retried with backoff.
+//! Errors of a reconcile. Every one is retried with backoff.
 
 use super::apply::{ApplyError, DocumentError, Refusal};
 use portcullis_client::own_sentence;
@@ -24,17 +24,17 @@ pub enum ControllerError {
     /// A request about the object itself failed.
     #[error("cannot {verb} {object}: {}", own_sentence(&**source))]
     Request {
-        /// What was tried.
+        /// The attempted action.
         verb: &'static str,
         /// Kind, namespace and name.
         object: String,
-        /// What the API server said.
+        /// The API server's answer.
         source: Box<kube::Error>,
     },
     /// The API server did not answer in time.
     #[error("no answer within {seconds} s to {verb} {object}")]
     Deadline {
-        /// What was tried.
+        /// The attempted action.
         verb: &'static str,
         /// Kind, namespace and name.
         object: String,
@@ -52,7 +52,7 @@ pub enum ControllerError {
     Undecided {
         /// Kind, namespace and name.
         object: String,
-        /// Which webhook's handler failed, and why.
+        /// The webhook whose handler failed, and its error.
         problem: String,
     },
     /// The status cannot be serialised to JSON.
@@ -60,7 +60,7 @@ pub enum ControllerError {
     Status {
         /// Kind, namespace and name.
         object: String,
-        /// What is wrong.
+        /// The error of the serialiser.
         source: serde_json::Error,
     },
 }

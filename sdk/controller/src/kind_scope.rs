@@ -1,4 +1,4 @@
-//! Where objects of a kind live: in namespaces, or in none; and the kinds of which that is known.
+//! Scopes of kinds: namespaced or cluster-scoped; and the kinds whose scope is known.
 
 use std::fmt::Debug;
 

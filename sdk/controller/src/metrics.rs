@@ -1,4 +1,4 @@
-//! What controllers count.
+//! The metrics of controllers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ use portcullis_metrics::{Durations, Families, Labels, Metrics, label};
 /// Bounds of the durations in seconds: a reconcile may take minutes.
 const SECONDS: [f64; 12] = [1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// How a reconcile ended.
+/// The outcome of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reconciled {
-    /// A change wakes the object.
+    /// The object waits for a change.
     Success,
     /// It is reconciled again after a while.
     Requeue,
     /// It is tried again.
     Error,
-    /// The same.
+    /// It is tried again after a panic.
     Panic,
 }
 
@@ -45,7 +45,7 @@ impl Reconciled {
     }
 }
 
-/// Of all controllers.
+/// The metric families of reconciles, for all controllers.
 pub(crate) struct ReconcileFamilies {
     reconciles: Family<Labels, Counter>,
     duration: Durations,
@@ -137,7 +137,7 @@ impl Collector for Backlogs {
     }
 }
 
-/// Of all watches.
+/// The metric families of watches.
 #[derive(Default)]
 struct WatchFamilies {
     panics: Family<Labels, Counter>,

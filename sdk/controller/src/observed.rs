@@ -34,9 +34,9 @@ pub struct Observed<K> {
     pub finalizers: Vec<String>,
     /// Whether it is being deleted, also if it does not decode.
     pub deleting: bool,
-    /// What our status manager holds of it.
+    /// The fields that our status manager owns.
     pub(super) held_status: Option<Box<str>>,
-    /// What our manager of the condition `Valid` holds of it.
+    /// The fields that our manager of the condition `Valid` owns.
     pub(super) held_validity: Option<Box<str>>,
 }
 

@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Delays before a failed reconcile is retried, and before a write of a child that others undo is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure; it doubles with each further one.
+    /// The delay after the first failure; it doubles with each further one.
     pub first: Duration,
     /// The longest delay.
     pub last: Duration,
@@ -74,7 +74,7 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nobody works and nobody will before everything is asked for anew: nothing is kept.
+    /// Whether no worker runs, and none will before every object is enqueued anew: keys are then dropped.
     resting: bool,
     due: BTreeMap<(Instant, u64), Key>,
     at: HashMap<Key, (Instant, u64)>,
@@ -108,7 +108,7 @@ impl std::fmt::Display for Key {
 // === impl Backoff ===
 
 impl Default for Backoff {
-    /// From half a second to five minutes; five seconds after a change.
+    /// Delays from half a second to five minutes; five seconds after a change.
     fn default() -> Self {
         Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
     }
@@ -139,11 +139,11 @@ impl Queue {
 
     /// Counts the reconciles of [`run`](Self::run) there.
     pub(super) fn count_in(&self, metrics: ReconcileMetrics) {
-        // Of a controller that runs again, they are the same.
+        // A controller that runs again sets the same metrics.
         _ = self.counted.set(metrics);
     }
 
-    /// How many keys are due and wait for a worker, and how many of all are pending.
+    /// Counts the keys that wait for a worker, and all that are pending.
     pub(super) fn backlog(&self) -> Backlog {
         self.with(|state| {
             let until = |at| state.due.range(..=(at, u64::MAX)).count();
@@ -175,7 +175,7 @@ impl Queue {
         Opened(self)
     }
 
-    /// What was asked for and is not begun.
+    /// Returns the keys that were requested and have not started.
     #[cfg(test)]
     pub(super) fn asked(&self) -> Vec<Key> {
         self.with(|state| state.due.values().cloned().collect())
@@ -192,7 +192,7 @@ impl Queue {
             while let Some(key) = self.next(shutdown).await {
                 let (namespace, name) = (&key.namespace, &key.name);
                 let began = Instant::now();
-                // What panics fails: the other keys are not its business.
+                // A panic fails this reconcile only: the worker goes on with other keys.
                 let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
                     Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
                     Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_resting_queue_keeps_nothing_and_forgets_what_was_dropped_at_work() {
+    async fn a_resting_queue_keeps_no_key_and_no_dropped_reconcile() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.rest();
         queue.add(key("a"));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_added_while_it_runs_runs_again_afterwards_and_never_twice_at_once() {
+    async fn a_key_added_while_it_runs_runs_once_more_afterwards() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.add(key("a"));
         assert_eq!(queue.next(&stop).await, Some(key("a")));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_back_off_up_to_five_minutes_and_a_success_forgets_them() {
+    async fn failures_back_off_to_five_minutes_until_a_success() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.add(key("a"));
         let mut waits = Vec::new();
@@ -421,7 +421,7 @@ mod tests {
 
     /// It may be the change that mends what failed; it may also come of the failing reconcile itself.
     #[tokio::test(start_paused = true)]
-    async fn a_change_during_a_failing_reconcile_shortens_the_backoff_to_seconds_and_never_to_nothing() {
+    async fn a_change_during_a_failing_reconcile_shortens_the_backoff() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
         queue.add(key("a"));
         let mut waits = Vec::new();
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_reconcile_is_counted_by_its_result_and_what_is_not_due_yet_is_not_waiting() {
+    async fn reconciles_are_counted_by_result_and_only_due_keys_wait() {
         let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
         queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
         let asked = Arc::downgrade(&queue);

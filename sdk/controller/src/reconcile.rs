@@ -1,4 +1,4 @@
-//! What a reconcile works with.
+//! The context of a reconcile.
 
 mod reconciler;
 mod validity;
@@ -329,7 +329,7 @@ mod tests {
 
     /// The watch has put the change into the store and tells of it while the status is written.
     #[tokio::test]
-    async fn a_change_after_the_reconcile_began_is_not_taken_for_seen_because_the_store_has_it() {
+    async fn a_change_during_a_reconcile_is_not_taken_for_seen() {
         let answers = tower::service_fn(|_: Request<Body>| async {
             let mut answer = part(7, 2);
             answer["status"] = json!({"size": 1});

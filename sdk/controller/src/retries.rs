@@ -17,7 +17,7 @@ pub(super) const LONGEST_REFUSED: Duration = Duration::from_mins(1);
 
 /// One watch that is tried again when it fails.
 pub(super) struct Retries {
-    /// What is watched, for the log.
+    /// The watched kind, for the log.
     pub(super) kind: String,
     /// `plural.group`, as `kubectl` takes it.
     pub(super) resource: String,

@@ -1,4 +1,4 @@
-//! What a controller has to be allowed to do.
+//! The RBAC rules that a controller needs.
 
 use kube::core::ApiResource;
 use portcullis_manifest::{Access, Grant};
@@ -6,9 +6,9 @@ use portcullis_manifest::{Access, Grant};
 use super::controller::{Owned, WatchedKind};
 use super::{Controller, Kind, KindScope as _};
 
-/// To look at objects, by the watch and by name.
+/// The verbs for reading objects, by watch and by name.
 const READ: [&str; 3] = ["get", "list", "watch"];
-/// To make and remove children.
+/// The verbs for creating, changing and deleting children.
 const KEEP: [&str; 3] = ["create", "patch", "delete"];
 
 impl<K: Kind> Controller<K> {
@@ -62,7 +62,7 @@ mod tests {
     use crate::{Cleanup, Store};
 
     #[test]
-    fn the_rights_follow_from_what_a_controller_is_for_owns_and_watches() {
+    fn rights_follow_from_reconciled_owned_and_watched_kinds() {
         let read = |more: &[&'static str]| [&READ[..], more].concat();
         let maps = Controller::<ConfigMap>::named("maps")
             .finalizer("maps.example/hold", |_| ready(Ok::<_, std::fmt::Error>(Cleanup::Done)))
@@ -83,7 +83,8 @@ mod tests {
         };
         assert_eq!(maps.access(), expected);
 
-        // Who is for a kind without a namespace reads and writes it in the cluster, and its children where they live.
+        // A controller of a cluster-scoped kind accesses its objects in the cluster, and their children in their
+        // namespaces.
         let owned_elsewhere = Controller::<Namespace>::named("spaces")
             .owns_in::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default())
             .owns::<PersistentVolume>();

@@ -1,4 +1,4 @@
-//! What a controller runs with.
+//! The environment of a controller.
 
 use std::fmt;
 use std::future::ready;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Validation, Validity};
 
-/// What a controller runs with: a client, its scope, metrics and a stop signal.
+/// The environment of a controller: a client, its scope, metrics and a stop signal.
 #[derive(Clone)]
 pub struct Runtime {
     /// A client with the operator's ServiceAccount.
@@ -26,8 +26,8 @@ pub struct Runtime {
     pub release: String,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
-    /// Which namespaces this operator owns. Check it at the start of every reconcile; a controller owns none once its
-    /// replica no longer leads.
+    /// The namespaces that this operator owns. Check it at the start of every reconcile; a controller owns none once
+    /// its replica no longer leads.
     pub scope: Scope,
     /// Whether this replica leads, and in which epoch.
     pub leadership: Leadership,

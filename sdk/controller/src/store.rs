@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// What a store needs to know about its objects.
+/// An object that a store can index by name and by token.
 pub trait Stored: Send + Sync + 'static {
     /// `metadata.namespace`.
     fn namespace(&self) -> &str;
@@ -32,9 +32,9 @@ pub trait Stored: Send + Sync + 'static {
 /// A change of one object from `old` to `new`; `None` means that it does not exist.
 #[derive(Debug)]
 pub struct Change<T> {
-    /// What the store held.
+    /// The stored object before the change.
     pub old: Option<Arc<T>>,
-    /// What it holds now.
+    /// The stored object after the change.
     pub new: Option<Arc<T>>,
     /// The version that the watch delivered; `u64::MAX` for a deletion and for an object from a list.
     pub delivered: u64,
@@ -61,7 +61,7 @@ pub(super) struct Begun(u64);
 #[derive(Debug)]
 struct Inner<T> {
     namespaces: HashMap<String, Namespace<T>>,
-    /// How many lists have begun, and how many of them have ended, of all watches.
+    /// The number of lists that have begun plus that of lists that have ended, over all watches.
     lists: u64,
     /// Per watch (by the namespace it is restricted to; empty for all), how far it has come.
     watches: HashMap<String, Progress<T>>,
@@ -90,7 +90,7 @@ struct Progress<T> {
 #[derive(Debug)]
 struct Listing<T> {
     objects: Vec<Arc<T>>,
-    /// Of writes of ours that were begun and answered meanwhile: the latest version of each object.
+    /// The latest version of each object that one of our writes, begun after the list, has returned.
     written: BTreeMap<(String, String), u64>,
 }
 
@@ -170,8 +170,8 @@ impl<T: Stored> Store<T> {
                     Some(inner.replace(Arc::new(object)))
                 }
                 Some(_) if newer => inner.insert(Arc::new(object)),
-                // Of a write that was begun while the last list was made, and of whose object that says nothing, nobody can
-                // tell whether it came before the list, and its end too: the watch brings what came after it.
+                // The last list may have been made before or after a write that began during it and whose object it
+                // lacks. The watch delivers all that came after the list.
                 None if newer && fresh && (known || begun >= progress.complete) => inner.insert(Arc::new(object)),
                 _ => None,
             }
@@ -302,7 +302,7 @@ impl<T: Stored> Inner<T> {
         self.watches.entry(watch.to_owned()).or_insert_with(new)
     }
 
-    /// What is there under the name of `object`.
+    /// Returns the stored object with the name of `object`.
     fn current(&self, object: &T) -> Option<&Arc<T>> {
         self.namespaces.get(object.namespace())?.objects.get(object.name())
     }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_write_is_seen_before_the_watch_delivers_it_and_an_older_event_does_not_undo_it() {
+    fn our_write_is_seen_at_once_and_not_undone_by_an_older_event() {
         let store = Store::default();
         store.delivered("", Thing("ns", "a", 5, &[]));
         store.written(Thing("ns", "a", 9, &[]), store.begin());
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_answered_after_its_deletion_was_delivered_leaves_no_ghost() {
+    fn a_write_answered_after_its_deletion_is_not_stored() {
         let store = Store::default();
         store.deleted("", &Thing("ns", "a", 12, &[]));
         store.written(Thing("ns", "a", 10, &[]), store.begin());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_of_etcd_no_object_is_kept_for_a_version_that_never_comes_back() {
+    fn a_store_drops_objects_that_an_etcd_restore_removed() {
         let store = Store::default();
         for (name, at) in [("a", 900), ("b", 901), ("c", 902)] {
             store.delivered("", Thing("ns", name, at, &[]));
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_a_list_which_may_be_later_leaves_no_ghost() {
+    fn a_write_answered_after_a_possibly_later_list_is_not_stored() {
         let store = Store::default();
         store.list_begins("");
         let begun = store.begin();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn each_namespace_has_its_own_watch_and_a_relist_replaces_only_what_it_covers() {
+    fn a_relist_replaces_only_the_objects_of_its_namespace() {
         let store = Store::default();
         store.delivered("ns", Thing("ns", "a", 5, &[]));
         store.delivered("other", Thing("other", "b", 50, &[]));

@@ -11,12 +11,12 @@ use super::Key;
 /// Type of the condition that says whether the validators accept an object.
 pub const VALID: &str = "Valid";
 
-/// What validators say of a stored object.
+/// The validators' verdict on a stored object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validation {
-    /// What is wrong with it, in one sentence; `None` if it is valid.
+    /// The problem, in one sentence; `None` if the object is valid.
     pub problem: Option<String>,
-    /// What its author should know beside that.
+    /// Warnings for the object's author.
     pub warnings: Vec<String>,
 }
 
@@ -33,8 +33,8 @@ pub trait Validity: Send + Sync + 'static {
 /// The rules of an operator whose webhooks are off.
 pub(super) struct Validators {
     pub(super) validity: Arc<dyn Validity>,
-    /// What was said of objects that are there, with their uid: of those whose status keeps no such condition, it is
-    /// said once all the same.
+    /// The last message about each object, with its uid. It keeps a message from being repeated where the object's
+    /// status has no condition `Valid`.
     told: Mutex<HashMap<Key, (String, String)>>,
 }
 

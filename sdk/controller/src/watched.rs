@@ -15,7 +15,7 @@ use super::controller::{Follow, WatchedKind, Woken};
 use super::kind_scope::{KindScope, Watchable};
 use super::{Change, Controller, Key, Kind, Observed, Store, Stored, paged};
 
-/// Whom a change of an object wakes, by what is known of the objects of the controller's kind.
+/// Maps an object of another kind to the objects that it enqueues, given the store of the controller's kind.
 type Mapper<K, T> = dyn Fn(&T, &Store<Observed<K>>) -> Vec<Key> + Send + Sync;
 
 impl<K: Kind> Controller<K> {
@@ -103,7 +103,7 @@ fn tell<K: Kind, T: Watchable>(
     }
 }
 
-/// What a predicate never swallows.
+/// The fields whose change passes every predicate: uid, deletion and finalizers.
 fn going(metadata: &ObjectMeta) -> (Option<&String>, bool, Option<&Vec<String>>) {
     (metadata.uid.as_ref(), metadata.deletion_timestamp.is_some(), metadata.finalizers.as_ref())
 }

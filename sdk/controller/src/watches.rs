@@ -53,7 +53,7 @@ pub struct Watches {
     stop: CancellationToken,
     /// No watch outlives these.
     _end: DropGuard,
-    /// How many watches have not delivered their first list.
+    /// The number of watches that have not delivered their first list.
     waiting: watch::Sender<usize>,
     untold: Untold,
     metrics: Metrics,
@@ -207,7 +207,7 @@ impl Watches {
                 };
                 let event = match stop.run_until_cancelled(next).await {
                     Some(Some(Some(event))) => event,
-                    // Of a list that is not answered yet, nothing is known.
+                    // A list that has no answer yet is neither a success nor a failure.
                     Some(None) => {
                         if listed {
                             watched.retries.works();
@@ -273,7 +273,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
         });
     }
 
-    /// What is stored of it; where that panics, which object it was.
+    /// Returns the stored form of an object, or its namespace and name if `reduce` panics.
     fn reduced<K: Resource>(&self, object: K) -> Result<T, (String, String)>
     where
         R: Fn(K) -> T,
@@ -294,7 +294,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
         }
     }
 
-    /// What panicked has said so itself, by the panic hook; the message may hold anything.
+    /// Logs and counts a panic. Its message, which may contain secrets, is printed by the panic hook alone.
     fn panicked(&self, namespace: &str, name: &str) {
         self.panics.inc();
         let kind = &self.retries.kind;
@@ -302,8 +302,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
     }
 }
 
-/// Where kube's watcher logs: nowhere, unless somebody asked for its details. It tells of each try that is refused, which
-/// is told here once.
+/// Silences kube's watcher, unless its details are asked for: it logs every refused attempt, which is logged here once.
 fn log_of_watches() -> Dispatch {
     if tracing::enabled!(target: "kube_runtime::watcher", Level::DEBUG) {
         get_default(Clone::clone)
@@ -414,7 +413,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_refused_says_so_once_and_is_tried_less_and_less_often() {
+    async fn a_refused_watch_is_logged_once_and_backs_off() {
         for (watches_alone, verb) in [(false, r#"verb="list""#), (true, r#"verb="watch""#)] {
             refused_for_two_hours(watches_alone, verb).await;
         }

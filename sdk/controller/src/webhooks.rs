@@ -13,7 +13,7 @@ impl Validity for Webhooks {
     }
 }
 
-/// What all of them say; an error when one of them came to no verdict.
+/// Joins the verdicts of all validators; an error if one of them failed.
 fn validation(evaluations: Vec<Evaluation>) -> Result<Validation, String> {
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     for Evaluation { webhook, verdict, .. } in evaluations {

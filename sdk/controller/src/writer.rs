@@ -97,7 +97,7 @@ impl<K: Kind> Writer<K> {
         let finalizers = ["metadata", "finalizers"];
         let (known, change) = match (wanted, held) {
             (true, false) if live.finalizers.is_empty() => {
-                // Nobody has added one since: otherwise this would erase it.
+                // The patch fails if another client has added a finalizer since, which it would erase.
                 (Value::Null, add(finalizers, json!([name])))
             }
             (true, false) => (json!(live.finalizers), add(["metadata", "finalizers", "-"], json!(name))),
@@ -138,7 +138,7 @@ fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value })
 }
 
-/// In an object, that replaces what is there.
+/// The operation `add` replaces a member that exists.
 fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }

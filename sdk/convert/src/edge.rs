@@ -35,7 +35,7 @@ pub(crate) struct Identity<'o> {
 pub(crate) struct ConvertedDocument {
     /// The document that went: what its type says, and what the type takes no notice of.
     pub(crate) whole: Document,
-    /// Where the members are that it takes no notice of.
+    /// The places of the members that the type does not notice.
     pub(crate) unnoticed: Vec<Place>,
     /// The document that arrived.
     pub(crate) arrived: Document,
@@ -134,7 +134,7 @@ impl Edge<'_> {
         added.into_iter().take(identity.tries()).filter(|place| fits(place)).collect()
     }
 
-    /// Not the converter that takes the object over, which says so itself: the types as they are written or dropped.
+    /// A panic of a type while it is written or dropped. A converter that panics says so itself.
     fn panicked(self) -> Problem {
         Problem::whole(format!("the type of {} or {} panicked", self.from.version, self.to.version))
     }

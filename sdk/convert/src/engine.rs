@@ -21,7 +21,7 @@ use crate::{PROBLEM, STASH};
 #[derive(Clone)]
 pub struct Engine {
     graph: Arc<Graph>,
-    /// The same for all clones.
+    /// The versions in storage, shared by all clones.
     storage: Arc<RwLock<Option<Storage>>>,
 }
 
@@ -241,7 +241,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Which object it is, as messages say it.
+/// The object's name in messages.
 struct Who {
     namespace: String,
     name: String,
@@ -284,7 +284,8 @@ fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: 
             let ObjectInConversion { document, stash, problem, incomplete, partial } = converting;
             (Some(document), stash.write(), problem, incomplete, partial && !metadata.is_managed())
         }
-        // Not even a document: its text goes over, and the API server prunes what the version's schema lacks.
+        // An object that is not even a document goes over as text, and the API server prunes what the version's schema
+        // lacks.
         Err(problem) => (None, annotation.map(Cow::into_owned), Some(problem), true, false),
     };
     if label.is_some() {

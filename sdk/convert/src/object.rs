@@ -34,7 +34,7 @@ pub(crate) struct Object<'a> {
 
 /// The metadata of an object.
 pub(crate) struct Metadata<'a> {
-    /// As it came.
+    /// The text that came.
     pub(crate) raw: &'a str,
     members: Vec<Member<'a>>,
     /// The members of `annotations`, where it is an object.
@@ -186,7 +186,7 @@ impl<'a> Metadata<'a> {
         member.is_none_or(|member| member.value.starts_with('{') || member.value == "null")
     }
 
-    /// As converters see it: without `managedFields` and the engine's own.
+    /// Writes the metadata that converters see: without `managedFields` and the engine's own.
     pub(crate) fn for_converters(&self) -> String {
         let managed = self.members.iter().filter(|member| member.key == "managedFields");
         let managed: usize = managed.map(|member| member.whole.len()).sum();
@@ -195,7 +195,7 @@ impl<'a> Metadata<'a> {
         into_string(out)
     }
 
-    /// As it came, with this metadata of the engine and nothing else of its own.
+    /// Writes the metadata that came, with this metadata of the engine and no other of its own.
     pub(crate) fn write(&self, out: &mut Vec<u8>, own: OwnMetadata<'_>) {
         let OwnMetadata { stash, problem, incomplete } = own;
         if stash.or(problem).or(incomplete).is_none() && !self.has_own_metadata() {
@@ -232,7 +232,7 @@ impl<'a> Metadata<'a> {
 /// Annotations or labels, and those of the engine.
 struct OwnMap<'m, 'a> {
     name: &'static str,
-    /// As they came.
+    /// The members that came.
     members: &'m [Member<'a>],
     /// Each with its value; None for one that is not to be there.
     own: &'m [(&'static str, Option<&'m str>)],

@@ -47,7 +47,7 @@ pub struct Review<'a> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvelopeError {
-    /// Not JSON, or a member of the envelope has another type.
+    /// The body is not JSON, or a member of the envelope has another type.
     #[error("body is not a conversion review: {0}")]
     Malformed(#[from] serde_json::Error),
     /// Another kind of object.

@@ -19,7 +19,7 @@ pub(crate) struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// For reading the object, and noticing what is passed over in the members that are not the engine's.
+    /// Reads the object, and notices the members that are passed over, except the engine's.
     pub(crate) fn watched(self, notice: &'s Notice) -> Watched<'s> {
         Watched { source: self, notice }
     }

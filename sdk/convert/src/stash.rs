@@ -33,7 +33,7 @@ pub(crate) struct Entry<D = Document> {
     pub(crate) returned: Option<D>,
 }
 
-/// More than [`LIMIT`], or than the object's annotations leave room for.
+/// The document is larger than [`LIMIT`], or than the object's annotations leave room for.
 pub(crate) struct NoRoom;
 
 impl Stash {
@@ -83,7 +83,7 @@ impl Stash {
         let entry = serde_json::value::to_raw_value(entry).map_err(|_| NoRoom);
         self.remove(version);
         self.entries.insert(version.to_owned(), entry?);
-        // As it is written: users can put versions there whose names take more bytes than they have.
+        // Measure the written text: users can put in versions whose names take more bytes when they are escaped.
         if self.write().is_none_or(|text| text.len() > self.longest) {
             self.remove(version);
             return Err(NoRoom);
@@ -93,9 +93,9 @@ impl Stash {
 }
 
 impl Entry {
-    /// Where two documents differ, and what each of them says there; nothing else of them. Lists that differ are kept
-    /// whole. A parent stays in both as long as both have it, so that one that is deleted later can be told from one
-    /// that was never there.
+    /// Finds the places at which two documents differ, with the value of each; nothing else of them. Lists that differ
+    /// are kept whole. A parent stays in both as long as both have it, so that one that is deleted later can be told
+    /// from one that was never there.
     pub(crate) fn of_difference(original: &Document, returned: &Document) -> Self {
         let (original, returned) = difference(original, returned);
         Self { original, returned: Some(returned) }

@@ -90,7 +90,7 @@ impl Trace {
     }
 }
 
-/// In a list or an object.
+/// The inside of a list or an object.
 pub(crate) struct Inside<'t> {
     trace: &'t mut Trace,
     first: bool,

@@ -12,12 +12,13 @@ pub(crate) enum Step {
     Index(usize),
 }
 
-/// Where a value is, from the top of the object.
+/// The path of a value, from the top of the object.
 pub(crate) type Place = Vec<Step>;
 
-/// Where `raw` has something of which its type, which says `known`, takes no notice: members that it does not know,
-/// and those it holds for the same as missing (null, an empty list). Lists of which it keeps other elements as a whole.
-/// None where the keys on the way to them are more than [`MOST`] bytes together: each is looked up several times.
+/// Finds the members of `raw` that its type, which writes `known`, does not notice: those that it does not know, and
+/// those that it takes for missing (null, an empty list). A list of which the type keeps other elements counts as a
+/// whole. `None` if the keys on the way to them are more than [`MOST`] bytes together, because each is looked up
+/// several times.
 pub(crate) fn unnoticed(raw: &Value, known: &Value) -> Option<Vec<Place>> {
     let mut places = Vec::new();
     walk(raw, known, &mut Place::new(), &mut places);

@@ -46,7 +46,7 @@ impl Notice {
     /// Whether the type, which says what was traced, passed something over.
     pub(crate) fn passed_over(&self, trace: &Trace) -> bool {
         let other_members = if self.is_buffered() {
-            // As many may have been written as were read: a default can stand for one that was passed over.
+            // Equal numbers are no proof: a written default can make up for a member that was passed over.
             self.keys.get() != trace.keys
         } else {
             self.members.get() > trace.members

@@ -17,7 +17,7 @@ use super::mark::Mark;
 pub(super) struct Target {
     /// `https://host[:port]`.
     pub(super) url: String,
-    /// In PEM; without it the roots of the API server's own system.
+    /// The CA in PEM; without it, the roots of the API server's own system count.
     pub(super) ca_pem: Option<String>,
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     // K6
     #[test]
-    fn a_machine_that_sleeps_locks_nothing_unless_it_was_told_to_fail_closed() {
+    fn a_sleeping_machine_blocks_no_write_unless_it_fails_closed() {
         let (entries, left_out) = Reach::default().entries(registered(), "op-system").unwrap();
         assert!(left_out.is_empty());
         for entry in &entries {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_of_some_namespaces_see_no_other_and_nothing_that_is_in_none() {
+    fn webhooks_of_some_namespaces_see_no_other_object() {
         let reach = Reach { namespaces: vec!["a".to_owned(), "b".to_owned()], fail: false };
         let (entries, left_out) = reach.entries(registered(), "op-system").unwrap();
         assert_eq!(left_out, ["nodes.things.demo"]);

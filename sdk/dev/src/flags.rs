@@ -37,7 +37,7 @@ pub struct Flags {
     pub(crate) sweep: bool,
 }
 
-/// From a second to a day. A plain number is one of seconds.
+/// Parses a duration from a second to a day. A plain number is one of seconds.
 fn ttl(text: &str) -> Result<SignedDuration, String> {
     let seconds = text.parse().map(|seconds: u32| SignedDuration::from_secs(seconds.into()));
     let ttl: SignedDuration = seconds

@@ -20,7 +20,7 @@ pub(super) struct Facts {
     pub(super) towards_server: Option<IpAddr>,
     /// This machine's address on the route to everywhere.
     pub(super) towards_anywhere: Option<IpAddr>,
-    /// On Linux containers run on this machine, elsewhere in a virtual machine on it.
+    /// Whether this is Linux, where containers run on this machine, and not in a virtual machine on it.
     pub(super) linux: bool,
 }
 
@@ -37,7 +37,7 @@ impl Candidate {
         Self { host: host.into(), why }
     }
 
-    /// As it stands in a URL.
+    /// The host as it stands in a URL.
     pub(super) fn in_url(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
@@ -145,7 +145,7 @@ mod tests {
 
     // K6
     #[test]
-    fn local_clusters_are_known_by_their_context_and_others_by_their_route() {
+    fn local_clusters_are_known_by_context_and_others_by_route() {
         let (lo, lan) = ("127.0.0.1", "192.168.1.5");
         for (context, server, linux, expected) in [
             // A server in the same network, or at the end of a VPN.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_urls_that_no_api_server_could_call_are_refused_with_the_fix() {
+    fn unreachable_hosts_and_urls_are_refused_with_the_fix() {
         for (text, expected) in [
             ("192.168.1.5", Some("192.168.1.5")),
             ("[fd00::1]", Some("fd00::1")),

@@ -13,7 +13,7 @@ const EXPIRES: &str = "portcullis.dev/dev-expires";
 const OWNER: &str = "portcullis.dev/dev-owner";
 /// Label: the release whose webhooks the session serves.
 pub(super) const OF: &str = "portcullis.dev/dev-of";
-/// So long after its end the session of another machine counts as over: clocks differ.
+/// The time after its end from which the session of another machine counts as over: clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Written on every object that a session puts into a cluster.
@@ -101,7 +101,7 @@ mod tests {
 
     // K6
     #[test]
-    fn expired_sessions_of_anybody_and_all_of_ones_own_are_swept_and_nothing_else() {
+    fn only_expired_sessions_and_ones_own_are_swept() {
         let now = "2026-01-01T12:00:00Z".parse().unwrap();
         let me = mark("ann", "2026-01-01T13:00:00Z");
         for (owner, expires, fate) in [
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_as_it_was_written_and_what_has_none_is_nobodys() {
+    fn a_mark_round_trips_and_an_object_without_one_has_no_owner() {
         let mark = mark("ann", "2026-01-01T13:00:00Z");
         let meta =
             ObjectMeta { labels: Some(mark.labels()), annotations: Some(mark.annotations()), ..ObjectMeta::default() };

@@ -33,7 +33,7 @@ pub(super) struct Session {
     reach: Reach,
     probe: Probe,
     server: Option<Server>,
-    /// Without it plain HTTP is served.
+    /// The TLS configuration; `None` for plain HTTP.
     tls: Option<Arc<ArcSwap<ServerConfig>>>,
     candidates: Vec<(Candidate, Target)>,
     listening: SocketAddr,

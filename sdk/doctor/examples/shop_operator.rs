@@ -20,7 +20,7 @@ mod v1 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// What somebody wants to drink.
+    /// An order of drinks.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "doctor.example", version = "v1", kind = "Order", namespaced)]
     pub(crate) struct OrderSpec {
@@ -34,17 +34,17 @@ mod v2 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// What somebody wants to drink.
+    /// An order of drinks.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "doctor.example", version = "v2", kind = "Order", namespaced, status = "OrderStatus")]
     pub(crate) struct OrderSpec {
         /// Which beer.
         pub(crate) beer: String,
-        /// How many; one when nothing is said.
+        /// The number of glasses; one by default.
         pub(crate) glasses: Option<u32>,
     }
 
-    /// How far it has come.
+    /// The progress of the order.
     #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "camelCase")]
     pub(crate) struct OrderStatus {

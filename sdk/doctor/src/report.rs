@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use portcullis_client::plain;
 
-/// How a message begins that says that there was nothing from which to tell.
+/// The prefix of a message that says that a check had nothing to look at.
 pub(super) const UNSEEN: &str = "not looked: ";
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
@@ -39,13 +39,13 @@ impl fmt::Display for Verdict {
 pub struct Finding {
     /// Id of the check, such as `W1`.
     pub id: &'static str,
-    /// What it checks.
+    /// Subject of the check.
     pub what: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub verdict: Verdict,
-    /// What was found.
+    /// The observation.
     pub message: String,
-    /// How to fix it, mostly a command. It is never run from here.
+    /// The fix, usually a command. It is never run from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_the_worst_last_and_what_is_well_only_when_they_ask() {
+    fn the_report_ends_with_the_worst_and_hides_passed_checks() {
         assert_eq!(
             report().text(false, false),
             "INFO W10  by the way\nFAIL W1   it is gone\n          fix: put it back\n               and look again\n\n\
@@ -147,7 +147,7 @@ mod tests {
 
     // Names and messages are written by whoever may write to the cluster.
     #[test]
-    fn what_others_wrote_neither_steers_the_terminal_nor_looks_like_a_finding() {
+    fn foreign_text_cannot_steer_the_terminal_or_fake_a_finding() {
         let mut report = report();
         report.findings.truncate(1);
         report.findings[0].message = "Entity a\x1b[2J\nOK   W1   all is well".to_owned();

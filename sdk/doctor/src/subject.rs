@@ -115,7 +115,7 @@ impl Subject {
         self.apply(if entry.is_conversion() { "crds" } else { "webhooks" })
     }
 
-    /// The same installation, whose operator makes the certificates.
+    /// Returns this installation with automatic certificates.
     pub(super) fn automatic(&self) -> Self {
         let mut other = self.clone();
         let before = std::mem::take(&mut other.installation.certificates);

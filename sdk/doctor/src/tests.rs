@@ -186,7 +186,7 @@ fn behind(service: Option<Value>) -> Look<Listed<(Place, Option<Service>)>> {
 }
 
 #[test]
-fn a_snapshot_in_which_all_is_well_has_nothing_to_mend_and_an_answer_for_every_check() {
+fn a_healthy_snapshot_passes_every_check() {
     let report = examined(&well());
     let bad: Vec<_> = report.findings.iter().filter(|finding| finding.verdict >= Verdict::Warn).collect();
     assert!(bad.is_empty(), "{bad:#?}");
@@ -303,7 +303,7 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, Change)] {
             })]);
         }),
         ("L6", Verdict::Ok, "", |s| s.leaders = list(&[leader("shop-system/shop", "a")])),
-        // Nobody renews the second.
+        // No holder renews the second.
         ("L6", Verdict::Ok, "", |s| {
             let dead = lease("shop-leader", "pod", "2026-01-01T11:00:00.000000Z");
             s.leaders = list(&[leader("shop-system/shop", "a"), dead]);
@@ -360,7 +360,7 @@ fn a_leaf_that_callers_trust_as_itself_is_in_order() {
 }
 
 #[test]
-fn without_a_deployment_the_account_is_the_one_that_is_generated_for_a_restricted_release_too() {
+fn the_account_of_a_restricted_release_needs_no_deployment() {
     let (mut subject, snapshot) = (subject(), Snapshot { deployments: list(&[]), ..well() });
     subject.installation.restricted_to = Some("a".to_owned());
     let view = crate::parts::View { subject: &subject, snapshot: &snapshot, parts: Part::ALL };

@@ -1,4 +1,5 @@
-//! Which namespaces changed hands, without loss and without growth: what was not taken yet is kept once.
+//! Notifies listeners of namespaces that changed hands, without loss and without growth: a change that was not taken
+//! yet is kept once.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -43,7 +44,7 @@ impl Stream for Changes {
     }
 }
 
-/// Where changes are told to all who listen.
+/// The listeners, who are told of every change.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(Mutex<Listeners>);
 
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_listen_no_more_are_forgotten_though_nothing_is_told() {
+    fn dropped_listeners_are_forgotten_without_a_change() {
         let hub = Hub::default();
         let stays = hub.listen();
         for _ in 0..1000 {

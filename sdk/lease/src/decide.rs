@@ -11,7 +11,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) identity: &'a str,
     /// Its durations.
     pub(crate) timing: Timing,
-    /// What it holds, as far as it knows.
+    /// Its hold, as far as it knows.
     pub(crate) hold: Option<Hold>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Hold {
     pub(crate) renew_at: Moment,
 }
 
-/// What to do.
+/// The decision for a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Acquire the lease: write the record with this epoch, if nothing changed meanwhile.
@@ -132,10 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_takes_what_is_free_and_waits_for_what_it_saw_alive() {
+    fn a_candidate_takes_a_free_lease_and_waits_for_a_live_one() {
         let acquire = |epoch| Decision::Acquire { epoch };
         let wait = |until| Decision::Wait { until: at(until) };
-        // What was seen at second 100, whether it was deleted since, now, and what is decided.
+        // The columns are: the Lease as seen at second 100, whether it was deleted after that, the time now, and the
+        // decision.
         let table = [
             (None, false, 100, acquire(1)),
             (Some(("", 4, Some(15))), false, 100, acquire(5)),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_renews_in_time_and_yields_to_whoever_has_it_and_to_time() {
+    fn a_holder_renews_in_time_and_yields_to_others_and_to_time() {
         let hold = Hold { epoch: 4, since: at(90), confirmed: at(100), renew_at: at(102) };
         let yields = |reason| Decision::Yield { reason };
         let table = [

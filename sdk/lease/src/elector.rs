@@ -9,7 +9,7 @@ use crate::decide::{Candidate, Decision, Hold, Reason, decide};
 use crate::record::{Observation, Record, next_epoch};
 use crate::time::Moment;
 
-/// What to do next.
+/// The next step of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "a few of them in a lifetime of seconds")]
 pub(crate) enum Step {
@@ -32,7 +32,7 @@ pub(crate) struct Write {
     pub(crate) begun: Moment,
 }
 
-/// How a holder releases its Lease on a graceful stop.
+/// The way a holder releases its Lease on a graceful stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Free for everybody after one second, as client-go writes it.
@@ -78,7 +78,7 @@ impl Elector {
         }
     }
 
-    /// What to do at `now`. `wall` is only written into the Lease.
+    /// Decides the next step at `now`. `wall` is only written into the Lease.
     pub(crate) fn step(&mut self, now: Moment, wall: Timestamp) -> Step {
         let step = self.next(now, wall);
         self.in_doubt |= matches!(step, Step::Write(_));
@@ -188,7 +188,7 @@ impl Elector {
         Some(write)
     }
 
-    /// How long the next request may take: several fit into a deadline, and none outlasts the hold.
+    /// The timeout of the next request: several fit into a deadline, and none outlasts the hold.
     pub(crate) fn limit(&self, now: Moment) -> Duration {
         let limit = self.timing.deadline() / 4;
         self.hold.map_or(limit, |hold| (hold.confirmed + self.timing.deadline()).since(now).min(limit))
@@ -213,7 +213,7 @@ impl Elector {
         self.ended
     }
 
-    /// What was observed of the Lease.
+    /// The last observation of the Lease.
     pub(crate) fn observation(&self) -> &Observation {
         &self.observation
     }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_replaces_what_was_read_and_differs_from_it_even_when_the_wall_stands() {
+    fn a_renewal_differs_from_the_last_even_if_the_clock_stands() {
         let mut elector = holder();
         let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
         assert_eq!(renewal.replaces.as_deref(), Some("1"));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_looked_into_at_once_and_failures_with_growing_pauses_that_end_with_the_hold() {
+    fn a_conflict_is_read_at_once_and_failures_back_off() {
         let mut elector = holder();
         elector.conflicted(at(3000));
         assert_eq!(elector.step(at(3000), wall()), Step::Read);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_being_taken_is_in_doubt_until_it_is_read_and_is_then_given_back() {
+    fn an_unanswered_acquire_is_in_doubt_until_it_is_read() {
         let mut elector = Elector::new("me", Timing::LEADER, 7);
         elector.read(None, at(1000));
         let Step::Write(write) = elector.step(at(1000), wall()) else { panic!("it is free") };
@@ -349,12 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_of_etcd_no_version_is_waited_for_that_never_comes() {
+    fn no_future_version_is_awaited_after_an_etcd_restore() {
         let mut elector = holder();
         let Step::Write(renewal) = elector.step(at(3000), wall()) else { panic!("two seconds have passed") };
         let before = elector.observation().present().unwrap().clone();
         elector.written(&renewal, stored(&renewal, 900), at(3100));
-        // What was stored under version 1 is back.
+        // The restore of etcd brings back version 1 of the Lease.
         let Step::Write(renewal) = elector.step(at(5100), wall()) else { panic!("two seconds have passed") };
         assert_eq!(renewal.replaces.as_deref(), Some("900"));
         elector.conflicted(at(5100));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restore_of_etcd_nobody_takes_a_lease_or_an_epoch_that_another_still_acts_in() {
+    fn no_acting_epoch_is_taken_again_after_an_etcd_restore() {
         let mut elector = holder();
         let ours = elector.observation().present().unwrap().clone();
         let theirs =
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_stays_in_its_epoch_and_only_what_is_ours_is_released() {
+    fn a_release_keeps_the_epoch_and_touches_only_our_own_hold() {
         for (end, seconds) in [(End::Release, 1), (End::HandOver, 15)] {
             let mut elector = holder();
             let write = elector.release(end, at(4000), wall()).unwrap();

@@ -20,9 +20,9 @@ pub enum LeaseError {
     /// The API server did not answer in time.
     #[error("no answer within {limit:?} on an attempt to {action} {what}")]
     Late {
-        /// What was attempted.
+        /// The attempt: `read`, `write`, `release`, `list` or `watch`.
         action: &'static str,
-        /// On what.
+        /// Its subject, as in `the Lease team-a/scope`.
         what: String,
         /// The limit.
         limit: Duration,
@@ -33,7 +33,7 @@ pub enum LeaseError {
          an administrator applies what 'generate rbac' prints for this installation"
     )]
     NotHandedOver {
-        /// Which one.
+        /// The namespace.
         namespace: String,
         /// The name of the missing policy.
         policy: String,
@@ -54,7 +54,7 @@ impl LeaseError {
     }
 }
 
-/// What to do about it, where that is known.
+/// The fix, where it is known.
 fn advice(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) if status.code == 403 => {

@@ -65,7 +65,7 @@ pub(crate) struct Handovers {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the object's name: the namespace.
+    /// The namespace, by the object's name.
     namespaces: BTreeMap<String, String>,
     listed: Option<Moment>,
     /// The version of the last list. An event that is older is known from the list.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_with_its_binding_hands_over_where_it_fails_closed_and_denies() {
+    fn a_handover_takes_a_policy_that_fails_closed_and_denies() {
         let name = policy_name(LEASE, "a");
         let bound = |name: &str| binding(name, name, &["Deny", "Audit"], None);
         let some = json!({ "objectSelector": { "matchLabels": { "a": "b" } } });

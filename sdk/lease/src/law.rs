@@ -1,4 +1,4 @@
-//! What holds of [`decide`] whatever a Lease says: a plain function for property tests and fuzzers.
+//! Laws of [`decide`] that hold whatever a Lease says: a plain function for property tests and fuzzers.
 
 use std::time::Duration;
 

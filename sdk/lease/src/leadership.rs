@@ -15,17 +15,17 @@ enum Kind {
 }
 
 impl Leadership {
-    /// For a process without leader election: it always leads.
+    /// A process without leader election, which always leads.
     pub fn alone() -> Self {
         Self(Kind::Alone)
     }
 
-    /// For a replica that only reads and serves: it never leads.
+    /// A replica that only reads and serves, and never leads.
     pub fn follower() -> Self {
         Self(Kind::Follower)
     }
 
-    /// For one hold on the Lease of leader election.
+    /// One hold on the Lease of leader election.
     pub fn term(lease: LeaseHandle, epoch: u32) -> Self {
         Self(Kind::Term { lease, epoch })
     }

@@ -1,4 +1,4 @@
-//! What is bounded, whatever others say: requests end with their answer, or when the driver's clock says so.
+//! Limits that hold whatever others do: requests end with their answer, or when the driver's clock says so.
 
 use std::future::Future;
 use std::time::Duration;

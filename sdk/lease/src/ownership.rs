@@ -1,4 +1,4 @@
-/// Who owns a namespace.
+/// The owner of a namespace.
 ///
 /// Two operators may validate the same object, but must not both write it. So in a namespace whose owner is unknown,
 /// webhooks validate and controllers do not write.
@@ -8,7 +8,7 @@ pub enum Ownership {
     Mine,
     /// Another operator.
     Theirs,
-    /// Not known: nothing was seen yet, or not for too long, or a new hold has not settled.
+    /// It is not known: nothing was seen yet, or not for too long, or a new hold has not settled.
     Unknown,
 }
 

@@ -65,7 +65,7 @@ impl From<&Lease> for Record {
     }
 }
 
-/// What was observed of one lease, and when it last changed by the local clock.
+/// The last observation of one lease, and when it last changed by the local clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observation {
     record: Option<Record>,
@@ -91,7 +91,7 @@ impl Observation {
         self.missing(list_version, now)
     }
 
-    /// What was known at `begun` is older than whatever is taken in next.
+    /// Clears the version that was known at `begun`, so that whatever is taken in next is newer.
     fn outdate(&mut self, begun: Moment) {
         if self.learned <= begun
             && let Some(known) = &mut self.record
@@ -134,9 +134,9 @@ impl Observation {
         self.record.as_ref()
     }
 
-    /// Until when the last record counts, whoever wrote it: for the duration that it states, or for `duration`, from the
-    /// moment that this process saw it change. Deleting the Lease does not end that, because its holder acts until it
-    /// notices. `None` if nothing was seen.
+    /// The time until which the last record counts, whoever wrote it: for the duration that it states, or for
+    /// `duration`, from the moment that this process saw it change. Deleting the Lease does not end that, because its
+    /// holder acts until it notices. `None` if nothing was seen.
     pub(crate) fn counts_until(&self, duration: Duration) -> Option<Moment> {
         Some(self.changed + self.last()?.duration.unwrap_or(duration))
     }

@@ -3,7 +3,7 @@ use futures::Stream;
 use crate::changes::Changes;
 use crate::{Leadership, LeaseHandle, Ownership, Scopes};
 
-/// Which namespaces this operator owns. Cheap to clone; every answer is as of now.
+/// The namespaces that this operator owns. Cheap to clone; every answer is as of now.
 #[derive(Clone, Debug)]
 pub struct Scope {
     extent: Extent,

@@ -20,7 +20,7 @@ impl Moment {
         Self(elapsed)
     }
 
-    /// How long ago `earlier` was; zero when it is not past.
+    /// The time since `earlier`; zero if it is in the future.
     #[must_use]
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -18,7 +18,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// For leader election, as client-go has it: 15 s, stop after 10 s without renewal, look every 2 s.
+    /// The timing of leader election, as client-go has it: 15 s, stop after 10 s without renewal, look every 2 s.
     pub const LEADER: Self = Self {
         duration: Duration::from_secs(15),
         deadline: Duration::from_secs(10),
@@ -27,8 +27,9 @@ impl Timing {
         settle: Duration::ZERO,
     };
 
-    /// For a namespace: 25 s, which is 30 s with [`ScopeTiming::DEFAULT`](crate::ScopeTiming::DEFAULT)'s grace; stop
-    /// after 20 s without renewal; renew every 8 s; 15 s to settle.
+    /// The timing of a namespace's Lease: 25 s, which is 30 s with
+    /// [`ScopeTiming::DEFAULT`](crate::ScopeTiming::DEFAULT)'s grace; stop after 20 s without renewal; renew every 8 s;
+    /// 15 s to settle.
     pub const SCOPE: Self = Self {
         duration: Duration::from_secs(25),
         deadline: Duration::from_secs(20),
@@ -91,8 +92,8 @@ impl Timing {
         self.retry
     }
 
-    /// So long after the beginning of a hold that settles it is written again before its holder acts: its proof was
-    /// there all that time, longer than a cluster-wide operator's list counts.
+    /// The time after the beginning of a hold that settles at which it is written again before its holder acts: its
+    /// proof was there all that time, longer than a cluster-wide operator's list counts.
     pub(crate) fn proven(&self) -> Option<Duration> {
         (!self.settle.is_zero()).then(|| self.settle * 9 / 10)
     }
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_that_allow_two_holders_are_refused_with_the_fields_that_are_wrong() {
+    fn durations_that_allow_two_holders_are_refused_with_the_field() {
         let s = Duration::from_secs;
         for (duration, deadline, renew, expected) in [
             (15, 10, 0, "renew is zero: give it a positive duration"),

@@ -88,7 +88,7 @@ fn listen_on_all(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As `TcpListener::bind` does: the port of a process that has just ended is free.
+    // `TcpListener::bind` does so, too: the port of a process that has just ended is free.
     socket.set_reuseaddr(true)?;
     if address.is_ipv6() && address.ip().is_unspecified() {
         SockRef::from(&socket).set_only_v6(false)?;

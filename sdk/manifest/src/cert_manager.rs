@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Annotation that makes cert-manager's cainjector write the CA of a Certificate into a webhook configuration or CRD.
 pub const INJECT_CA_FROM: &str = "cert-manager.io/inject-ca-from";
 
-/// How long what it issues is valid, and how long before its end it is issued again.
+/// The validity of a leaf, and the time before its end at which cert-manager renews it.
 const LEAF: (&str, &str) = ("8760h", "720h");
 /// The authority is renewed while it still outlives every leaf that it issues: a leaf is not issued again because its
 /// authority was (cert-manager#2478).
@@ -87,7 +87,8 @@ impl IssuedCertificate {
         })
     }
 
-    /// Without a common name, which may be no longer than 64 bytes and which nobody looks at.
+    /// The Certificate of the leaf. It has no common name, which may be no longer than 64 bytes and which nobody looks
+    /// at.
     fn leaf(&self, issuer: &IssuerRef) -> Value {
         json!({
             "apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": self.metadata(&self.name),

@@ -10,9 +10,10 @@ use crate::{FailurePolicy, Rule, Scope, Webhook};
 
 /// The label that the API server sets on every namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Where the parts of a cluster live without which nothing starts: its network, its DNS, the leases of its controllers.
+/// The namespace of the parts without which nothing in a cluster starts: its network, its DNS, the leases of its
+/// controllers.
 const KUBE_SYSTEM: &str = "kube-system";
-/// Where nodes say that they live.
+/// The namespace of the Leases that nodes renew.
 const NODE_LEASES: &str = "kube-node-lease";
 
 /// Kinds in namespaces without which no Pod of the operator comes up, and none of what it needs from others.
@@ -56,9 +57,9 @@ const OF_CLUSTERS: [(&str, &str, &str); 12] = [
 pub struct Deadlock {
     /// The webhook's name.
     pub webhook: String,
-    /// What it reaches, and why that is too much.
+    /// The resources that it intercepts, and why that is too much.
     pub reach: String,
-    /// How to fix it.
+    /// The fix.
     pub fix: String,
 }
 
@@ -99,7 +100,7 @@ impl Webhook {
         Ok(self)
     }
 
-    /// What it reaches that lives in no namespace and without which a cluster does not live.
+    /// Finds cluster-scoped resources that it intercepts and that a cluster needs to work.
     fn reach_of_cluster(&self) -> Option<(String, String)> {
         let narrowed = !self.match_conditions.is_empty() || self.object_selector.as_ref().is_some_and(is_narrow);
         for rule in self.rules.iter().filter(|rule| rule.scope != Scope::Namespaced && writes(rule)) {

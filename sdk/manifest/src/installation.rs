@@ -27,7 +27,7 @@ impl fmt::Display for Switch {
     }
 }
 
-/// Who issues the serving certificate.
+/// The issuer of the serving certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateMode {
     /// The operator issues and rotates the certificate itself.
@@ -56,7 +56,7 @@ impl CertificateMode {
         }
     }
 
-    /// Who issues the certificate then, for the help of a command line.
+    /// The issuer, for the help of a command line.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Automatic => "The operator itself",
@@ -78,7 +78,7 @@ impl fmt::Display for CertificateMode {
 pub struct Configurations {
     /// Name of the validating configuration, and the names of the operator's webhooks in it.
     pub validating: Option<(String, Vec<String>)>,
-    /// The same for the mutating one.
+    /// The mutating configuration, in the same form.
     pub mutating: Option<(String, Vec<String>)>,
     /// Names of the CRDs whose objects the operator converts.
     pub crds: Vec<String>,
@@ -104,7 +104,7 @@ pub struct Installation {
     pub service: ServiceRef,
     /// The cluster's DNS domain.
     pub cluster_domain: String,
-    /// Who issues its certificates.
+    /// Issuer of the serving certificate.
     pub certificates: CertificateMode,
     /// Name of the Secret with the serving certificate and its key.
     pub secret: String,

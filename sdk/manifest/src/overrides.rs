@@ -8,10 +8,10 @@ use crate::{FailurePolicy, Webhook};
 /// them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// What the API server does when a webhook does not answer. A webhook that is registered with
-    /// [`Ignore`](FailurePolicy::Ignore) keeps it, because failing closed could lock the cluster.
+    /// Failure policy. A webhook that is registered with [`Ignore`](FailurePolicy::Ignore) keeps it, because failing
+    /// closed could lock the cluster.
     pub failure_policy: Option<FailurePolicy>,
-    /// How long the API server waits, in seconds, 1 to 30.
+    /// Timeout of a call in seconds, 1 to 30.
     pub timeout_seconds: Option<u8>,
     /// Only objects in namespaces with these labels, in addition to the webhook's own selector.
     pub namespace_selector: Option<LabelSelector>,

@@ -42,7 +42,7 @@ impl ScopePolicy {
         let (group, resource, verb) = (Self::GROUP, Self::RESOURCE, Self::VERB);
         let may =
             format!("authorizer.group('{group}').resource('{resource}').name('{name}').check('{verb}').allowed()");
-        // What goes with its namespace is deleted by Kubernetes.
+        // Kubernetes deletes the Lease together with its namespace.
         let ends = "request.operation == 'DELETE' && has(namespaceObject.metadata.deletionTimestamp)";
         let message = format!(
             "this Lease hands namespace {namespace} over to a restricted operator: only who may {verb} {resource} of \

@@ -12,10 +12,10 @@ use crate::Access;
 /// Objects that handlers of a webhook read (`Validate::reads` of `portcullis-webhook`), such as a `Cache` of
 /// `portcullis-controller`. Until it is filled, the webhook answers HTTP 429.
 pub trait Source: Debug + Send + Sync {
-    /// What it holds.
+    /// The kind of its objects.
     fn kind(&self) -> &GroupVersionKind;
 
-    /// The same as a request names it: `regions.shop.example`.
+    /// The resource of its objects, such as `regions.shop.example`.
     fn resource(&self) -> String;
 
     /// Whether all objects were there once: before that, what is not in it may exist all the same.
@@ -32,8 +32,8 @@ pub trait Source: Debug + Send + Sync {
         Access::default()
     }
 
-    /// What keeps it filled in a cluster, for who runs the operator: a `Filler` of `portcullis-controller`. Nothing where
-    /// somebody else fills it.
+    /// The task that keeps it filled in a cluster: a `Filler` of `portcullis-controller`. `None` if something else
+    /// fills it.
     fn filler(self: Arc<Self>) -> Option<Box<dyn Any + Send + Sync>> {
         None
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cert_manager::INJECT_CA_FROM;
 
-/// Who fills the `caBundle` of a webhook configuration or CRD.
+/// The writer of the `caBundle` of a webhook configuration or CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// The operator: it publishes the bundle under a field manager of its own. Manifests have none, so applying them

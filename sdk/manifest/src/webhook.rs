@@ -10,15 +10,15 @@ use portcullis_review::Operation;
 pub struct Webhook {
     /// Full name: a DNS subdomain of at least three labels, unique in its configuration.
     pub name: String,
-    /// Which of the two configurations it belongs to.
+    /// The configuration that it belongs to.
     pub kind: WebhookKind,
     /// Path of its route; starts with `/`.
     pub path: String,
     /// Requests that it is called for.
     pub rules: Vec<Rule>,
-    /// What the API server does when the webhook does not answer.
+    /// The API server's action when the webhook does not answer.
     pub failure_policy: FailurePolicy,
-    /// How long the API server waits, in seconds, 1 to 30.
+    /// Timeout of a call in seconds, 1 to 30.
     pub timeout_seconds: u8,
     /// Whether a call changes anything but its answer.
     pub side_effects: SideEffects,
@@ -128,7 +128,7 @@ words! {
     }
 }
 words! {
-    /// What the API server does when a webhook does not answer, or answers with an HTTP error.
+    /// The API server's action when a webhook does not answer, or answers with an HTTP error.
     FailurePolicy {
         /// Refuses the request.
         Fail = "Fail",

@@ -9,7 +9,7 @@ const OPERATOR: &str = "operator";
 /// Names of the ports, by which probes and Services find them.
 const WEBHOOKS: &str = "webhooks";
 const HEALTH: &str = "health";
-/// Who the process is; an image need not say so. 65532 is `nonroot` in distroless images.
+/// The user id of the process, because an image need not set one. 65532 is `nonroot` in distroless images.
 const USER: u32 = 65532;
 
 /// Environment variables that keep the memory of a process near what it uses, where its allocator is that of glibc. The
@@ -24,8 +24,8 @@ const USER: u32 = 65532;
 /// musl and other allocators ignore both.
 pub const MALLOC: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "1048576")];
 
-/// How an operator runs in a cluster. What production needs is no option: replicas are replaced one at a time, and
-/// Pods keep to the `restricted` Pod security standard.
+/// An operator's Deployment and the objects around it. Needs of production are no options: replicas are replaced one at
+/// a time, and Pods keep to the `restricted` Pod security standard.
 ///
 /// No priority class is named: most namespaces may not use those that every cluster has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Workload {
         let probe = |path: &str, period: u8| json!({ "httpGet": { "path": path, "port": HEALTH }, "periodSeconds": period, "timeoutSeconds": 5 });
         let field =
             |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
-        // Where it lives, and how it is called in Leases.
+        // The process learns its namespace, and its name in Leases.
         let mut env = vec![field("POD_NAMESPACE", "metadata.namespace"), field("POD_NAME", "metadata.name")];
         env.extend(MALLOC.map(|(name, value)| json!({ "name": name, "value": value })));
         json!({

@@ -18,9 +18,9 @@ pub enum MigrateError {
     /// The API server refused a request, or did not answer after several retries. Run the migration again once it can.
     #[error("cannot {action}: {reason}")]
     Api {
-        /// What was attempted, such as `list the objects`.
+        /// The attempted action, such as `list the objects`.
         action: String,
-        /// What the API server, or the connection to it, said.
+        /// The answer of the API server, or the error of the connection to it.
         reason: String,
     },
     /// No version of the CRD is marked as its storage version. Fix the CRD.
@@ -58,9 +58,9 @@ pub enum MigrateError {
     /// The API server failed to write many objects, so the rest was not tried. Run it again once it can.
     #[error("the API server could not write {count} objects; the last time it said: {reason}")]
     Unwritable {
-        /// How many writes failed.
+        /// The number of failed writes.
         count: usize,
-        /// What the API server said about the last of them.
+        /// The API server's answer to the last of them.
         reason: String,
     },
     /// The CRD was changed while its objects were written. Run it again.

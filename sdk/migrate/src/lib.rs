@@ -27,9 +27,9 @@ use objects::Objects;
 use plan::Plan;
 use tries::tried;
 
-/// How long the API server is given to store in the version that its CRD says.
+/// The time that the API server gets to pick up the CRD's storage version.
 const TAKEN_UP: Duration = Duration::from_secs(30);
-/// How often it is asked.
+/// The pause between two looks at it.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Options of [`migrate`]: which kinds, into which version, and whether anything is written.

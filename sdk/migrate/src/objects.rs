@@ -37,7 +37,7 @@ pub struct Tally {
     pub gone: usize,
     /// Objects that the API server did not write.
     pub refused: Refused,
-    /// Those of the refused objects for which it gave no reason that lies in the object.
+    /// The number of refused objects whose refusal does not blame the object itself.
     #[serde(skip)]
     failed: usize,
 }
@@ -100,7 +100,7 @@ impl<'a> Objects<'a> {
             let list = match tried(|| all.list_metadata(&page)).await {
                 Ok(list) => list,
                 Err(error) if error.code() == Some(410) && lists < LISTS => {
-                    // What is written already will not be written again.
+                    // Objects that were written already are in the storage version and are not written again.
                     (page.continue_token, done, lists, *tally) = (None, 0, lists + 1, Tally::default());
                     continue;
                 }

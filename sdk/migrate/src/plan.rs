@@ -1,4 +1,4 @@
-//! What has to be done for one CRD, from what is in it.
+//! Plans the migration of one CRD from its versions.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use k8s_openapi::ByteString;
@@ -13,7 +13,7 @@ use crate::MigrateError;
 /// The versions of one kind, as its CRD had them when the migration began.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// How its objects are asked for: in the storage version where that is served.
+    /// The resource to request: in the storage version where that is served.
     pub(crate) resource: ApiResource,
     /// The storage version as `group/version`.
     pub(crate) group_version: String,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_asked_for_in_the_storage_version_or_in_one_that_is_served() {
+    fn objects_are_read_in_the_storage_or_a_served_version() {
         let asked = |versions| Plan::of(&crd(versions, json!(["v1"]))).map(|plan| plan.resource.api_version);
         let (old, new) = (version("v1", true, false), version("v2", true, true));
         assert_eq!(asked(json!([old, new])).unwrap(), "demo.example/v2");

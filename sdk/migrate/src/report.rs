@@ -35,7 +35,7 @@ pub struct Kind {
     pub outcome: Outcome,
 }
 
-/// How the migration of one CRD ended.
+/// The result of migrating one CRD.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", content = "problem", rename_all = "camelCase")]
 pub enum Outcome {

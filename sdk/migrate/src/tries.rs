@@ -1,4 +1,4 @@
-//! Questions to the API server that are asked again where that may help.
+//! Requests to the API server, retried where that may help.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tokio::time::{sleep, timeout};
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use portcullis_client::in_one_line;
 
-/// How long one answer may take: a list is converted by a webhook, which has 30 s.
+/// The timeout of one request: a list is converted by a webhook, which has 30 s.
 const ANSWER: Duration = Duration::from_mins(1);
-/// How often a question is asked.
+/// The number of attempts.
 const TRIES: usize = 7;
 /// First and longest pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -18,13 +18,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    /// What the API server said; asking again does not help.
+    /// The API server refused, and a retry does not help.
     #[error("{}", in_one_line(.0))]
     Refused(kube::Error),
-    /// What it said, or what kept it from saying anything, however often it was asked.
+    /// The last of all attempts failed, with this answer or error of the connection.
     #[error("{}; tried {TRIES} times", in_one_line(.0))]
     Failed(kube::Error),
-    /// It said nothing.
+    /// The API server did not answer in time.
     #[error("the API server did not answer within {} s; tried {TRIES} times", ANSWER.as_secs())]
     Slow,
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 #[kube(group = "caches.example", version = "v1", kind = "Region")]
 struct RegionSpec {}
 
-/// What a team has in a region.
+/// A team's stock in a region.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "caches.example", version = "v1", kind = "Depot", namespaced)]
 struct DepotSpec {
@@ -30,14 +30,14 @@ struct DepotSpec {
     size: u32,
 }
 
-/// What somebody wants, and where.
+/// An order for a region.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "caches.example", version = "v1", kind = "Order", namespaced)]
 struct OrderSpec {
     region: String,
 }
 
-/// What the rule looks at.
+/// The caches that the rule reads.
 #[derive(Clone)]
 struct Known {
     regions: Cache<Region>,

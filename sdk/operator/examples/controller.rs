@@ -37,11 +37,11 @@ use tracing::info;
 struct EntitySpec {
     /// The name.
     username: String,
-    /// What to call it when the name is too long.
+    /// A shorter name, for a name that is too long.
     nickname: Option<String>,
 }
 
-/// What its controller made of it.
+/// The observed state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 struct EntityStatus {
     /// The greeting that is in its ConfigMap.
@@ -112,7 +112,7 @@ async fn greet(runtime: Runtime) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is watched, from which follows what may be done.
+/// The controller, and through its kinds its rights.
 fn greeter() -> Controller<Entity> {
     Controller::named("greeter").owns::<ConfigMap>()
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use portcullis::operator::{Components, NoArgs, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
-/// What an expression could say as well, were it not an example.
+/// A handler, for the example's sake: a CEL expression could do this as well.
 async fn named(new: Arc<ConfigMap>, _: Context) -> Verdict {
     match new.metadata.name.as_deref() {
         Some("forbidden") => Verdict::deny("name may not be 'forbidden'").code(422),

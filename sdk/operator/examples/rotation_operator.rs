@@ -20,13 +20,13 @@ use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhook
 /// Rotations that are over within seconds, and clocks that are wrong.
 #[derive(clap::Args)]
 struct Args {
-    /// How long a new CA is seen everywhere before anything is issued under it, in milliseconds
+    /// Time for which a new CA is published before anything is issued under it, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 120_000)]
     ca_settle: u64,
-    /// How long a CA stays trusted after the last certificate under it was replaced, in milliseconds
+    /// Time for which a CA stays trusted after the last certificate under it was replaced, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 3_600_000)]
     ca_drain: u64,
-    /// By how many seconds this machine's clock is wrong
+    /// Error of this machine's clock in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true)]
     clock_skew: i64,
 }
@@ -48,9 +48,9 @@ mod v1 {
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "rotation.example", version = "v1", kind = "Ticket", plural = "tickets", namespaced)]
     pub(crate) struct TicketSpec {
-        /// What is wished for.
+        /// The text of the wish.
         pub(crate) text: String,
-        /// How urgent it is.
+        /// Urgency of the wish.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) urgency: Option<u8>,
     }
@@ -66,9 +66,9 @@ mod v2 {
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "rotation.example", version = "v2", kind = "Ticket", plural = "tickets", namespaced)]
     pub(crate) struct TicketSpec {
-        /// What is wished for.
+        /// The title of the wish.
         pub(crate) title: String,
-        /// How urgent it is.
+        /// Urgency of the wish.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub(crate) urgency: Option<u8>,
     }

@@ -25,7 +25,7 @@ struct WidgetSpec {
 
 #[derive(clap::Args, Clone, Debug)]
 struct Args {
-    /// What this installation calls itself in warnings and annotations
+    /// Name of this installation in warnings and annotations
     #[arg(long, default_value = "nobody")]
     tag: String,
     /// Refuse widgets that are larger

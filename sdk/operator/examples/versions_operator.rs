@@ -62,7 +62,7 @@ mod v3 {
     pub(crate) struct PersonSpec {
         /// The name in its parts.
         pub(crate) name: Name,
-        /// What friends say.
+        /// Nicknames among friends.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub(crate) nicknames: Vec<String>,
     }

@@ -30,7 +30,7 @@ impl<A: clap::Args> Operator<A> {
     ) -> Result<(), ComponentsError> {
         let webhooks = &components.webhooks;
         let Configurations { validating, mutating, crds } = configurations(installation, webhooks)?;
-        // What others publish is looked at and not written.
+        // The operator only observes what another program publishes.
         let automatic = installation.certificates == CertificateMode::Automatic;
         let publish: &[&str] = if automatic { &["list", "watch", "patch"] } else { &["list", "watch"] };
         for (resource, configuration) in
@@ -46,7 +46,7 @@ impl<A: clap::Args> Operator<A> {
         if !webhooks.is_empty() && installation.webhooks.is_on() {
             let pair = installation.secret.clone();
             if automatic {
-                // What is created has no name yet that a role could be narrowed to.
+                // A role cannot restrict `create` to a name.
                 access.own_namespace.push(Grant::new("", &["secrets"], &["create"]));
                 let both = [pair, installation.ca_secret()];
                 access.own_namespace.push(Grant::new("", &["secrets"], &["get", "list", "watch", "patch"]).named(both));
@@ -68,7 +68,7 @@ impl<A: clap::Args> Operator<A> {
     }
 }
 
-/// The same rights, in whose names of the own namespace `{release}` is the installation's.
+/// Replaces `{release}` in the names of rights in the own namespace by that of the installation.
 fn named_after(mut access: Access, release: &str) -> Access {
     for name in access.own_namespace.iter_mut().flat_map(|grant| &mut grant.names) {
         *name = name.replace("{release}", release);
@@ -103,7 +103,7 @@ mod tests {
     use crate::NoArgs;
 
     #[test]
-    fn rights_in_the_own_namespace_are_granted_there_and_nowhere_else() {
+    fn rights_in_the_own_namespace_are_granted_only_there() {
         let secrets =
             Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named(["{release}-key"])]);
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_webhooks_read_from_caches_is_granted_to_the_operator_without_being_named_again() {
+    fn rights_for_caches_follow_from_the_webhooks_that_read_them() {
         use k8s_openapi::api::core::v1::{ConfigMap, Node};
 
         use portcullis_controller::cache::Cache;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_holds_what_each_controller_was_granted_and_nothing_for_one_that_does_not_run() {
+    fn the_account_has_the_rights_of_running_controllers_only() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
         let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
         let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Where, which verbs and on which names a grant on leases is.
+    /// The namespace, verbs and names of the grants on leases.
     fn leases(access: &Access) -> Vec<(&'static str, String)> {
         let each = [("watched", &access.watched), ("cluster", &access.cluster), ("leader", &access.leader_election)];
         let grants = each.into_iter().flat_map(|(place, grants)| grants.iter().map(move |grant| (place, grant)));

@@ -108,7 +108,7 @@ mod tests {
     use crate::{NoArgs, Operator, Switch};
     use portcullis_metrics::Metrics;
 
-    /// What hands namespace `team` over, by the name of its kind.
+    /// Returns the policy or binding that hands namespace `team` over, depending on the kind in the path.
     fn proof(path: &str) -> Option<Value> {
         let (name, namespace) = ("op-namespace-scope.team".to_owned(), "team".to_owned());
         let [policy, binding] = ScopePolicy { name, namespace, lease: "op-namespace-scope".to_owned() }.manifests();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_lease_is_given_back_before_the_process_ends_though_a_reconcile_does_not() {
+    async fn the_lease_is_released_even_if_a_reconcile_hangs() {
         let kept: Arc<Mutex<Value>> = Arc::default();
         let lease = kept.clone();
         let client = kube::Client::new(tower::service_fn(move |request| answer(lease.clone(), request)), "default");

@@ -13,20 +13,20 @@ use portcullis_controller::cache::Filler;
 use portcullis_manifest::Source;
 use portcullis_webhook::Webhooks;
 
-/// How long a replica waits for its caches before it is ready without them.
+/// The time that a replica waits for its caches before it becomes ready without them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What webhooks of this process read, and what fills it.
+/// The caches that webhooks of this process read, with the tasks that fill them.
 #[derive(Clone)]
 pub(super) struct Caches {
     all: Vec<(Arc<dyn Source>, Filler)>,
-    /// Those that do not need this process to be called before they are filled.
+    /// The caches that can be filled before this process is ready.
     awaited: Vec<(Arc<dyn Source>, Filler)>,
 }
 
 impl Caches {
-    /// Those that these webhooks read. A kind that the operator converts can only be listed when the API server calls
-    /// the conversion, and it calls nobody who is not ready.
+    /// The caches that these webhooks read. Objects of a kind that the operator converts can only be listed once the
+    /// API server calls the conversion, and it calls only processes that are ready.
     pub(super) fn of(webhooks: &Webhooks) -> Self {
         let with_filler = |source: Arc<dyn Source>| {
             let filler = source.clone().filler()?.downcast::<Filler>().ok()?;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_does_not_come_delays_readiness_by_half_a_minute_and_one_that_needs_this_process_not_at_all() {
+    async fn a_missing_list_delays_readiness_by_half_a_minute_at_most() {
         let conversion = Convert::<v2::Person>::hub()
             .spoke(|_: v1::Person| v2::Person::new("", v2::Spec {}), |_| v1::Person::new("", v1::Spec {}));
         let people = reading(&Cache::<v2::Person>::new());

@@ -93,7 +93,7 @@ enum Command<A: clap::Args> {
 }
 
 pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
-    // What is in the environment of a shell restricts no other command: those are for whole clusters.
+    // WATCH_NAMESPACE in a shell does not restrict the other commands: they are for whole clusters.
     let restricted = |command: clap::Command| match command.get_name() {
         "run" => command.mut_arg("restrict_to_namespace", |flag| flag.env("WATCH_NAMESPACE")),
         _ => command,
@@ -140,7 +140,7 @@ fn from_environment(command: &clap::Command, words: &[OsString], mut error: clap
 }
 
 fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matches: &ArgMatches) -> anyhow::Result<()> {
-    // Whatever it is asked for, an operator whose name cannot name its objects is told so.
+    // Every command refuses an operator whose name cannot name its objects.
     let service = service_of(operator.name);
     service_name(&service)
         .map_err(|fix| anyhow::anyhow!("operator {:?} cannot have a Service {service:?}: {fix}", operator.name))?;
@@ -184,7 +184,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
             let provider = install_provider();
             let components = operator
                 .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
-            // With a version that nobody converts, reading would fail later.
+            // A version without a converter would fail later, when objects are read.
             convertible(&components.webhooks, &operator.crds)?;
             // Schemas take megabytes, and from here on nobody reads them.
             operator.crds = Vec::new();
@@ -204,7 +204,7 @@ fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     let result = runtime.block_on(work);
-    // What still blocks a thread had its time to end.
+    // A blocking task had its time to end.
     runtime.shutdown_background();
     result
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_whose_service_kubernetes_would_refuse_does_nothing() {
+    fn an_operator_with_an_invalid_service_name_does_nothing() {
         for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
             let matches = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
             let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
@@ -285,7 +285,7 @@ mod tests {
 
     // K3
     #[test]
-    fn neither_generate_nor_run_goes_on_with_a_version_that_nobody_converts() {
+    fn generate_and_run_refuse_a_version_without_a_converter() {
         for words in
             [&["generate", "crds"][..], &["generate", "rbac"], &["generate", "webhooks"], &["run", "--log", "off"]]
         {

@@ -13,17 +13,16 @@ use tower::util::MapErrLayer;
 
 use portcullis_client::own_sentence;
 
-/// How long the API server may take to say that it is there.
+/// The timeout of the first request.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Clients of one cluster.
 #[derive(Clone)]
 pub(super) struct Clients {
-    /// With the identity that the kubeconfig names, or the Pod's.
+    /// A client with the identity that the kubeconfig names, or the Pod's.
     pub(super) client: Client,
-    /// The same, and an answer is told as it is. kube's client keeps a 429, 503 or 504 to itself and asks again, after up to
-    /// 82 s of pauses or as long as `Retry-After` says: what has to be renewed in time, and tries again by itself, lapses
-    /// meanwhile.
+    /// A client that returns 429, 503 and 504 at once. kube's client retries them by itself, with up to 82 s of pauses
+    /// or as long as `Retry-After` says; a Lease that is renewed with it would lapse meanwhile.
     pub(super) prompt: Client,
 }
 
@@ -40,8 +39,8 @@ impl Clients {
     }
 }
 
-/// What a request that got no answer failed with. It is told wherever the error is: kube's own says only which part of
-/// the client failed.
+/// A request without an answer. Its message names the API server and the cause, because kube's own names only the part
+/// of the client that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server at {url} does not answer: {why}")]
 struct Unanswered {
@@ -62,7 +61,7 @@ fn client(config: Config) -> anyhow::Result<Client> {
     Ok(builder.with_layer(&MapErrLayer::new(named)).build())
 }
 
-/// The same, once its API server has answered: for commands that a person waits for. What it answers does not matter here.
+/// Connects and waits until the API server has answered anything: for commands that a person waits for.
 pub(super) async fn answering(file: Option<&Path>) -> anyhow::Result<Client> {
     Ok(cluster(file).await?.clients.client)
 }
@@ -78,7 +77,7 @@ async fn answers(client: &Client, url: &http::Uri) -> anyhow::Result<()> {
     anyhow::bail!("{why}; check --kubeconfig or its current context")
 }
 
-/// What it comes down to: what lies above it tells of our client's parts.
+/// The innermost error: those above it name parts of our client.
 fn cause(error: &(dyn std::error::Error + 'static)) -> String {
     let root = std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error);
     match root.downcast_ref::<std::io::Error>() {
@@ -91,13 +90,13 @@ fn cause(error: &(dyn std::error::Error + 'static)) -> String {
 #[cfg_attr(not(feature = "dev"), expect(dead_code, reason = "a session says which cluster it serves"))]
 pub(super) struct Cluster {
     pub(super) clients: Clients,
-    /// Of its API server.
+    /// The address of its API server.
     pub(super) url: http::Uri,
     /// Name of the context; empty within a cluster.
     pub(super) context: String,
 }
 
-/// The same cluster as [`answering`]'s, with what a person knows it by.
+/// Does as [`answering`], and returns also the names by which a person knows the cluster.
 pub(super) async fn cluster(file: Option<&Path>) -> anyhow::Result<Cluster> {
     let config = config(file).await?;
     let kubeconfig = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok();

@@ -66,7 +66,7 @@ impl Controllers {
             }
         };
         if timeout(limit, rest).await.is_err() {
-            // Somebody else may lead from now on: a controller that does not end is ended.
+            // Another replica may lead from now on, so a controller that does not end is aborted.
             warn!("a controller did not stop in time and is aborted");
         }
         result
@@ -90,7 +90,7 @@ mod tests {
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
     #[tokio::test(start_paused = true)]
-    async fn a_controller_that_fails_ends_the_term_though_another_one_never_ends() {
+    async fn a_failed_controller_ends_the_term_even_if_another_hangs() {
         let nowhere =
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();

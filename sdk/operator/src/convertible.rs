@@ -73,7 +73,7 @@ mod tests {
 
     // K3: coverage is proven at start-up.
     #[test]
-    fn a_crd_with_a_version_that_nobody_converts_is_refused_by_name_and_with_the_fix() {
+    fn a_crd_version_without_a_converter_is_refused_with_the_fix() {
         let fit = |convert: Convert<v2::Person>, crds: &[CustomResourceDefinition]| {
             convertible(&Webhooks::new().convert(convert), crds)
                 .map(|found| {

@@ -22,7 +22,7 @@ use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explai
 
 /// A file with manifests is no larger.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
-/// Where a pod finds that it is one.
+/// The file by which a process finds that it runs in a pod.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 #[derive(clap::Args, Clone, Debug)]
@@ -209,9 +209,9 @@ mod tests {
     use crate::NoArgs;
     use portcullis_webhook::{Context, Validate, Verdict, Webhooks};
 
-    // What `generate` and `run` leave out is not missed.
+    // `generate` and `run` leave such a webhook out, so `doctor` must not miss it.
     #[test]
-    fn a_restricted_installation_is_not_asked_for_webhooks_of_kinds_that_live_in_no_namespace() {
+    fn a_restricted_installation_has_no_cluster_scoped_webhooks() {
         let webhooks = Webhooks::new()
             .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
             .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));

@@ -31,11 +31,11 @@ use portcullis_listener::{Handler, Limits, Server};
 use portcullis_metrics::Metrics;
 use portcullis_webhook::Routes;
 
-/// How long webhooks are served after the end was asked for, unless another time is said.
+/// The default time for which webhooks are served after a stop was requested.
 pub(super) const DRAIN_DELAY: Duration = Duration::from_secs(5);
-/// How long controllers of kinds that are converted wait for the conversion.
+/// The time that controllers wait for the conversion of their kinds to work.
 const CONVERTIBLE: Duration = Duration::from_secs(30);
-/// What is left of the time to end for other things than calls under way.
+/// The time reserved at the end for everything but calls in flight.
 const REST: Duration = Duration::from_secs(2);
 
 /// Settings of an operator that runs inside of another process. The defaults are those of the flags of `run`.
@@ -47,8 +47,8 @@ pub struct EmbedOptions {
     pub installation: Installation,
     /// Address of the webhooks (HTTPS); by default `0.0.0.0:9443`, which is every address of IPv4 and of IPv6.
     pub bind: SocketAddr,
-    /// How long to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at
-    /// most 15 s.
+    /// Time to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at most
+    /// 15 s.
     pub drain_delay: Duration,
     /// Whether replicas elect a leader, which alone runs the controllers. A restricted operator always elects one.
     pub leader_elect: Switch,
@@ -102,9 +102,9 @@ pub struct EmbeddedOperator {
     routes: Routes,
     health: Health,
     options: EmbedOptions,
-    /// With its address; none where there is nothing to serve.
+    /// The server with its address; `None` without webhooks.
     server: Option<(Server, SocketAddr)>,
-    /// Where its CA is published.
+    /// The objects in which its CA is published.
     configurations: Configurations,
 }
 
@@ -114,7 +114,7 @@ pub struct EmbeddedOperator {
 pub struct Readiness(Health);
 
 impl Readiness {
-    /// What the operator waits for; `None` when it is ready.
+    /// The condition that the operator waits for; `None` when it is ready.
     pub fn waiting_for(&self) -> Option<Arc<str>> {
         self.0.first_missing()
     }
@@ -233,8 +233,8 @@ impl EmbeddedOperator {
         self.run_with(routes, stop).await
     }
 
-    /// As [`run`](Self::run), with `handler` answering the requests on the address of the webhooks. It must pass the
-    /// webhooks' own requests on to [`routes`](Self::routes).
+    /// Does as [`run`](Self::run), with `handler` answering the requests on the address of the webhooks. It must pass
+    /// the webhooks' own requests on to [`routes`](Self::routes).
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -261,13 +261,14 @@ impl EmbeddedOperator {
                 Ok::<_, RunError>(())
             });
         }
-        // What webhooks read goes after the last of their calls.
+        // Caches end after the last webhook call, because webhooks read them.
         let mut answered = end.serving.clone();
         if let Some((server, address)) = server {
             let client = clients.prompt.clone();
             let source = certificate_source(&installation, &components, client, provider, configurations, &metrics);
             let (server_name, health) = (installation.server_name(), health.clone());
-            // From the first signal on, while callers learn of the end: no connection is left that one would use again.
+            // Connections close after their next answer from the first signal on, while callers learn of the end, so
+            // that none is left to be used again.
             let bound = server.ending(end.working.clone());
             let endpoint = Endpoint { operator, server: bound, address, server_name, handler, source, health };
             answered = CancellationToken::new();
@@ -314,8 +315,8 @@ impl std::fmt::Debug for EmbeddedOperator {
     }
 }
 
-/// Until the API server can call our conversion, controllers can read nothing that is stored in another version. What
-/// keeps it from that may be theirs to mend, so they begin in any case.
+/// Waits until the API server can call our conversion, because controllers can read nothing that is stored in another
+/// version before. What prevents that may be theirs to repair, so they start in any case.
 async fn convertible_soon(webhooks: &Health) {
     if timeout(CONVERTIBLE, webhooks.until_ready()).await.is_err() {
         let seconds = CONVERTIBLE.as_secs();
@@ -323,7 +324,7 @@ async fn convertible_soon(webhooks: &Health) {
     }
 }
 
-/// What ends when.
+/// The tokens that end the parts of an operator, one after another.
 #[derive(Default)]
 struct End {
     /// Controllers: at once.
@@ -341,7 +342,7 @@ async fn until_the_end(
     end: &End,
     drain_delay: Duration,
 ) -> Result<(), RunError> {
-    // Nobody calls what was never ready.
+    // An operator that was never ready is not called.
     let drain_delay = if health.is_ready() { drain_delay } else { Duration::ZERO };
     end.working.cancel();
     health.waiting_for("the process to end");

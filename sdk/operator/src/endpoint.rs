@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Tries to get certificates before the process gives up and is started again.
 const CERTIFICATE_TRIES: u32 = 10;
 
-/// Where the webhooks are served, and with which certificates.
+/// The address of the webhooks, and the source of their certificates.
 pub(super) struct Endpoint<H> {
     pub(super) operator: &'static str,
     pub(super) server: Server,
@@ -46,7 +46,7 @@ impl<H: Handler> Endpoint<H> {
         let tls = source.tls_config(&material).map_err(|error| RunError::Certificates(error.into()))?;
         let tls = Arc::new(ArcSwap::from_pointee(tls));
         let bundle = source.bundle(operator, &material);
-        // In the words of controller-runtime, which people search logs for. It goes on with `Starting certificate
+        // This is controller-runtime's message, which people search logs for. It goes on with `Starting certificate
         // poll+watcher` and an interval: here the Secret is watched, and no file is polled.
         info!(server_name, "Updated current TLS certificate");
         info!("Starting certificate watcher");
@@ -82,12 +82,12 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
     loop {
         match source.ensure().await {
             Ok(material) => return Ok(material),
-            // What somebody else has to put right is waited for: starting again would not bring it sooner.
+            // A restart would not help: another program or a user has to repair this pair, so wait for it.
             Err(error @ CertificateError::ProvidedCertificates { .. }) => {
                 warn!(%error, "no certificates yet");
                 health.waiting_for(format!("certificates: {error}"));
             }
-            // What is forbidden stays so until somebody does what the error says.
+            // A permanent error stays until a user does what it says.
             Err(error) if error.is_permanent() || tries == CERTIFICATE_TRIES => {
                 return Err(error);
             }

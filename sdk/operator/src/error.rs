@@ -7,7 +7,7 @@ use portcullis_lease::LeaseError;
 use portcullis_metrics::MetricNameError;
 use portcullis_webhook::RegistrationError;
 
-/// Whatever a user's own code fails with.
+/// An error of a user's own code.
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an operator did not start, or ended without being stopped.
@@ -31,7 +31,7 @@ pub enum RunError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -44,7 +44,7 @@ pub enum RunError {
     Failed {
         /// Its name.
         component: String,
-        /// What it failed with.
+        /// Its error.
         #[source]
         source: BoxError,
     },

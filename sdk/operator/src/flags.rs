@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::ValueEnum;
 
-/// Where `run` serves the webhooks.
+/// The default address of webhooks.
 pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
-/// Where `run` serves probes and metrics.
+/// The default address of probes and metrics.
 const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);
 
 /// The addresses that `run` serves at, and that `generate` makes the ports of the container from.

@@ -15,7 +15,7 @@ use tracing::warn;
 use portcullis_listener::{Handler, Incoming};
 use portcullis_metrics::Metrics;
 
-/// How long what is waited for may take at every start without a word in the log.
+/// The time that a wait at start may take before it is logged.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Each part of the process tells of itself; the whole is ready when all are.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
-    /// By part, what it waits for.
+    /// The condition that each part waits for.
     waiting_for: watch::Sender<BTreeMap<&'static str, Arc<str>>>,
     part: &'static str,
     metrics: Metrics,
@@ -37,7 +37,7 @@ impl Health {
         health
     }
 
-    /// The same for another part, which is not ready yet.
+    /// Adds another part, which is not ready yet.
     pub(super) fn part(&self, part: &'static str) -> Self {
         let health = Self { part, ..self.clone() };
         health.waiting_for(part);
@@ -48,7 +48,7 @@ impl Health {
         self.waiting_for.borrow().is_empty()
     }
 
-    /// What the first part that is not ready waits for.
+    /// The condition that the first part which is not ready waits for.
     pub(super) fn first_missing(&self) -> Option<Arc<str>> {
         self.waiting_for.borrow().values().next().cloned()
     }

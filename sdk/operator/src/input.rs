@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// What is in a file, unless that is more than `most` bytes. What never ends (`/dev/zero`) has no length to ask for.
+/// Reads a file of at most `most` bytes. The length is not asked beforehand, because `/dev/zero` has none and never
+/// ends.
 pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let bytes = beginning(path, most.saturating_add(1))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > most) {
@@ -13,7 +14,7 @@ pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As many bytes of a file, or as there are.
+/// Reads this many bytes of a file, or all that there are.
 pub(super) fn beginning(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     File::open(path)?.take(bytes).read_to_end(&mut read)?;

@@ -39,7 +39,7 @@ pub(super) fn entries(installation: &Installation, webhooks: &Webhooks) -> Resul
     Ok(installation.webhooks(webhooks.manifests()?))
 }
 
-/// Where callers of an installation find its CA.
+/// The objects in which callers of an installation find its CA.
 pub(super) fn configurations(
     installation: &Installation,
     webhooks: &Webhooks,
@@ -54,8 +54,8 @@ pub(super) fn configurations(
     Ok(installation.configurations(&entries, converted))
 }
 
-/// What tells one installation of an operator from another. Every command that has to do with a cluster takes these
-/// flags, and the same values give the same names in all of them.
+/// The flags that tell one installation of an operator from another. Every command that concerns a cluster takes them,
+/// and the same values give the same names in all of them.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct InstallationFlags {
     /// Name of the installation, after which configurations, roles, Service and Secrets are named [default: the
@@ -78,7 +78,7 @@ pub(super) struct InstallationFlags {
     /// The cluster's DNS domain, for the certificate's names
     #[arg(long, default_value = CLUSTER_DOMAIN, value_name = "DOMAIN", value_parser = domain)]
     pub(super) cluster_domain: String,
-    /// Who issues the certificates
+    /// Issuer of the serving certificate
     #[arg(long, default_value_t, value_parser = certificate_mode())]
     pub(super) certificates: CertificateMode,
     /// Secret with the serving certificate and its key [default: <release>-webhook-tls]
@@ -168,7 +168,7 @@ impl InstallationFlags {
     }
 }
 
-/// What webhooks and controllers may know of their installation when they are made
+/// The part of an installation that webhooks and controllers may depend on when they are made
 /// ([`Operator::setup_within`](super::Operator::setup_within)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -219,7 +219,7 @@ pub enum InstallationError {
         release: String,
         /// The Service's name.
         service: String,
-        /// What a valid name looks like.
+        /// The form of a valid name.
         fix: &'static str,
     },
     /// No namespace can have this name. Choose another namespace.
@@ -229,7 +229,7 @@ pub enum InstallationError {
         release: String,
         /// The namespace.
         namespace: String,
-        /// What a name has to be like.
+        /// The form of a valid name.
         fix: &'static str,
     },
 }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_installations_have_a_role_or_a_configuration_of_one_name_but_those_that_doctor_names() {
+    fn no_two_installations_share_a_role_or_a_configuration() {
         let mut roles = std::collections::BTreeSet::new();
         let mut configurations = std::collections::BTreeSet::new();
         // Names that run into each other when they are only joined.
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_is_too_long_for_a_name_made_of_it_is_refused_with_the_flag_that_gives_another() {
+    fn a_release_too_long_for_its_names_is_refused_with_the_flag() {
         let flags = |release: usize, service: Option<&str>| InstallationFlags {
             release: Some("r".repeat(release)),
             service_name: service.map(str::to_owned),

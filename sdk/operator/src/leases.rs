@@ -21,7 +21,7 @@ use portcullis_metrics::Metrics;
 
 /// Time between two looks at which installation holds the Lease.
 const TELL: Duration = Duration::from_secs(1);
-/// How often readiness looks whether the leases are known.
+/// The pause between two checks whether the leases are known, for readiness.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args, Clone, Debug)]
@@ -85,9 +85,9 @@ pub(super) fn duration_within(
     }
 }
 
-/// What a process has to do with leases.
+/// The leases of a process.
 pub(super) struct Leases {
-    /// What it owns.
+    /// The namespaces that it owns.
     pub(super) scope: Scope,
     /// The Lease by which it leads; none where every replica does.
     pub(super) election: Option<Election>,
@@ -102,7 +102,7 @@ pub(super) struct Election {
     pub(super) lease: LeaseHandle,
     /// `namespace/name`.
     pub(super) name: String,
-    /// How long after its hold ended nobody else has begun: what is under way has this long to end.
+    /// The time after the end of its hold in which no other holder starts: work in progress has this long to end.
     pub(super) margin: Duration,
 }
 
@@ -218,7 +218,7 @@ async fn tell(election: Option<&Election>) {
     }
 }
 
-/// What is not known yet, and why.
+/// The lease or scope that is not known yet, and why.
 fn missing(election: Option<&Election>, scopes: Option<&Scopes>) -> Option<String> {
     let why = |error: Option<String>| error.map(|error| format!(": {error}")).unwrap_or_default();
     if let Some(Election { lease, name, .. }) = election {

@@ -105,7 +105,7 @@ pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
 pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
-/// What a controller or task is given: client, scope, leadership and the token that stops it.
+/// The environment of a controller or task: client, scope, leadership, and the token that stops it.
 pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Switch};
 
@@ -128,7 +128,7 @@ pub struct Operator<A: clap::Args = NoArgs> {
 type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> anyhow::Result<Components>>;
 type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
 
-/// What runs in the leading replica: its access, and its task.
+/// A task of the leading replica, and the access that it needs.
 struct Leading {
     access: Access,
     run: Task,
@@ -254,7 +254,7 @@ impl Components {
         self
     }
 
-    /// Of two of one name, one would never run.
+    /// Returns the first error of the registration.
     fn checked(&self) -> Result<(), ComponentsError> {
         self.unfit.clone().map_or(Ok(()), Err)
     }
@@ -271,7 +271,7 @@ where
     })
 }
 
-/// What a task of an operator returns: `()`, as [`Controller::run`] does, which retries what fails; or an
+/// The result of an operator's task: `()`, as [`Controller::run`] returns, which retries what fails; or an
 /// [`anyhow::Result`], whose error ends the process.
 pub trait Outcome {
     /// Converts it to a result, whose error ends the process.
@@ -334,9 +334,9 @@ impl<A: clap::Args> Operator<A> {
         self.setup_within(move |args, _| setup(args))
     }
 
-    /// As [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is restricted
-    /// to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend on it: `generate`
-    /// makes one chart for all installations.
+    /// Does as [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is
+    /// restricted to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend
+    /// on it: `generate` makes one chart for all installations.
     pub fn setup_within(mut self, setup: impl Fn(&A, &SetupContext) -> anyhow::Result<Components> + 'static) -> Self {
         self.setup = Box::new(setup);
         self
@@ -348,8 +348,8 @@ impl<A: clap::Args> Operator<A> {
         self.main_from(std::env::args_os())
     }
 
-    /// As [`main`](Self::main), with this command line: for a binary that takes another one, and translates it. The first
-    /// word is the program's name.
+    /// Does as [`main`](Self::main), with this command line: for a binary that takes another one, and translates it.
+    /// The first word is the program's name.
     pub fn main_from(self, words: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
         cli::main(self, words.into_iter().map(Into::into).collect())
     }
@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_ends_with_nothing_or_with_a_result_whose_error_needs_no_type() {
+    fn a_controller_returns_nothing_or_any_result() {
         let components = Components::default()
             .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
             .while_leading("failing", [], |_| async move {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_that_would_break_the_page_or_be_taken_for_one_of_ours_is_an_error_at_the_start() {
+    fn an_invalid_or_reserved_metric_name_fails_at_startup() {
         use prometheus_client::metrics::counter::Counter;
 
         let table = [
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn setup_is_told_the_restriction_and_the_webhooks_of_the_command_line_that_main_is_given() {
+    fn setup_gets_the_command_lines_restriction_and_webhooks() {
         use std::cell::RefCell;
         use std::rc::Rc;
 
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn two_controllers_of_one_name_are_an_error_for_one_would_never_run() {
+    fn two_controllers_of_one_name_are_an_error() {
         async fn idle(_: Runtime) {}
         let expected = Err("two controllers are named orders: give one of them another name".to_owned());
         let table: [(fn() -> Components, _); 3] = [

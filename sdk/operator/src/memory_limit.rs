@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-/// With less, there is no room for one review beside the process itself.
+/// The least limit: with less, there is no room for one review beside the process itself.
 const LEAST: usize = 64 * 1024 * 1024;
 
-/// Where Linux shows cgroups (version 2), and which one this process is in.
+/// The folder in which Linux shows cgroups (version 2), and the file that names this process's.
 const CGROUPS: &str = "/sys/fs/cgroup";
 const OWN_CGROUP: &str = "/proc/self/cgroup";
 
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_smallest_of_the_cgroups_that_the_process_is_in() {
+    fn the_limit_is_the_smallest_of_the_process_cgroups() {
         let root = tempfile::tempdir().unwrap();
         let write = |cgroup: &str, limit: &str| {
             std::fs::create_dir_all(root.path().join(cgroup)).unwrap();
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((of("0::/\n"), of("1:memory:/pods\n")), (None, None));
         write("pods/one", "max");
         assert_eq!(of("0::/pods/one\n"), Some(1 << 30));
-        // What a container sees of its own.
+        // A container sees its own limit in the root of its cgroup namespace.
         write("", "268435456");
         assert_eq!(of("0::/\n"), Some(256 << 20));
     }

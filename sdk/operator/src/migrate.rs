@@ -59,7 +59,7 @@ pub(super) async fn perform(
     }
 }
 
-/// The same error for who gave flags to a binary instead of options to a function.
+/// Rewords an error for a user who gave flags to a binary instead of options to a function.
 fn in_terms_of_flags(error: MigrateError) -> anyhow::Error {
     match error {
         MigrateError::NoCrds => {

@@ -1,4 +1,5 @@
-//! What an installation says of all its webhooks, over what each is registered with: flags, and values of charts.
+//! Settings of all webhooks of an installation, which override those that each is registered with: flags, and values of
+//! charts.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct OverrideFlags {
-    /// What the API server does when no replica answers; a webhook that is registered with Ignore keeps it [default:
+    /// The API server's action when no replica answers; a webhook that is registered with Ignore keeps it [default:
     /// what each is registered with]
     #[arg(long, value_name = "POLICY", value_parser = failure_policy())]
     pub(super) failure_policy: Option<FailurePolicy>,
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_is_what_kubectl_takes_it_for_and_is_written_so_again() {
+    fn a_selector_parses_as_kubectl_does_and_round_trips() {
         let expression = |key: &str, operator: &str, values: &[&str]| match values {
             [] => json!({ "key": key, "operator": operator }),
             values => json!({ "key": key, "operator": operator, "values": values }),
@@ -158,7 +159,7 @@ mod tests {
                 ] }),
                 "env in (a,b),tier notin (web),new,!old",
             ),
-            // As a chart writes it.
+            // A chart writes selectors as JSON.
             (r#"{"matchLabels":{"env":"prod"}}"#, json!({ "matchLabels": { "env": "prod" } }), "env=prod"),
         ];
         for (given, expected, written) in cases {

@@ -27,9 +27,10 @@ use portcullis_listener::{Limits, Server};
 
 /// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
-/// How long reading the configurations may take.
+/// The timeout for reading the configurations.
 const LOOK: Duration = Duration::from_secs(30);
-/// What `run` logs. Kube's client tells of each request that failed without saying which or why: our own lines say that.
+/// The default log filter of `run`. kube's client logs each failed request without saying which or why; our own lines
+/// do.
 const LOG: &str = "info,kube_client::client::builder=off";
 
 #[derive(clap::Args, Clone, Debug)]
@@ -46,7 +47,7 @@ pub(super) struct RunFlags {
     pub(super) listen: ListenFlags,
     #[command(flatten)]
     pub(super) leases: LeaseFlags,
-    /// How long to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
+    /// Time to keep serving webhooks after SIGTERM, while callers learn of it; at most 15s
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = drain_delay)]
     pub(super) drain_delay: Duration,
     /// Memory limit of the process, as in 512Mi; reviews in flight may use half of it [default: the limit of its
@@ -123,7 +124,7 @@ pub(super) async fn run<A: clap::Args>(
         let name = signals.next().await;
         info!("{name}: ending");
         stop.cancel();
-        // Whoever sends it twice does not want to wait for an orderly end.
+        // A second signal asks for an end without waiting.
         signals.next().await
     };
     tokio::select! {
@@ -132,7 +133,7 @@ pub(super) async fn run<A: clap::Args>(
     }
 }
 
-/// That the configurations do not call another installation's Service. Nothing has been written yet.
+/// Checks that the configurations do not call another installation's Service. Nothing has been written yet.
 async fn ours(client: &Client, installation: &Installation, configurations: &Configurations) -> anyhow::Result<()> {
     let read = timeout(LOOK, published(client, configurations)).await;
     let read = read.with_context(|| format!("the API server did not answer within {} s", LOOK.as_secs()))?;
@@ -151,7 +152,7 @@ async fn ours(client: &Client, installation: &Installation, configurations: &Con
     Ok(())
 }
 
-/// Longer than that, and calls under way have no time to end.
+/// Parses the drain delay. A longer one would leave calls in flight no time to end.
 fn drain_delay(text: &str) -> Result<Duration, String> {
     let delay = duration(text)?;
     if delay <= LONGEST_DRAIN { Ok(delay) } else { Err(format!("{LONGEST_DRAIN:?} at most")) }

@@ -1,15 +1,15 @@
-//! The end of a process: what asks for it, and how long it may take.
+//! The end of a process: the signals that ask for it, and its deadlines.
 
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-/// How long everything may take to end after SIGTERM. Kubernetes' own patience is 30 s.
+/// The deadline of the whole shutdown after SIGTERM. Kubernetes' own is 30 s.
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
-/// How long controllers may take of that: then there is time left to give the Lease back.
+/// The deadline of controllers: it leaves time to release the Lease.
 pub(super) const CONTROLLERS: Duration = Duration::from_secs(22);
-/// How long a Pod is given to end: as long as the process takes at most, and some time to be started again.
+/// The termination grace period of Pods: the longest shutdown, and some time for the signal to arrive.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// The longest that a listener may go on after SIGTERM: calls under way need time to end after it.
 pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);

@@ -40,9 +40,9 @@ impl Tasks {
         self.names.insert(handle.id(), "a component".to_owned());
     }
 
-    /// How the next task ended; `None` when none is left.
+    /// Waits for the next task to end; `None` when none is left.
     pub(super) async fn next(&mut self) -> Option<Result<(), RunError>> {
-        // What panicked has said so itself, by the panic hook; the message may hold anything.
+        // The panic hook has printed the message, which may contain secrets.
         Some(match self.running.join_next_with_id().await? {
             Ok((id, result)) => {
                 self.names.remove(&id);

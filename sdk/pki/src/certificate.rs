@@ -100,7 +100,7 @@ fn weaknesses(x509: &X509Certificate<'_>) -> Vec<String> {
         weaknesses.push(format!("its RSA key has {} bits, clients want {RSA_BITS} at least", key.key_size()));
     }
     let signature = &x509.signature_algorithm.algorithm;
-    // Nobody checks what an authority says of itself: who trusts it has it.
+    // An authority's signature on itself proves nothing, so it is not checked.
     let checked = x509.subject().as_raw() != x509.issuer().as_raw();
     for (weak, name) in [(oid_registry::OID_PKCS1_SHA1WITHRSA, "SHA-1"), (oid_registry::OID_PKCS1_MD5WITHRSAENC, "MD5")]
     {

@@ -62,7 +62,7 @@ pub enum TrustProblem {
         /// The issuer's name.
         issuer: String,
     },
-    /// More intermediate certificates stand between the authority and the leaf than it allows.
+    /// There are more intermediate certificates between the authority and the leaf than it allows.
     #[error(
         "the CA '{issuer}' does not allow {intermediates} intermediate certificates below it (path length constraint)"
     )]

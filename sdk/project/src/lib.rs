@@ -83,7 +83,7 @@ pub enum ProjectError {
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// What was to be written.
+        /// The file.
         path: PathBuf,
         /// Why not.
         #[source]

@@ -48,7 +48,7 @@ fn a_new_operator_passes_its_own_tests_outside_of_the_workspace() {
     let dependencies = ["--quiet", "--config", "profile.dev.package.'*'.debug=false"];
     let mut tested = cargo(&[&["test", "--offline"][..], &dependencies].concat());
     if text(&tested.stderr).contains("--offline") {
-        // What the workspace does without was never fetched on this machine.
+        // A crate that the workspace does not use was never fetched on this machine.
         tested = cargo(&[&["test"][..], &dependencies].concat());
     }
     let said = text(&tested.stdout);
@@ -75,7 +75,7 @@ fn renders_what_is_generated(chart: &Path, operator: &Path) {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_is_refused_with_the_flag_and_the_fix_and_nothing_is_written() {
+fn an_invalid_name_is_refused_with_the_flag_and_the_fix() {
     let folder = TempDir::new().unwrap();
     let table: [(&[&str], &[&str]); 13] = [
         (&["Beer"], &["NAME \"Beer\"", "beer-operator"]),

@@ -27,7 +27,7 @@ pub fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
         (Value::Object(raw), Value::Object(before), Value::Object(after)) => {
             Value::Object(carry_object(raw, before, after))
         }
-        // With another length the type dropped or made elements, and there is no saying which are the same.
+        // A different length means that the type dropped or added elements, and they cannot be matched.
         (Value::Array(raw), Value::Array(before), Value::Array(after)) if raw.len() == before.len() => {
             Value::Array(carry_array(raw, before, after))
         }
@@ -73,8 +73,8 @@ fn carry_array(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-/// For each element before, the index of the one in `raw` that it is a view of. Mostly its own; but a type that keeps a
-/// set has the elements in an order of its own.
+/// Returns, for each element before, the index of the element in `raw` that it is a view of. That is mostly its own;
+/// but a type that keeps a set has its elements in another order.
 fn places(raw: &[Value], before: &[Value]) -> Vec<Option<usize>> {
     let mut places = origins(raw, before);
     let known: HashSet<usize> = places.iter().flatten().copied().collect();
@@ -87,12 +87,13 @@ fn places(raw: &[Value], before: &[Value]) -> Vec<Option<usize>> {
     places
 }
 
-/// For each element after, the index of the element before that it came from. Linear in the length of the lists.
+/// Returns, for each element after, the index of the element before that it came from, in time linear in the length of
+/// the lists.
 fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut origins = vec![None; after.len()];
     let mut taken = vec![false; before.len()];
 
-    // The same place and the same value first, then the same value elsewhere.
+    // Match the same value in the same place first, then the same value elsewhere.
     for (index, value) in after.iter().enumerate() {
         if before.get(index) == Some(value) {
             (origins[index], taken[index]) = (Some(index), true);
@@ -125,8 +126,8 @@ fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
         }
     }
 
-    // What is left was edited in place if as many are left on both sides and none of them got another name: a new name
-    // is a new element, and must not inherit what was another's.
+    // The remaining elements were edited in place if both sides have the same number of them and no name changed: a new
+    // name is a new element, and must not inherit another's fields.
     let left: Vec<usize> = (0..before.len()).filter(|&from| !taken[from]).collect();
     let open: Vec<usize> = (0..after.len()).filter(|&index| origins[index].is_none()).collect();
     if left.len() == open.len() {
@@ -139,7 +140,7 @@ fn origins(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     origins
 }
 
-/// Where each value of the identifying member is; None where it is more than once.
+/// Maps each value of the identifying member to its index; `None` if it occurs more than once.
 fn unique<'v>(list: &'v [Value], identity: &str) -> HashMap<&'v Value, Option<usize>> {
     let mut places = HashMap::new();
     for (index, element) in list.iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::managed_fields::without_managed_fields;
 pub struct DecodeError {
     /// Path of the field, such as `spec.ports[0].name`; `.` for the object itself.
     pub path: String,
-    /// What is wrong with it. It may repeat the value: show it to the user who sent the object, but do not log it.
+    /// The problem. It may repeat the value: show it to the user who sent the object, but do not log it.
     pub problem: String,
 }
 

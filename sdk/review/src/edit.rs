@@ -118,9 +118,8 @@ fn changed<'t>(before: &'t str, after: &'t str) -> Changed<'t> {
     })
 }
 
-/// The same for objects that have the same members in the same order, as two that one type wrote mostly do; None if
-/// these have not. Text that both share is read once where it comes before all changes, and not at all behind the last
-/// one.
+/// Compares objects that have the same members in the same order, as two that one type wrote mostly do; `None` if these
+/// have not. Text that both share is read once where it comes before all changes, and not at all behind the last one.
 fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     let shared = shared(before.as_bytes(), after.as_bytes());
     let (mut before, mut after, mut changed) = (members(before), members(after), Changed::new());
@@ -147,7 +146,7 @@ fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     }
 }
 
-/// How many bytes both begin with.
+/// The length of the common prefix, in bytes.
 fn shared(one: &[u8], other: &[u8]) -> usize {
     let blocks = one.chunks(64).zip(other.chunks(64)).take_while(|(one, other)| one == other);
     let same: usize = blocks.map(|(block, _)| block.len()).sum();
@@ -202,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_changed_are_found_wherever_they_are_and_however_often() {
+    fn changed_members_are_found_wherever_they_are() {
         let cases = [
             (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":1,"b":2,"c":3}"#, vec![]),
             (r#"{"a":1,"b":2,"c":3}"#, r#"{"a":9,"b":2,"c":3}"#, vec!["a"]),

@@ -51,7 +51,7 @@ pub use field::Field;
 pub use object::{changes_only_metadata_and_status, is_being_deleted};
 pub use patch::{Patch, PatchError, diff};
 pub use result::{BoxError, IntoResult, with_sources};
-// For the conversion engine, which reads objects in the same way.
+// This is for the conversion engine, which reads objects in the same way.
 #[doc(hidden)]
 pub use verdict::{Cause, Denial, Verdict};
 

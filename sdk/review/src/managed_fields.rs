@@ -12,14 +12,14 @@ use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-/// Which object is read next.
+/// The object that is read next.
 #[derive(Clone, Copy)]
 enum Level {
     Document,
     Metadata,
 }
 
-/// What `from` reads, without the managed fields.
+/// Wraps `from` so that managed fields are skipped.
 pub(crate) fn without_managed_fields<'de, D: Deserializer<'de>>(from: D) -> impl Deserializer<'de, Error = D::Error> {
     Past { inner: from, level: Level::Document }
 }
@@ -49,7 +49,7 @@ macro_rules! forward_wrapped {
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Past<D> {
     type Error = D::Error;
 
-    // Whatever may turn out to be an object.
+    // These may meet an object.
     forward_wrapped! {
         deserialize_any()
         deserialize_map()

@@ -87,7 +87,7 @@ fn walk_object(
     }
 }
 
-/// What begins and ends alike is left alone, so that an element put in at the front is one operation.
+/// Compares arrays without their common head and tail, so that an element inserted at the front is one operation.
 fn walk_array(from: &[Value], to: &[Value], path: &mut PointerBuf, out: &mut Vec<PatchOperation>) {
     let head = from.iter().zip(to).take_while(|(a, b)| a == b).count();
     let tail = from[head..].iter().rev().zip(to[head..].iter().rev()).take_while(|(a, b)| a == b).count();

@@ -1,4 +1,4 @@
-//! What handlers return: a value, or a `Result` of it.
+//! Return types of handlers: a value, or a `Result` of it.
 
 use std::error::Error;
 

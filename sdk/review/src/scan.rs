@@ -14,7 +14,7 @@ pub struct Member<'a> {
     pub value: &'a str,
     /// The member as it is written, with its key.
     pub whole: &'a str,
-    /// Where in the text of the object the member begins.
+    /// The offset at which the member begins, in the text of the object.
     pub from: usize,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// What is not read yet.
+    /// The unread rest.
     pub fn rest(&self) -> &'a str {
         self.scan.text.get(self.scan.at..).unwrap_or_default()
     }
@@ -62,7 +62,7 @@ impl<'a> Members<'a> {
 }
 
 impl Member<'_> {
-    /// Where in the text of the object the member ends.
+    /// The offset at which the member ends, in the text of the object.
     pub fn to(&self) -> usize {
         self.from + self.whole.len()
     }
@@ -161,8 +161,8 @@ pub fn unquoted(string: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-/// How deep arrays and objects are nested in a text, and how many of them and of commas there are: at least as many as
-/// values, but for one in each.
+/// The depth to which arrays and objects are nested in a text, and their number plus that of commas: at least the
+/// number of values, but for one in each.
 pub fn extent(text: &str) -> (usize, usize) {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut deepest, mut values) = (0, 0_usize, 0, 0);
@@ -183,7 +183,7 @@ pub fn extent(text: &str) -> (usize, usize) {
     (deepest, values)
 }
 
-/// Where an object or an array ends that begins at `at`: behind its bracket.
+/// The offset behind the closing bracket of the object or array that begins at `at`.
 fn after_nested(bytes: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     loop {
@@ -203,8 +203,8 @@ fn after_nested(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where a string ends whose text begins at `at`: behind its quote. Eight bytes at a time, since strings are most of
-/// what an object is.
+/// The offset behind the closing quote of the string whose text begins at `at`. It reads eight bytes at a time, since
+/// strings are most of an object.
 fn after_string(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {

@@ -1,4 +1,4 @@
-//! Where two JSON documents differ, for people.
+//! Shows people where two JSON documents differ.
 
 use serde_json::{Map, Value};
 

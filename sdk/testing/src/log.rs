@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
 
-/// As long as there are others, tracing asks every subscriber whether it wants a line. With a single one it asks the
-/// thread that comes to the line first, and remembers for all threads when that thread has none.
+/// Subscribers that keep tracing's cache of callsites off. With several, tracing asks every one whether it wants a
+/// line. With a single one, it asks the thread that comes to the line first, and remembers the answer for all threads.
 static OTHERS: LazyLock<[Dispatch; 2]> = LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
 
 /// The log of the current thread.

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often its thread asks to run.
+/// The interval at which its thread asks to run.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Measures time without the time in which the machine stalled.
@@ -60,16 +60,16 @@ impl Stopwatch {
         now.duration_since(self.started).saturating_sub(locked(&self.ticks).lost_at(now))
     }
 
-    /// For how long the machine has stalled since the start, all stalls together. Add it to a bound on a time that
-    /// something else has measured, more than once where several processes do one after another what takes that time: on
-    /// a busy machine they stall at different moments.
+    /// The time for which the machine has stalled since the start, all stalls together. Add it to a bound on a time
+    /// that something else has measured, more than once where several processes do one after another what takes that
+    /// time: on a busy machine they stall at different moments.
     pub fn lost(&self) -> Duration {
         locked(&self.ticks).lost_at(Instant::now())
     }
 }
 
 impl Ticks {
-    /// What is lost by now: a stall also counts before the thread has run after it.
+    /// The time lost until `now`: a stall also counts before the thread has run after it.
     fn lost_at(&self, now: Instant) -> Duration {
         self.lost + now.saturating_duration_since(self.due)
     }

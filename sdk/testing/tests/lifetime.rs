@@ -20,7 +20,7 @@ const MISSING: &str = "missing";
 /// Other children of the killed holder, which outlive it: none of them may keep the watcher's pipe open.
 const CHILDREN: usize = 20;
 
-/// What a holder told: the processes of its control plane, the directory, its other children.
+/// The output of a holder: the processes of its control plane, the directory, and its other children.
 struct Held {
     process: Child,
     servers: Vec<u32>,
@@ -46,8 +46,8 @@ fn main() {
         nothing_is_left_when_killed_while_starting(&runtime, reached);
     });
     println!("test nothing_is_left_when_killed_while_starting ... ok");
-    missing_servers_are_named_with_the_commands_that_install_them();
-    println!("test missing_servers_are_named_with_the_commands_that_install_them ... ok");
+    missing_servers_are_named_with_their_install_command();
+    println!("test missing_servers_are_named_with_their_install_command ... ok");
 }
 
 /// Does the same with each of these, on a thread of its own.
@@ -96,7 +96,7 @@ fn nothing_is_left_when_killed_while_starting(runtime: &Runtime, reached: &str) 
     }));
 }
 
-fn missing_servers_are_named_with_the_commands_that_install_them() {
+fn missing_servers_are_named_with_their_install_command() {
     let empty = tempfile::tempdir().unwrap();
     let mut holder = holder(MISSING);
     for variable in ["XDG_CACHE_HOME", "XDG_DATA_HOME"] {
@@ -164,7 +164,7 @@ fn signal(name: &str, target: &str) {
     );
 }
 
-/// How many processes have this path among their arguments.
+/// Counts the processes that have this path among their arguments.
 fn mentioned_by(path: &Path) -> usize {
     let path = path.to_str().unwrap();
     let listed =

@@ -1,4 +1,4 @@
-//! What validating and mutating webhooks have in common: which requests reach a handler, and with what.
+//! Common parts of validating and mutating webhooks: which requests reach a handler, and with what.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) trait Admit: Send + Sync + 'static {
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;
 }
 
-/// What is answered, and what is noted about it.
+/// The answer, and a note for the log.
 #[derive(Debug)]
 pub(super) struct Decision {
     pub(super) verdict: Verdict,
@@ -51,19 +51,19 @@ impl Decision {
         Self { verdict, patch: None, note: None }
     }
 
-    /// Not the handler's business.
+    /// Allows a request that is not the handler's business.
     pub(super) fn skipped(why: &str) -> Self {
         Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
     }
 }
 
-/// What the user is told of a handler that failed or panicked.
+/// The message for the user when a handler failed or panicked.
 pub(super) const HANDLER_FAILED: &str = "handler failed";
 
 /// Why there is no decision. Becomes an HTTP error, so that the failure policy decides.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// What the error says is for the log: it may hold anything.
+    /// The error is for the log alone, because it may contain secrets.
     #[error("{}: {}", HANDLER_FAILED, with_sources(&**.0))]
     Handler(BoxError),
     #[error("this webhook handles {expected}, not {found}; generate its configuration again")]

@@ -11,7 +11,7 @@ use crate::metrics::Decided;
 use crate::routes::TraceId;
 use portcullis_manifest::words::{MUTATE, VALIDATE};
 
-/// What became of a request.
+/// The outcome of a request.
 pub(super) enum Outcome<'a> {
     /// It was answered; the note takes the place of the denial's message.
     Decided { verdict: &'a Verdict, note: Option<&'a str> },

@@ -8,7 +8,7 @@ use portcullis_review::{BoxError, IntoResult};
 
 use super::Context;
 
-/// What a handler came to: its answer, or its error.
+/// The answer or the error of a handler.
 pub(super) type Answered<T> = BoxFuture<'static, Result<T, BoxError>>;
 /// A handler of one object.
 pub(super) type OfOne<A, T> = Box<dyn Fn(A, Context) -> Answered<T> + Send + Sync>;

@@ -156,7 +156,7 @@ pub enum RegistrationError {
     /// The concurrency is 0, so the webhook could answer no request.
     #[error("concurrency of webhook {0} is 0: set it to 1 or more")]
     Concurrency(String),
-    /// More match conditions than Kubernetes allows.
+    /// There are more match conditions than Kubernetes allows.
     #[error("webhook {name} has {given} match conditions: at most {most} are allowed beside the generated ones")]
     MatchConditions {
         /// The webhook.
@@ -177,7 +177,7 @@ pub enum RegistrationError {
     Conversion {
         /// The kind.
         kind: String,
-        /// What is wrong with its versions.
+        /// The problem with its versions.
         #[source]
         source: Arc<conversion::GraphError>,
     },
@@ -316,7 +316,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     if !is_label(name) {
         return Err(RegistrationError::Name(name.clone()));
     }
-    // To the API server (`IsFullyQualifiedName`) a name is one from three labels on.
+    // The API server (`IsFullyQualifiedName`) requires three labels.
     let refused = |name: &&String| !is_subdomain(name) || name.split('.').count() < 3;
     if let Some(full_name) = settings.full_name.as_ref().filter(refused) {
         return Err(RegistrationError::BadFullName(full_name.clone()));

@@ -1,22 +1,22 @@
-//! What reviews under way may take together, as a part of what the process may.
+//! Memory limits of reviews in flight, as parts of the limit of the process.
 
-/// Bytes that the bodies of admission reviews under way may have together.
+/// Limit of the bodies of all admission reviews in flight, in bytes.
 const BODIES: usize = 64 * 1024 * 1024;
-/// Bytes of memory that all conversions under way may take together.
+/// Limit of the memory of all conversions in flight, in bytes.
 const CONVERSIONS: usize = 512 * 1024 * 1024;
-/// Bytes of a limit that no share comes from: the program, its threads, and the connections of a few clients.
+/// Bytes of a process's limit that no review gets: the program, its threads, and the connections of a few clients.
 const PROCESS: usize = 24 * 1024 * 1024;
-/// A conversion review in memory: its body, the converted objects, and the answer.
+/// Copies of a conversion review in memory: its body, the converted objects, and the answer.
 const COPIES: usize = 3;
 
-/// Bytes of bodies that calls share.
+/// Limits of the bodies of reviews in flight, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Of admission reviews.
+    /// All admission reviews together.
     pub(crate) admission: usize,
-    /// Of conversion reviews.
+    /// All conversion reviews together.
     pub(crate) conversion: usize,
-    /// The most that one conversion review may have, whatever it is allowed.
+    /// One conversion review, whatever its kind allows.
     pub(crate) largest: usize,
 }
 
@@ -43,7 +43,7 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     #[test]
-    fn reviews_are_granted_less_than_half_of_a_limit_and_never_more_than_without_one() {
+    fn reviews_get_less_than_half_of_the_memory_limit() {
         for (limit, admission, conversion) in [(16, 0, 0), (128, 6, 13), (512, 30, 61), (4096, 64, 170)] {
             let Memory { admission: bodies, conversion: converted, largest } = Memory::of(Some(limit * MIB));
             assert_eq!((bodies / MIB, converted / MIB, largest), (admission, conversion, converted), "{limit} MiB");

@@ -19,7 +19,7 @@ use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, entry};
 
-/// What a mutating handler returns: the unchanged object, an edited one, or a denial.
+/// A mutating handler's return value: the unchanged object, an edited one, or a denial.
 ///
 /// ```
 /// use portcullis_webhook::{Mutation, Verdict};
@@ -334,7 +334,7 @@ fn written<T: Serialize>(object: &T, like: &str) -> Result<String, Failure> {
     String::from_utf8(text).map_err(|error| Failure::Unstable(error.to_string()))
 }
 
-/// The same with all lists sorted.
+/// Sorts every list, so that sets compare equal in any order.
 fn in_order(mut value: Value) -> Value {
     match &mut value {
         Value::Array(list) => {
@@ -377,7 +377,8 @@ fn patch<T: DeserializeOwned + Serialize>(
         Some(edited) if edited.as_written => written(&read(&after)?, raw)?,
         Some(edited) => written(&read(&edited.object()?)?, raw)?,
     };
-    // As text first: it only differs where a type writes the same in another order, as those with sets or hash maps do.
+    // The texts are compared first: the values only matter for a type that writes the same in another order, as those
+    // with sets or hash maps do.
     let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
     let value = |text: &str| serde_json::from_str(text).map(in_order).map_err(unstable);
     if stored != after && value(&stored)? != value(&after)? {

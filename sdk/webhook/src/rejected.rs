@@ -20,7 +20,7 @@ pub(crate) enum Rejected {
 }
 
 impl Rejected {
-    /// How many reasons there are.
+    /// The number of reasons.
     pub(crate) const COUNT: usize = Self::Failed as usize + 1;
 
     pub(crate) fn as_str(self) -> &'static str {

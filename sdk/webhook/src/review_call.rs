@@ -40,7 +40,7 @@ impl ReviewCalls {
         Self { webhook, kind, metrics, budget, skip }
     }
 
-    /// What the log calls it.
+    /// Its name in the log.
     fn name(&self) -> &str {
         self.webhook.settings().shown_name()
     }
@@ -80,7 +80,7 @@ impl ReviewCalls {
     /// Has the webhook decide, within the deadline and whatever its handler does.
     async fn decide(&self, review: &Review<'_>, call: Call) -> Result<Bytes, HttpError> {
         let request = &review.request;
-        // Before anything is decoded: another operator's objects may not be of a version that we can read.
+        // This comes before anything is decoded: another operator's objects may be of a version that we cannot read.
         if let Some(why) = (self.skip)(&request.namespace) {
             let skips = match self.kind {
                 WebhookKind::Validating => "validation",

@@ -1,4 +1,4 @@
-//! What can be said about any webhook, whatever it does.
+//! Settings that any webhook has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const CONCURRENCY: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) name: String,
-    /// What it is registered as, where that does not follow from `name`.
+    /// The name that it is registered under, if it does not follow from `name`.
     pub(super) full_name: Option<String>,
     pub(super) path: Option<String>,
     pub(super) failure_policy: FailurePolicy,
@@ -30,12 +30,12 @@ pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
-    /// What handlers read.
+    /// The sources that handlers read.
     pub(super) sources: Vec<Arc<dyn Source>>,
 }
 
 impl Settings {
-    /// Those of the sources that are not filled yet: what handlers would see is not what is.
+    /// The sources that are not filled yet: a handler would not see all objects.
     pub(super) fn unfilled(&self) -> impl Iterator<Item = &Arc<dyn Source>> {
         self.sources.iter().filter(|source| !source.is_filled())
     }

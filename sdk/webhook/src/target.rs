@@ -1,4 +1,4 @@
-//! What a webhook is called for, and what it refuses to be called for.
+//! The requests that a webhook is called for, and those that it refuses.
 
 use kube_core::ApiResource;
 use portcullis_manifest::{Rule, Scope};
@@ -67,7 +67,7 @@ impl Subject {
         Self { target: Self::target::<K>(format!("{}/{subresource}", K::plural(&()))), kind: None }
     }
 
-    /// Whatever the target says.
+    /// Any objects that the target selects.
     pub(super) fn dynamic(target: Target) -> Self {
         Self { target, kind: None }
     }
@@ -92,8 +92,8 @@ impl Subject {
         Rule { groups, versions, resources, scope: scope.unwrap_or(of_target), operations }
     }
 
-    /// What follows the webhook's own name in its full name: Kubernetes wants three labels at least, the core group has
-    /// no name, and a target may have many.
+    /// The part of the full name after the webhook's own name: Kubernetes requires three labels at least, the core
+    /// group has no name, and a target may have many groups.
     pub(super) fn domain(&self) -> String {
         let mut plurals = self.target.resources.iter().map(|resource| resource.split('/').next().unwrap_or_default());
         match (&*self.target.groups, plurals.next()) {
@@ -122,7 +122,7 @@ impl Subject {
         }
     }
 
-    /// As the API server matches rules (apiserver, admission/plugin/webhook/predicates/rules).
+    /// Matches rules as the API server does (apiserver, admission/plugin/webhook/predicates/rules).
     fn matches(&self, group: &str, version: &str, resource: &str, subresource: &str) -> bool {
         let holds = |list: &[String], text: &str| list.iter().any(|item| item == "*" || item == text);
         let one = |pattern: &String| {

@@ -291,7 +291,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
                 }
                 Operation::Update => {
                     let handler = self.update.as_ref().ok_or_else(no_handler)?;
-                    // What the user sent comes first: that is what can be fixed.
+                    // A problem of the new object is reported first, because the user can fix it.
                     match (new()?, old_object(request, &self.settings)?) {
                         (Ok(new), Ok(old)) => Ok(handler(old, new, context)),
                         (Err(unread), _) | (_, Err(unread)) => Err(unread),

@@ -57,7 +57,7 @@ pub async fn inventory(client: Client) -> BTreeSet<String> {
         };
         for object in items {
             let namespace = object.namespace().unwrap_or_default();
-            // Those of the control plane itself.
+            // Leases in kube-system are the control plane's own.
             if resource.kind == "Lease" && namespace == "kube-system" {
                 continue;
             }
@@ -75,7 +75,7 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// What `generate` of a binary prints.
+/// The output of a binary's `generate`.
 pub fn generate(binary: &Path, words: &[&str]) -> String {
     let output = Command::new(binary).arg("generate").args(words).stdin(Stdio::null()).output();
     let Output { status, stdout, stderr } = output.unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
@@ -108,7 +108,7 @@ impl Helm {
         Self { kubeconfig: Some(kubeconfig), ..self }
     }
 
-    /// What it prints, or what it says when it fails.
+    /// Runs helm and returns its output, or its errors if it fails.
     ///
     /// # Errors
     /// With its standard error, and its standard output where `lint` tells what is wrong.
@@ -143,7 +143,7 @@ impl Helm {
         self.run(&[words, &[name, &chart, "--namespace", namespace, "--values", &values]].concat())
     }
 
-    /// What a chart tells who installs it with these values.
+    /// The notes that a chart prints when it is installed with these values.
     pub fn notes(&self, chart: &Path, release: [&str; 2], values: &Value) -> String {
         let said = self.render(&["install", "--dry-run=client"], chart, release, values);
         let said = said.unwrap_or_else(|said| panic!("{said}"));

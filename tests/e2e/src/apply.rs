@@ -7,14 +7,14 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 
-/// What the API server said to an object that it took.
+/// The API server's answer to an object that it admitted.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Texts of its warnings.
     pub warnings: Vec<String>,
 }
 
-/// What the API server said to an object that it refused.
+/// The API server's answer to an object that it refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// HTTP status.

@@ -1,4 +1,4 @@
-//! What a proxy that asks for a login says to a call: the answer, and where its challenge leads.
+//! Calls a proxy that asks for a login: its answer, and the address in its challenge.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
-/// How long one call may take.
+/// The deadline of one call.
 const CALL: Duration = Duration::from_mins(1);
 /// No answer that is read here is longer.
 const ANSWER_BYTES: usize = 1 << 20;

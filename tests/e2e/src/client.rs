@@ -10,7 +10,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
-/// How long one call may take.
+/// The deadline of one call.
 const CALL: Duration = Duration::from_mins(1);
 
 /// A connected MCP client.
@@ -19,7 +19,7 @@ pub struct McpClient {
     service: RunningService<RoleClient, ClientConfig>,
 }
 
-/// What a tool call came to.
+/// The outcome of a tool call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Called {
     /// The tool answered with this text.

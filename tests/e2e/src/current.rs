@@ -192,7 +192,7 @@ impl Guest {
         Ok(())
     }
 
-    /// How many objects of a kind there are.
+    /// Counts the objects of a kind, up to one.
     async fn objects(&self, crd: &CustomResourceDefinition) -> Result<usize> {
         let objects: Api<DynamicObject> = Api::all_with(self.client.clone(), &stored(crd)?);
         Ok(objects.list(&ListParams::default().limit(1)).await?.items.len())
@@ -206,7 +206,7 @@ fn stored(crd: &CustomResourceDefinition) -> Result<ApiResource> {
     Ok(ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural))
 }
 
-/// What went wrong at the bottom: each layer above says it again in its own sentence.
+/// The innermost error: each layer above repeats it in its own sentence.
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

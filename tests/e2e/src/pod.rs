@@ -1,4 +1,5 @@
-//! What the kubelet does for a pod, done for a process beside the cluster: what a Deployment mounts becomes files, and its environment variables.
+//! Plays the kubelet for a process beside the cluster: mounted objects become files, and a container's environment
+//! becomes the process's.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -68,7 +68,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

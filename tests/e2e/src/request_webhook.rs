@@ -25,7 +25,7 @@ use tokio::sync::RwLock;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// How old a signature may be, in seconds.
+/// The largest age of a signature, in seconds.
 const FRESH_SECONDS: i64 = 300;
 
 /// A running request webhook; dropping it ends it.

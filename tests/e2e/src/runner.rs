@@ -106,7 +106,7 @@ impl Runner {
         Pod::of(client, deployment)?.write_files(&self.files).await
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         self.process.output()
     }

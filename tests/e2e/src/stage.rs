@@ -34,14 +34,14 @@ pub struct Stage {
     launch: Launch,
 }
 
-/// How the operator is started.
+/// The command that starts the operator.
 #[derive(Debug)]
 struct Launch {
     binary: PathBuf,
     kubeconfig: PathBuf,
     webhooks: SocketAddr,
     health: SocketAddr,
-    /// What it is told beside that.
+    /// More arguments.
     arguments: &'static [&'static str],
 }
 
@@ -103,7 +103,7 @@ impl Stage {
         Ok(Self { cluster, folder, operator, launch })
     }
 
-    /// What the operator has logged so far.
+    /// The operator's log so far.
     pub fn operator_log(&self) -> String {
         self.operator.output()
     }
@@ -135,7 +135,7 @@ async fn applied(client: &kube::Client, object: &Value) -> Result<()> {
     }
 }
 
-/// What `mcp-operator generate` prints, as objects.
+/// The objects that `mcp-operator generate` prints.
 pub(crate) async fn generate(operator: &Path, arguments: &[&str]) -> Result<Vec<Value>> {
     let output = Command::new(operator).arg("generate").args(arguments).output().await?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! What the tests of crates outside of the workspace have in common: the examples, built as their users build them.
+//! Helpers for tests of crates outside of the workspace: builds the examples as their users do.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-/// How long a process may take to start, to act or to end.
+/// The time that a process may take to start, to act or to end.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 /// It compiles what of the SDK was not compiled for it yet, and waits for the builds of other tests.
 const BUILD: Duration = Duration::from_mins(15);
@@ -53,7 +53,7 @@ pub async fn cargo(folder: &Path, words: &[&str]) -> PathBuf {
     };
     let mut output = build(&["--offline"]).await;
     if !output.status.success() {
-        // What the workspace does without, such as axum, was never fetched on this machine.
+        // A crate that the workspace does not use, such as axum, was never fetched on this machine.
         output = build(&[]).await;
     }
     assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));

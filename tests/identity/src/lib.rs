@@ -18,7 +18,7 @@ use self::http::Http;
 use self::process::{Process, Program};
 pub use self::signer::{Signer, encode, unsigned};
 
-/// How long a provider may take to start, to rotate, and to answer a call.
+/// The time that a provider may take to start, to rotate, and to answer a call.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// The client that may introspect tokens at [`Provider::oidc_provider`].
@@ -39,7 +39,7 @@ enum Kind {
     OidcProvider,
 }
 
-/// What a provider serves HTTPS with.
+/// The certificate with which a provider serves HTTPS.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// File with the PEM of its certificate, which is for 127.0.0.1.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::DEADLINE;
 
-/// What is started.
+/// A program to start.
 #[derive(Debug)]
 pub(crate) struct Program {
     command: OsString,

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::Namespace;
 use crate::node::{DEADLINE, POD_IMAGE, container};
 
-/// What one call came to.
+/// The outcome of one call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
@@ -33,7 +33,7 @@ pub enum Outcome {
     },
     /// Nobody answered.
     Lost {
-        /// What the client saw instead.
+        /// The error that the client saw.
         text: String,
     },
 }
@@ -50,19 +50,19 @@ impl Outcome {
 pub struct Call {
     /// When it began, in milliseconds since 1970.
     pub began: u64,
-    /// How long it took.
+    /// Its duration.
     pub milliseconds: u64,
-    /// What it came to.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What a client calls, and how.
+/// The calls of a client.
 #[derive(Clone, Debug)]
 pub struct Calls<'a> {
     /// The MCP server.
     pub url: &'a str,
-    /// In whose name: the argument of the tool `greet`.
+    /// The argument of the tool `greet`.
     pub greeted: &'a str,
     /// `legacy` or `stateless`.
     pub era: &'a str,
@@ -70,7 +70,7 @@ pub struct Calls<'a> {
     pub transport: &'a str,
     /// Calls a second.
     pub rate: u32,
-    /// How long the client waits for one call, with the session that is opened for it.
+    /// The client's timeout for one call, with the session that is opened for it.
     pub patience: Duration,
     /// Show a token of the ServiceAccount for this audience, as the kubelet mounts it.
     pub audience: Option<&'a str>,
@@ -220,7 +220,7 @@ impl Caller {
         .await;
     }
 
-    /// What the calls came to so far.
+    /// The outcomes of all calls so far.
     pub fn outcomes(&self) -> Vec<Outcome> {
         self.seen().iter().map(|call| call.outcome.clone()).collect()
     }

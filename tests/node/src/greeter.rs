@@ -14,12 +14,12 @@ pub const NAME: &str = "greeter";
 /// A way from clients to an MCP server.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What it is called in names of objects and in tables.
+    /// Name in objects and in tables.
     pub name: &'static str,
     /// `spec.transport` and `spec.proxyMode`.
     transport: &'static str,
     mode: &'static str,
-    /// What its clients speak.
+    /// The transport of its clients.
     pub client: &'static str,
     /// The MCP eras of its clients.
     pub eras: &'static [&'static str],

@@ -167,7 +167,7 @@ impl Namespace {
         .await;
     }
 
-    /// What the proxy in a pod answers to `GET /health`.
+    /// The answer of the proxy in a pod to `GET /health`.
     ///
     /// # Panics
     /// When it does not answer 200 with JSON.
@@ -176,7 +176,7 @@ impl Namespace {
         serde_json::from_str(&health).unwrap_or_else(|error| panic!("{pod} says of its health '{health}': {error}"))
     }
 
-    /// What the proxy in a pod answers to a `GET` of this path below its root.
+    /// The answer of the proxy in a pod to a `GET` of this path below its root.
     ///
     /// # Panics
     /// When it does not answer 200.
@@ -193,7 +193,7 @@ impl Namespace {
         self.api().get(name).await.unwrap_or_else(|error| panic!("no pod {name}: {error}"))
     }
 
-    /// What a pod's container has printed.
+    /// The log of a pod's container.
     ///
     /// # Panics
     /// When the kubelet does not tell.

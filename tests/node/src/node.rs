@@ -15,7 +15,7 @@ pub const KUBECONFIG: &str = "/var/lib/portcullis-node/admin.kubeconfig";
 pub const EVERYTHING_IMAGE: &str = "localhost/portcullis/everything:test";
 /// The program of tests/node/pod: an MCP client and server, and webhooks.
 pub const POD_IMAGE: &str = "localhost/portcullis/pod:test";
-/// How long anything may take on a busy machine: pods that start, a rollout, a status.
+/// The deadline of any wait on a busy machine: for pods, a rollout, a status.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A running node, for its administrator.

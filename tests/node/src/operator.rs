@@ -83,7 +83,7 @@ pub async fn release(helm: &Helm, verb: &str, name: &str, chart: &Path, values: 
     }
     let (release, chart, values) =
         (if name == OPERATOR { RELEASE } else { name }, chart.display().to_string(), helm.values(&all));
-    // What others changed is taken back.
+    // An upgrade takes back fields that others changed.
     let more: &[&str] = if verb == "upgrade" { &["--install", "--force-conflicts"] } else { &[] };
     let arguments = [
         verb,

@@ -37,7 +37,7 @@ async fn install(helm: &Helm, values: Value) {
     });
 }
 
-/// What is said of the bad object.
+/// The answer to the bad object.
 fn answer(file: &str) -> String {
     match try_kubectl(&["create", "--dry-run=server", "--filename", file]) {
         Ok(_) => "taken".to_owned(),
@@ -46,7 +46,7 @@ fn answer(file: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn helm_makes_its_certificates_with_hooks_and_all_is_there_that_the_guide_looks_at() {
+async fn helm_installs_dynamo_webhooks_as_the_guide_describes() {
     let helm = helm();
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.yaml").display().to_string();

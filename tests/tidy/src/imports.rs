@@ -102,9 +102,9 @@ fn module(path: &str) -> Module {
 
 /// The paths that a file names.
 struct Names {
-    /// Of its `use`, each with the name that it is known by here.
+    /// The paths of its `use` items, each with the name that it has here.
     used: Vec<(Vec<String>, String)>,
-    /// Within its code, from `crate` or `super`.
+    /// The paths within its code, from `crate` or `super`.
     inline: Vec<Vec<String>>,
 }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_however_it_is_written_and_none_where_there_is_none() {
+    fn a_circle_of_modules_is_found_however_it_is_written() {
         let there = "a names b; b names a";
         let table: [(Files<'_>, &[&str]); 11] = [
             (&[("a", "use crate::b::B;"), ("b", "use std::fmt;")], &[]),
@@ -250,7 +250,7 @@ mod tests {
                 &[("a/mod", "pub use b::B;\nuse c::C;"), ("a/b", "use super::C;"), ("a/c", "use crate::a::B;")],
                 &["a::b names a::c; a::c names a::b"],
             ),
-            // What a module re-exports from elsewhere in the crate is not its own.
+            // An item that a module re-exports from elsewhere in the crate is not its own.
             (
                 &[("a", "pub use crate::b::B;"), ("b", "use crate::c;"), ("c", "use crate::a::B;")],
                 &["b names c; c names b"],

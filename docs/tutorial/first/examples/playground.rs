@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cluster = ControlPlane::start().await?;
     let namespace: Namespace = from_value(json!({ "metadata": { "name": NAMESPACE } }))?;
     Api::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;
-    // What the API server sends to this Service arrives at this machine.
+    // Calls of the API server to this Service arrive at this machine.
     cluster.route_service(NAMESPACE, SERVICE).await;
     writeln!(stdout(), "export KUBECONFIG={}", cluster.kubeconfig_path().display())?;
     tokio::signal::ctrl_c().await?;

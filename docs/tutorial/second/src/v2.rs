@@ -13,11 +13,11 @@ pub struct BackupSpec {
     /// When, as cron writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// What is kept.
+    /// The backups to keep.
     pub retention: Retention,
 }
 
-/// How long backups are kept, and how many of each.
+/// The time for which backups are kept, and the number of copies.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Retention {
     /// Days that a backup is kept.

@@ -88,7 +88,7 @@ async fn the_tutorial_ends_as_it_says() {
     assert_eq!(nightly.data["spec"]["schedule"], "0 3 * * *");
 
     output(&["migrate-storage", "--kubeconfig", &kubeconfig]).await;
-    // What is to be installed in a cluster is what an API server takes.
+    // The API server takes the generated installation.
     let image = "registry.example/backup-operator:0.1.0";
     apply(&client, &output(&["generate", "operator", "--image", image]).await, true).await.unwrap();
 }

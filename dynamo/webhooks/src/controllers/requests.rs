@@ -12,7 +12,7 @@ use tracing::info;
 use super::{VALIDATION_FAILED, accept, refused, unchanged};
 use crate::kinds::{DynamoGraphDeploymentRequest, Status};
 
-/// From these states on, a request is immutable.
+/// The states from which on a request is immutable.
 const PROFILED: [&str; 4] = ["Profiling", "Deploying", "Ready", "DeploymentDeleted"];
 /// The reason of the event and of the condition that say so.
 const REJECTED: &str = "SpecChangeRejected";
@@ -22,7 +22,7 @@ const VALIDATION: &str = "Validation";
 
 type Request = DynamoGraphDeploymentRequest;
 
-/// The same controller, which also looks at the ConfigMaps that requests name: it watches their metadata.
+/// Lets the controller read the ConfigMaps that requests name, too: it watches their metadata.
 pub(super) fn watching(requests: Controller<Request>) -> Controller<Request> {
     requests
         .found_by(|request| request.spec.profiling_config.config_map_ref.iter().map(|map| map.name.clone()).collect())
@@ -42,7 +42,7 @@ pub(super) async fn reconcile(cx: Reconcile<Request>) -> Result<Action, Box<dyn 
         return Ok(accept(cx).await?);
     }
     let Some(problem) = missing_config_map(&cx).await? else { return Ok(accept(cx).await?) };
-    // What validators find wrong, the SDK says in the log and in an event.
+    // The SDK reports a problem that validators find, in the log and in an event.
     if cx.status(&refused(&*cx.object, FAILED, VALIDATION, problem.clone())).await? {
         info!(namespace = cx.key.namespace, name = cx.key.name, problem, "DynamoGraphDeploymentRequest is refused");
         cx.publish(&[PlannedEvent::new(EventType::Warning, VALIDATION_FAILED, &problem)]).await;
@@ -72,7 +72,7 @@ async fn reject(cx: &Reconcile<Request>, why: &str) -> Result<Action, Controller
     Ok(Action::await_change())
 }
 
-/// Of a request whose spec changed although it is profiled, or was.
+/// The reason to reject a request whose spec changed during or after profiling.
 fn too_late(request: &Request) -> Option<String> {
     let status = request.status.as_ref()?;
     let state = status.state.as_deref().filter(|state| PROFILED.contains(state))?;
@@ -98,7 +98,7 @@ fn is_new(status: Option<&Status>) -> bool {
     })
 }
 
-/// What is missing of the ConfigMap that the request names.
+/// Says what is missing: the ConfigMap that the request names, or its key.
 async fn missing_config_map(cx: &Reconcile<Request>) -> Result<Option<String>, kube::Error> {
     let Some(named) = &cx.object.spec.profiling_config.config_map_ref else { return Ok(None) };
     let (namespace, name, key) = (&cx.key.namespace, &named.name, &named.key);

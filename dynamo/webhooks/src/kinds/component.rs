@@ -1,4 +1,4 @@
-//! What a component is deployed with: the spec of a DynamoComponentDeployment, and each service of a graph.
+//! Components: the spec of a DynamoComponentDeployment, and each service of a graph.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::{Quantity, Rest, quantity, schema};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
-    /// How many pods there are.
+    /// Number of pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// How it is reached from outside of the cluster.
+    /// Access from outside of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress: Option<Ingress>,
     /// Claims of the graph that are mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mounts: Option<Vec<VolumeMount>>,
-    /// What is mounted at `/dev/shm`.
+    /// Shared memory, mounted at `/dev/shm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<SharedMemory>,
     /// Ignored: a DynamoGraphDeploymentScalingAdapter scales.
@@ -31,7 +31,7 @@ pub struct Component {
     /// Whether a DynamoGraphDeploymentScalingAdapter scales it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_adapter: Option<ScalingAdapter>,
-    /// Over how many nodes one replica is spread; one when absent.
+    /// Number of nodes per replica; one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multinode: Option<Multinode>,
     /// Ignored: the namespace and the graph give the Dynamo namespace.
@@ -52,14 +52,14 @@ impl Component {
     }
 }
 
-/// How a component is reached from outside of the cluster.
+/// Access from outside of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ingress {
-    /// Whether it is.
+    /// Whether there is access.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// By which name.
+    /// Host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Everything else.
@@ -73,7 +73,7 @@ pub struct Ingress {
 pub struct VolumeMount {
     /// Name of the claim.
     pub name: String,
-    /// Where it is mounted.
+    /// Mount path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount_point: Option<String>,
     /// Whether a backend keeps what it compiled there, at a place that it chooses unless one is given.
@@ -84,11 +84,11 @@ pub struct VolumeMount {
     pub rest: Rest,
 }
 
-/// What is mounted at `/dev/shm`.
+/// Shared memory, mounted at `/dev/shm`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SharedMemory {
-    /// Whether nothing is.
+    /// Whether none is mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
     /// Its size.
@@ -104,7 +104,7 @@ pub struct SharedMemory {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingAdapter {
-    /// It does.
+    /// Whether one scales it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Everything else.
@@ -112,7 +112,7 @@ pub struct ScalingAdapter {
     pub rest: Rest,
 }
 
-/// Over how many nodes a replica is spread.
+/// Nodes per replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Multinode {

@@ -23,7 +23,7 @@ use super::{Component, Status, schema};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::immutable(["backendFramework"])))]
 pub struct DynamoComponentDeploymentSpec {
-    /// What runs the model. It does not change.
+    /// Framework that runs the model. It is immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["sglang", "vllm", "trtllm"]))]
     pub backend_framework: Option<String>,

@@ -24,7 +24,7 @@ use super::{Component, Quantity, Rest, Status, quantity, schema};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::immutable(["backendFramework"])))]
 pub struct DynamoGraphDeploymentSpec {
-    /// What runs the model. It does not change.
+    /// Framework that runs the model. It is immutable.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["sglang", "vllm", "trtllm"]))]
     pub backend_framework: Option<String>,
@@ -54,17 +54,17 @@ pub struct Pvc {
     #[schemars(required)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether it is made, or exists.
+    /// Whether it is created, or exists already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<bool>,
-    /// Of one that is made: its storage class.
+    /// Storage class of a claim that is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
     /// Its size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "quantity::optional")]
     pub size: Option<Quantity>,
-    /// How it is mounted.
+    /// Access mode of the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_access_mode: Option<String>,
     /// Everything else.

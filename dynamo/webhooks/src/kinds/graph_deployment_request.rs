@@ -30,13 +30,13 @@ use super::{Rest, Status, schema};
 pub struct DynamoGraphDeploymentRequestSpec {
     /// The model.
     pub model: String,
-    /// What runs it.
+    /// Framework that runs the model.
     #[schemars(extend("enum" = ["vllm", "sglang", "trtllm", "mocker"]))]
     pub backend: String,
     /// Whether the hardware is found by looking at the nodes, which a restricted operator may not.
     #[serde(default)]
     pub enable_gpu_discovery: bool,
-    /// How it is profiled.
+    /// Settings of profiling.
     pub profiling_config: ProfilingConfig,
     /// Whether the graph is deployed when it is found.
     #[serde(default)]
@@ -46,13 +46,13 @@ pub struct DynamoGraphDeploymentRequestSpec {
     pub rest: Rest,
 }
 
-/// How a model is profiled.
+/// Settings of profiling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfilingConfig {
     /// Image of the profiler.
     pub profiler_image: String,
-    /// What the profiler is given.
+    /// Configuration of the profiler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open_object")]
     pub config: Option<Value>,

@@ -30,13 +30,13 @@ use super::{Rest, Status, schema};
 pub struct DynamoModelSpec {
     /// The model.
     pub model_name: String,
-    /// The model that endpoints are found by. It does not change.
+    /// The base model, by which endpoints are found. It is immutable.
     pub base_model_name: String,
-    /// What the model is. It does not change.
+    /// Type of the model. It is immutable.
     #[serde(default = "base")]
     #[schemars(extend("enum" = ["base", "lora", "adapter"]))]
     pub model_type: String,
-    /// Where a LoRA comes from.
+    /// Source of a LoRA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<ModelSource>,
     /// Everything else.
@@ -44,7 +44,7 @@ pub struct DynamoModelSpec {
     pub rest: Rest,
 }
 
-/// Where a model comes from.
+/// Source of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSource {

@@ -22,7 +22,7 @@ pub(super) fn immutable<const N: usize>(fields: [&str; N]) -> Value {
     fields.map(rule).into_iter().collect()
 }
 
-/// What a user is told who changes this field of a spec.
+/// The message for a user who changes this field of a spec.
 pub(crate) fn is_immutable(field: &str) -> String {
     format!("spec.{field} is immutable and cannot be changed after creation")
 }

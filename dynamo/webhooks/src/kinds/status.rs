@@ -1,4 +1,4 @@
-//! The status, of which all kinds have the parts that this operator reads or writes.
+//! The parts of the status, common to all kinds, that this operator reads or writes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Rest;
 
-/// What is observed of an object.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Where the object is in its life.
+    /// State of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// While webhooks are off: the generation that was accepted last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What holds of the object. While webhooks are off, `Valid` says what they would have said.
+    /// Conditions. `Valid` is set while webhooks are off.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<Condition>>,

@@ -62,7 +62,7 @@ fn path(service: &str) -> String {
     format!("spec.services[{service}]")
 }
 
-/// What is missing of a claim.
+/// The problems of a claim.
 fn of_claim(index: usize, claim: &Pvc) -> Vec<String> {
     let create = claim.create == Some(true);
     let empty = |text: &Option<String>| text.as_ref().is_none_or(String::is_empty);

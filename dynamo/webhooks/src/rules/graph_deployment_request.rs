@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{Findings, RuleContext, Rules};
 use crate::kinds::{DynamoGraphDeploymentRequest, DynamoGraphDeploymentRequestSpec};
 
-/// What a restricted operator says of GPU discovery.
+/// The refusal of GPU discovery under a restricted operator.
 const NO_DISCOVERY: &str = "spec.enableGpuDiscovery can only be set to true for cluster-wide operators. \
     Namespace-restricted operators cannot access cluster nodes for GPU discovery. Please set enableGpuDiscovery to false and \
     provide hardware configuration (hardware.min_num_gpus_per_engine, hardware.max_num_gpus_per_engine, \

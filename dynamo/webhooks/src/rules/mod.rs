@@ -1,8 +1,8 @@
-//! What Dynamo's validators say of an object: pure functions, with its order and its words.
+//! Rules of Dynamo's validators: pure functions, with Dynamo's order and messages.
 //!
-//! They are those of the guide's time (Dynamo 0.7 and 0.8). Those that came later are another profile: the length of
-//! names under Grove, restarts, the topology of a graph that cannot change, annotations. Where Dynamo walks a Go map, and
-//! says of several problems a random one, these walk by name.
+//! They are those of the guide's time (Dynamo 0.7 and 0.8). Later rules are another profile: the length of names under
+//! Grove, restarts, the topology of a graph that cannot change, annotations. Dynamo walks a Go map, and so reports one
+//! of several problems at random; these rules walk by name.
 
 mod component;
 mod component_deployment;
@@ -14,12 +14,12 @@ mod scaling;
 pub use graph_deployment_request::check_text;
 pub use scaling::may_scale;
 
-/// What users are told of an object.
+/// The verdict on an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Why it is refused; several reasons are lines.
     pub error: Option<String>,
-    /// What they should know beside that.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -35,12 +35,12 @@ impl Findings {
     }
 }
 
-/// What rules know beside the object.
+/// The context of rules beside the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleContext {
     /// The one namespace that the operator serves; all when `None`.
     pub restricted_to: Option<String>,
-    /// Under which name the Dynamo operator itself makes requests, where that is known.
+    /// The user name of the Dynamo operator's own requests, where it is known.
     pub principal: Option<String>,
 }
 

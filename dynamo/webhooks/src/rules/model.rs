@@ -5,7 +5,7 @@ use crate::kinds::{DynamoModel, DynamoModelSpec, is_immutable};
 
 /// The type of a model that needs a source.
 const LORA: &str = "lora";
-/// How the URI of a source begins.
+/// The URI schemes of sources.
 const SCHEMES: [&str; 2] = ["s3://", "hf://"];
 
 impl Rules for DynamoModel {

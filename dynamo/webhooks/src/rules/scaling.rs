@@ -1,4 +1,4 @@
-//! Who may change the replicas of a service that an adapter scales.
+//! The accounts that may change the replicas of a service that an adapter scales.
 
 use super::RuleContext;
 
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_operator_and_planners_scale_and_nobody_whose_name_only_looks_like_theirs() {
+    fn only_the_operator_and_planners_may_scale() {
         let principal = "system:serviceaccount:dynamo-system:dynamo-dynamo-operator-controller-manager";
         let context = RuleContext { principal: Some(principal.to_owned()), ..RuleContext::default() };
         for (user, may) in [

@@ -15,7 +15,7 @@ fn started(words: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn flags_of_dynamos_start_the_operator_and_those_without_effect_are_named_once() {
+fn dynamos_flags_are_accepted_and_unused_ones_named_once() {
     let words = [
         "-enable-webhooks",
         "--restrictedNamespace=team-a",
@@ -51,7 +51,7 @@ fn every_command_line_that_the_pages_show_is_one_that_is_taken() {
         let text = std::fs::read_to_string(root.join(page)).unwrap().replace("\\\n", " ");
         let lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("$ dynamo-webhooks "));
         for line in lines.map(|line| line.split(['|', '#']).next().unwrap_or_default()) {
-            // What stands for something else is given something.
+            // A placeholder becomes a value.
             let words = line.split_whitespace().map(|word| OsString::from(if word == "…" { "x" } else { word }));
             let words = translate([OsString::from("op")].into_iter().chain(words), None).unwrap().words;
             let taken = dynamo_webhooks::operator(Vec::new()).command().try_get_matches_from(words);

@@ -17,7 +17,7 @@ const BESIDE: &str = "beside";
 /// A port on which nobody listens.
 const DISCARD: u16 = 9;
 
-/// What is wrong with the webhooks.
+/// The fault of the webhooks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wrong {
     Nothing,
@@ -168,7 +168,7 @@ fn whole(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_the_webhooks_do_invalid_objects_can_go_and_edits_of_them_are_judged() {
+async fn invalid_objects_can_be_deleted_whatever_the_webhooks_do() {
     let cluster = unguarded().await;
     let namespace = cluster.namespace("deletion").await;
     let home = Home { cluster, generated: format!("dynamo-operator-validating-{namespace}"), namespace };

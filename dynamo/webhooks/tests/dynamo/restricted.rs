@@ -5,7 +5,7 @@ use crate::acceptance::cases::{FILES, File, Vector};
 use crate::clusters::{binary, unguarded};
 
 #[tokio::test]
-async fn in_its_namespace_it_says_what_only_a_cluster_wide_operator_can_do_and_elsewhere_nothing() {
+async fn a_restricted_operator_judges_its_own_namespace_only() {
     let cluster = unguarded().await;
     let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
     // The kinds are the business of the cluster-wide operator.

@@ -119,7 +119,7 @@ fn lease(name: &str, seconds: u32) -> Lease {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_review_is_answered_by_its_operation_its_version_and_whose_namespace_it_is_about() {
+async fn an_answer_depends_on_operation_version_and_namespace() {
     let (cluster, _) = cluster_wide().await;
     let called = Called::of(cluster).await;
     let ours = cluster.namespace("ours").await;

@@ -18,9 +18,9 @@ use crate::clusters::{binary_on_time, cluster_wide};
 
 /// Nothing in these tests takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How a reason begins that is given where an object is left to another operator.
+/// The prefix of the reason to leave an object to another operator.
 const SKIPPED: &str = "skipping validation";
-/// What the webhook of models says of one without a name.
+/// The refusal of a model without a name.
 const REFUSED: &str = "admission webhook \"vdynamomodel.kb.io\" denied the request: spec.modelName is required";
 
 /// Each object that is tried has a name of its own, by which it is found in the logs.
@@ -77,7 +77,7 @@ async fn tried(cluster: &ControlPlane, namespace: &str, name: &str, model_name: 
     Api::namespaced(cluster.admin(), namespace).create(&params, &DynamoModel::new(name, spec)).await
 }
 
-/// What is said of a model without a name; nothing where it is let in.
+/// The API server's error for a model without a name; `None` if it is admitted.
 async fn refusal(cluster: &ControlPlane, namespace: &str) -> Option<String> {
     tried(cluster, namespace, "nameless", "").await.err().map(|error| error.to_string())
 }
@@ -106,7 +106,7 @@ fn validated(operator: &RunningOperator, name: &str) -> bool {
     decided(operator, name).is_some_and(|reason| !reason.starts_with(SKIPPED))
 }
 
-/// What this operator's log says of the creation of an object under this name.
+/// The reason in this operator's log for its decision on the creation of this object.
 fn decided(operator: &RunningOperator, name: &str) -> Option<String> {
     let log = operator.log();
     let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -117,7 +117,7 @@ fn decided(operator: &RunningOperator, name: &str) -> Option<String> {
     Some(line["fields"]["reason"].as_str().unwrap().to_owned())
 }
 
-/// What `doctor` says of the cluster-wide installation.
+/// The report of `doctor` on the cluster-wide installation.
 async fn examined(cluster: &ControlPlane, wide: &RunningOperator) -> String {
     let kubeconfig = cluster.kubeconfig_path();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dynamo-webhooks"));
@@ -128,7 +128,7 @@ async fn examined(cluster: &ControlPlane, wide: &RunningOperator) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_two_restricted_operators_each_object_is_validated_by_exactly_one() {
+async fn each_object_is_validated_by_exactly_one_operator() {
     let (one, two) = tokio::join!(Team::new("one", &[]), Team::new("two", &[]));
     let (cluster, wide) = cluster_wide().await;
     let elsewhere = cluster.namespace("elsewhere").await;
@@ -153,7 +153,7 @@ async fn a_restricted_operator_holds_the_lease_of_the_guide() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_a_restricted_operator_is_killed_the_cluster_wide_one_refuses_in_its_place_until_it_is_back() {
+async fn the_cluster_wide_operator_stands_in_for_a_killed_one() {
     let team = Team::new("open", &["--failure-policy", "Ignore"]).await;
     team.is_its_own().await;
     let Team { cluster, wide, namespace, binary, .. } = &team;
@@ -193,7 +193,7 @@ async fn when_a_restricted_operator_is_killed_the_cluster_wide_one_refuses_in_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_closed_keeps_writes_refused_after_a_crash_and_doctor_says_so() {
+async fn doctor_names_a_dead_operator_that_fails_closed() {
     let team = Team::new("closed", &[]).await;
     team.is_its_own().await;
     let Team { cluster, wide, namespace, .. } = &team;

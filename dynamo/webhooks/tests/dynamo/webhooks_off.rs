@@ -84,7 +84,7 @@ fn request(more: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_webhook_would_have_refused_is_stored_and_found_out_and_what_is_sound_is_reconciled() {
+async fn an_invalid_object_is_found_with_webhooks_off() {
     let home = Home::new().await;
     let request = json!({"model": "a", "backend": "vllm", "profilingConfig": {"profilerImage": ""}});
     let invalid = [
@@ -126,7 +126,7 @@ async fn what_a_webhook_would_have_refused_is_stored_and_found_out_and_what_is_s
 
 /// A graph and a request that are refused have a state, too, which goes when they are mended.
 #[tokio::test]
-async fn dynamos_own_states_say_that_a_graph_or_a_request_is_refused_until_it_is_mended() {
+async fn a_refused_graph_or_request_is_in_dynamos_failed_state() {
     let home = Home::new().await;
     let (no_services, no_image) =
         ("spec.services must have at least one service", "spec.profilingConfig.profilerImage is required");
@@ -163,7 +163,7 @@ async fn dynamos_own_states_say_that_a_graph_or_a_request_is_refused_until_it_is
 }
 
 #[tokio::test]
-async fn a_request_waits_for_the_configmap_that_it_names_and_for_the_entry_of_it() {
+async fn a_request_waits_for_its_config_map_and_entry() {
     let home = Home::new().await;
     let kind = "DynamoGraphDeploymentRequest";
     let maps: Api<ConfigMap> = Api::namespaced(home.cluster.admin(), &home.namespace);
@@ -196,9 +196,9 @@ async fn immutable_fields_stay_as_they_are_without_webhooks() {
     assert!(refused.contains("spec.backendFramework is immutable and cannot be changed after creation"), "{refused}");
 }
 
-/// What is profiled is immutable. Its status says which generation was accepted.
+/// A request is immutable while it is profiled. Its status has the generation that was accepted.
 #[tokio::test]
-async fn a_request_that_is_changed_while_it_is_profiled_keeps_its_generation_and_gets_one_event() {
+async fn a_request_changed_during_profiling_keeps_its_generation() {
     let home = Home::new().await;
     let kind = "DynamoGraphDeploymentRequest";
     let spec = json!({"model": "a", "backend": "vllm", "profilingConfig": {"profilerImage": "a", "config": {}}});
@@ -207,7 +207,7 @@ async fn a_request_that_is_changed_while_it_is_profiled_keeps_its_generation_and
     let requests = home.objects(kind);
     let state = Patch::Merge(json!({"status": {"state": "Profiling"}}));
     requests.patch_status("profiled", &PatchParams::default(), &state).await.unwrap();
-    // Whatever it is now: nothing of it is taken up.
+    // An invalid spec is not accepted either.
     let profiling = json!({"profilerImage": "", "configMapRef": {"name": "graph"}});
     home.change(kind, "profiled", json!({"model": "b", "profilingConfig": profiling})).await.unwrap();
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(home.cluster.admin(), &home.namespace);

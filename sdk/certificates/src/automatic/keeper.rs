@@ -18,9 +18,10 @@ use crate::pauses::pauses;
 use crate::{CertificateError, ServingCertificate};
 use portcullis_client::own_sentence;
 
-/// How often what is stored is looked at when nothing happens to it.
+/// The pause between two rounds while no event comes.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
-/// How much longer than a CA settles callers may take to learn of it before that is a failure.
+/// The time beyond the CA's settle time after which a bundle that is still not published everywhere counts as a
+/// failure.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The longest pause between rounds that failed or repaired something.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -30,13 +31,14 @@ pub(super) struct Keeper<'a> {
     source: &'a Automatic,
     tls: &'a ArcSwap<ServerConfig>,
     bundle: &'a Bundle,
-    /// What the listener serves, and what callers must trust for it.
+    /// The pair that the listener serves, with the bundle that callers must trust for it.
     served: ServingCertificate,
-    /// What was stored last, since when it has been seen so, and since when its bundle has been wanted.
+    /// The pair that was stored at the last round. `unchanged` is since when it has been stored, `wanted` since when
+    /// its bundle has been.
     stored: ServingCertificate,
     unchanged: Instant,
     wanted: Instant,
-    /// Since when a new pair waits to be served.
+    /// The time since when a new pair waits to be served.
     waiting: Option<Instant>,
     /// The step that this replica took last.
     taken: Option<Step>,
@@ -53,7 +55,7 @@ impl<'a> Keeper<'a> {
         Self { source, tls, bundle, served, stored, unchanged: now, wanted: now, waiting: None, taken: None }
     }
 
-    /// Never ends by itself.
+    /// Runs rounds forever.
     pub(super) async fn keep(mut self) {
         let source = self.source;
         let (pair, ca) = (follow(source.secrets(), &source.secret), follow(source.secrets(), &source.ca_secret()));
@@ -128,7 +130,7 @@ impl<'a> Keeper<'a> {
                 if let Some(sound) = &found.sound {
                     self.source.advance(step, sound, &found).await?;
                 }
-                // In no rotation does a step follow itself: somebody undoes it.
+                // No step of a rotation follows itself, so something has undone it.
                 (self.taken.replace(step) == Some(step), Duration::ZERO)
             }
         };

@@ -33,7 +33,7 @@ use round::Found;
 pub use store::ca_data;
 use store::pair_data;
 
-/// How long one round of reading and writing may take.
+/// The deadline of one round of reads and writes.
 const ROUND: Duration = Duration::from_mins(1);
 /// First and longest pause after a write that another writer overtook or undoes, within a round.
 const OVERTAKEN: Duration = Duration::from_millis(50);
@@ -141,10 +141,11 @@ impl Automatic {
         self.ensured(issue).await
     }
 
-    /// As [`ensure`](Self::ensure), for certificates that nobody looks at again for a long time: those that a command
-    /// makes at each upgrade, and [`ProvidedCertificates`](super::ProvidedCertificates) serve. One with less than
-    /// [`RotationTiming::leaf_left`] is replaced by one that is valid for all of [`RotationTiming::leaf_validity`], under
-    /// a new CA if the stored one would end before that; what is trusted stays trusted.
+    /// Does as [`ensure`](Self::ensure), for certificates that nobody looks at again for a long time: those that a
+    /// command makes at each upgrade, and [`ProvidedCertificates`](super::ProvidedCertificates) serve. One with less
+    /// than [`RotationTiming::leaf_left`] is replaced by one that is valid for all of
+    /// [`RotationTiming::leaf_validity`], under a new CA if the stored one would end before that; what is trusted stays
+    /// trusted.
     ///
     /// # Errors
     /// As [`ensure`](Self::ensure), and when cert-manager fills the Secret: it would replace what is made here.

@@ -18,11 +18,11 @@ const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 /// The longest subject CN (RFC 5280, ub-common-name).
 const COMMON_NAME: usize = 64;
 
-/// What a round ends with.
+/// The result of a round.
 pub(super) struct Found {
-    /// What can be served, and must be trusted.
+    /// The pair to serve, and the bundle that callers must trust.
     pub(super) material: ServingCertificate,
-    /// What is stored, where all of it is sound.
+    /// The stored authorities and leaf; `None` if one of them is damaged.
     pub(super) sound: Option<Sound>,
     /// A repair that the API server did not let us make.
     pub(super) refused: Option<CertificateError>,
@@ -37,7 +37,8 @@ pub(super) struct Sound {
     pub(super) leaf: Certificate,
 }
 
-/// What a round may write. One that finds its own repair undone leaves it at that: the next one comes after a pause.
+/// A write of a round. A round makes each at most once: if another client undoes it, the next round tries again after a
+/// pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Replace,
@@ -52,13 +53,13 @@ struct Read {
     pair_secret: Option<Secret>,
     /// The pair, without a bundle.
     material: ServingCertificate,
-    /// What its leaf says; or why it cannot be served.
+    /// The leaf of the pair, or why it cannot be served.
     leaf: Result<Certificate, String>,
     stored: Stored,
 }
 
 impl Found {
-    /// What is to be done next.
+    /// Decides the next step of the rotation.
     pub(super) fn step(&self, source: &Automatic, observed: Observed) -> Step {
         let Some(Sound { authorities, leaf }) = &self.sound else { return Step::Wait(None) };
         step(authorities, self.material.cert_pem.as_bytes(), leaf, &source.timing, observed, source.time_of_day.now())
@@ -88,7 +89,7 @@ impl Automatic {
                     let write = self.write_authorities(ca_secret.as_ref(), &authorities);
                     match self.once(Repair::Replace, &done, write).await {
                         Ok(true) => {
-                            // At the first start nothing is wrong.
+                            // A first start has no CA yet, which is no fault.
                             if ca_secret.is_none() && trusted == 0 {
                                 info!(secret, "there was no CA yet; one is made");
                             } else {
@@ -96,7 +97,7 @@ impl Automatic {
                             }
                             (Repair::Replace, true)
                         }
-                        // Whoever was first has replaced it.
+                        // Another replica was first.
                         Ok(false) => (Repair::Replace, false),
                         Err(error) => {
                             warn!(secret, problem, "the stored CA cannot be replaced");
@@ -109,7 +110,7 @@ impl Automatic {
                     }
                 }
                 Ok(mut authorities) => {
-                    // In place of the authority that others still serve under there may be another, which is sound.
+                    // The stored authority may be sound and yet not the one that others still serve under.
                     let damaged = leaf.is_err() || !stored.damage.is_empty();
                     let adopted = authorities.trust(if damaged {
                         self.still_trusted(Vec::new(), &material, served).await
@@ -241,7 +242,7 @@ impl Automatic {
             usage: Usage::Server,
         })?;
         let material = ServingCertificate { cert_pem, key_pem, ca_pem: authorities.bundle() };
-        // What would not pass when it is read back would be issued again for ever.
+        // A pair that does not pass the checks of the next round would be issued again forever, so refuse it here.
         let unusable =
             |problem| CertificateError::Unusable { namespace: self.namespace.clone(), ca: self.ca_secret(), problem };
         let (cert, key, bundle) = (&material.cert_pem, &material.key_pem, &material.ca_pem);
@@ -267,8 +268,8 @@ impl Automatic {
         name.get(name.len().saturating_sub(COMMON_NAME)..).unwrap_or(&name).to_owned()
     }
 
-    /// What callers go on trusting when what is stored is damaged: authorities that bear our name, or stand behind what is
-    /// stored or served; of these that are known, and of what is published.
+    /// Returns the authorities that callers must keep trusting when the stored CA is damaged: those that have our name
+    /// or that issued the stored or the served leaf, out of the known and the published ones.
     async fn still_trusted(
         &self,
         mut known: Vec<Anchor>,
@@ -281,7 +282,7 @@ impl Automatic {
             known.into_iter().partition(|anchor| anchor.stands_behind(stored.cert_pem.as_bytes(), now));
         let ours = others.into_iter().filter(|anchor| anchor.certificate().common_name == name);
         let mut once: Vec<Anchor> = Vec::new();
-        // Of too many, the first stay.
+        // A bundle has a limit, so the most important authorities come first.
         for anchor in trusted_through(served, now).into_iter().chain(behind).chain(ours) {
             if !once.contains(&anchor) {
                 once.push(anchor);
@@ -290,7 +291,7 @@ impl Automatic {
         once
     }
 
-    /// What callers of our Service are told to trust now. Nothing where that cannot be read.
+    /// Reads the bundles that callers of our Service trust now. A bundle that cannot be read is logged and left out.
     async fn published(&self, now: Timestamp) -> Vec<Anchor> {
         let mut found = Vec::new();
         for published in published(&self.client, &self.configurations).await {
@@ -315,7 +316,7 @@ impl Automatic {
     }
 }
 
-/// So long from this time, or as long as there is time.
+/// The time after this one, or the end of time.
 fn from(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

@@ -82,7 +82,7 @@ impl Automatic {
         let bytes = |pem: &String| ByteString(pem.as_bytes().to_vec());
         let manager = Some(self.secret.clone());
         let (action, result) = if let Some(read) = read {
-            // With the resourceVersion that was read, a merge patch fails when it is not the latest.
+            // A merge patch with the resourceVersion that was read fails if it is not the latest.
             let data: BTreeMap<_, _> = values.iter().map(|(key, pem)| (*key, pem.as_ref().map(bytes))).collect();
             let patch = json!({ "metadata": { "resourceVersion": read.resource_version() }, "data": data });
             let params = PatchParams { field_manager: manager, ..PatchParams::default() };

@@ -1,4 +1,4 @@
-//! What an API server that never does as it is asked makes of a round.
+//! Rounds against an API server whose writes never take effect.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use portcullis_testing::Log;
 
-/// More than this in a minute is no waiting.
+/// The number of requests in a minute above which nothing has waited.
 const MANY: usize = 200;
 
 /// An API server that has Secrets made, and answers every change with this status and does not make it.
@@ -46,7 +46,7 @@ impl Stubborn {
                 secrets.insert(secret["metadata"]["name"].as_str().unwrap().to_owned(), secret.clone());
                 (201, secret)
             }
-            // As where an admission policy takes out again what is written.
+            // An admission policy may take out again what is written.
             _ if self.status == 200 => (200, secrets[&name].clone()),
             _ => (self.status, Value::Null),
         };
@@ -68,7 +68,7 @@ impl Stubborn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_every_write_or_has_it_undone_waits_longer_and_longer() {
+async fn a_replica_whose_writes_fail_or_are_undone_backs_off() {
     for status in [409, 200] {
         let server = Stubborn::answering(status);
         let mut source = server.source();
@@ -85,7 +85,7 @@ async fn who_loses_every_write_or_has_it_undone_waits_longer_and_longer() {
                 source.time_of_day = TimeOfDay::system();
                 server.secrets.lock().unwrap().get_mut(secret).unwrap()["data"][key] = json!("Z2FyYmFnZQ==");
             }
-            // Where there is something to serve, it is enough to have tried.
+            // A failed attempt is fine while there is a pair to serve.
             if let Err(error) = source.ensure().await {
                 assert!(matches!(error, CertificateError::Unsettled { .. }), "{status}, {damage:?}: {error}");
             }
@@ -94,7 +94,7 @@ async fn who_loses_every_write_or_has_it_undone_waits_longer_and_longer() {
     }
 }
 
-// Whoever sets them so far wants no end.
+// A user who sets the maximum wants a certificate that never expires.
 #[tokio::test(start_paused = true)]
 async fn validities_beyond_the_end_of_time_end_there() {
     let mut source = Stubborn::answering(200).source();

@@ -73,7 +73,7 @@ impl Beside<'_> {
             return None;
         }
         let all_trust = carried.iter().all(|bundle| holds(bundle, self.ca_pem));
-        // Who has applied the bundle takes it out again with the next manifest that does not say it.
+        // A manager that has applied the bundle removes it with its next manifest that lacks it, so write it as well.
         if all_trust && !live.is_applied_by_others(&self.manager) {
             return None;
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_authority_is_trusted_once_and_the_bytes_are_never_those_that_were_there() {
+    fn each_authority_is_written_once_and_as_bytes_of_our_own() {
         let [one, two] = ["one", "two"].map(authority);
         let both = format!("{one}{two}");
         for (carried, ca, authorities) in [

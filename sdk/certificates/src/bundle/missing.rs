@@ -1,4 +1,4 @@
-//! What is still missing until callers trust what they must.
+//! Reports which objects do not carry the wanted bundle yet.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::ServingCertificate;
 /// The meaning of an object by which nobody calls us ([`State::Absent`]), for one who waits.
 #[derive(Clone, Copy)]
 enum Absence {
-    /// That we cannot be called as we should.
+    /// It counts as missing: nobody can call us.
     Missed,
-    /// Nothing.
+    /// It counts as done.
     Passed,
-    /// Nothing, and an object without any bundle says nothing either.
+    /// It counts as done, and so does an object without any bundle.
     Unpublished,
 }
 
@@ -113,7 +113,7 @@ impl Bundle {
         }
     }
 
-    /// What is missing in this object, of which this is known.
+    /// Says what this object lacks, given its last known state.
     fn missing_in(&self, wanted: &Wanted, object: &str, state: Option<&State>) -> Option<String> {
         match state {
             None => Some(format!("the CA to be published in {object}")),
@@ -126,7 +126,7 @@ impl Bundle {
         }
     }
 
-    /// Since when every object has been seen with `bundle`; not before `begun`, when it became wanted. An object
+    /// The time since when every object has carried `bundle`; not before `begun`, when it became wanted. An object
     /// through which nobody is called does not count.
     pub fn held_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
         let (wanted, states) = (Wanted::Held(Arc::from(bundle)), self.states.borrow());

@@ -57,17 +57,17 @@ pub(super) fn manager(operator: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Bundle {
     wanted: watch::Sender<Wanted>,
-    /// How each object stands, and since when.
+    /// The last known state of each object, and since when it has been so.
     states: watch::Sender<States>,
-    /// As whom it writes; nobody when it only looks on.
+    /// The field manager of its writes; `None` when it only observes.
     manager: Option<String>,
-    /// What its owner has to do about a bundle that is not right, when it only looks on.
+    /// The advice to the owner of a wrong bundle, when it only observes.
     cure: String,
     /// Whether nothing may be published yet when everything else is ready.
     published_later: bool,
     /// The names of the Services through which we are called; any when there are none.
     services: Vec<String>,
-    /// Where all replicas read what is to be published; nowhere when there is but one.
+    /// The Secret in which all replicas read the bundle to publish; `None` if there is one replica only.
     origin: Option<Origin>,
     /// The pause after the first write that failed or was undone; the next ones are longer.
     first_pause: Duration,
@@ -89,8 +89,8 @@ impl Bundle {
         Self { manager, ..Self::wanting(Wanted::Held(Arc::from(ca_pem))) }
     }
 
-    /// One that writes nothing: somebody else publishes, and it says whether callers accept the chain that is served,
-    /// and what is to be done if not.
+    /// An observer, which writes nothing: another program publishes, and it reports whether callers accept the served
+    /// chain, with the fix if not.
     pub(super) fn observing(material: &ServingCertificate, cure: &str) -> Self {
         Self { cure: cure.to_owned(), ..Self::wanting(Wanted::accepted(material)) }
     }
@@ -126,8 +126,8 @@ impl Bundle {
         self
     }
 
-    /// Somebody publishes only when the operator is ready: an object that has no bundle yet is not waited for, one that has
-    /// another bundle is.
+    /// Declares that another program publishes only once the operator is ready. An object without a bundle is then not
+    /// waited for, one with another bundle is.
     #[must_use]
     pub(super) fn published_later(mut self) -> Self {
         self.published_later = true;
@@ -159,7 +159,7 @@ impl Bundle {
         self.want(Wanted::Held(Arc::from(ca_pem)));
     }
 
-    /// What callers must accept from now on, where somebody else publishes.
+    /// Sets the pair that callers must accept from now on, when another program publishes its CA.
     pub(super) fn expect(&self, material: &ServingCertificate) {
         self.want(Wanted::accepted(material));
     }

@@ -1,4 +1,4 @@
-//! What is published now, read once.
+//! Reads the bundles that are published now, once.
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,7 +17,7 @@ pub struct PublishedObject {
     pub entries: kube::Result<Option<Vec<PublishedEntry>>>,
     /// The names of those that should be ours.
     ours: Vec<String>,
-    /// What writes its manifest.
+    /// The command that writes its manifest.
     command: &'static str,
 }
 

@@ -33,16 +33,16 @@ pub(super) struct Publisher<'a, C> {
     name: &'a str,
     /// The names of its entries that are ours.
     ours: &'a [String],
-    /// As it was seen last; nothing while there is none.
+    /// The object as it was seen last; `None` if it does not exist.
     live: Option<Arc<C>>,
-    /// Those of ours that it did not register when it was seen last.
+    /// The entries of `ours` that the object lacked when it was seen last.
     unregistered: Vec<&'a String>,
     /// The Service of another installation that it calls, of which the log was told.
     others: Option<String>,
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
-    /// Since when the Secret is asked first whether it says what is to be written.
+    /// The time since when every write first reads the Secret again.
     doubted: Option<Instant>,
     /// The bundle that was written last: another one there now is somebody else's doing.
     last_written: Option<Arc<str>>,
@@ -65,7 +65,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         }
     }
 
-    /// Never ends by itself.
+    /// Follows the object forever.
     pub(super) async fn follow(mut self) {
         let mut versions = std::pin::pin!(follow(self.api.clone(), self.name));
         let mut wanted = self.bundle.wanted.subscribe();

@@ -1,4 +1,4 @@
-//! What is wanted of the objects, and how each of them stands.
+//! The bundle that objects should carry, and the state of each object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use tokio::time::Instant;
 use super::target::Entry;
 use crate::ServingCertificate;
 
-/// How each object stands, by kind and name, and since when.
+/// The state of each object, by kind and name, and since when it has been so.
 pub(super) type States = BTreeMap<String, (State, Instant)>;
 
-/// What callers must trust.
+/// The trust that callers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// This bundle, byte for byte.
     Held(Arc<str>),
-    /// Whatever makes them accept this chain; the bundle is what they would trust at best.
+    /// Any bundle under which callers accept this chain, such as `bundle`, the one in the Secret.
     Accepted { chain: Arc<str>, bundle: Arc<str> },
 }
 
-/// How an object stands, as it was seen last.
+/// The state of an object when it was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// These are the names and the bundles of its entries of ours.
     Carries(Vec<(String, Option<Vec<u8>>)>),
     /// It could not be read or written, for this reason.
     Waits(String),
-    /// Nobody calls us because of it, for this reason.
+    /// Nobody can call us through it, for this reason.
     Absent(String),
 }
 
 impl Wanted {
-    /// That callers accept the chain of `material`.
+    /// Wants callers to accept the chain of `material`.
     pub(super) fn accepted(material: &ServingCertificate) -> Self {
         let (chain, bundle) = (Arc::from(&*material.cert_pem), Arc::from(&*material.ca_pem));
         Self::Accepted { chain, bundle }

@@ -11,8 +11,7 @@ use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What the kinds of these objects have in common: entries that each say whom the API server calls, and whom it trusts
-/// there.
+/// A kind that carries CA bundles: its entries say which Service the API server calls, and which CA it trusts there.
 pub(super) trait BundleTarget:
     Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
     + Clone
@@ -30,8 +29,8 @@ pub(super) trait BundleTarget:
 
     fn entries(&self) -> Vec<Entry<'_>>;
 
-    /// Who else writes bundles here: the field managers of a `caBundle` other than `own`; where there is none, all
-    /// others, since one of them took ours out and left no trace.
+    /// Returns the field managers that may have changed a bundle here: the others that own a `caBundle`, or, if there
+    /// are none, all others, because a manager that removes ours leaves no trace.
     fn meddlers(&self, own: &str) -> Vec<String> {
         let entries = || self.meta().managed_fields.iter().flatten();
         let others = || entries().filter(|entry| entry.manager.as_deref().is_some_and(|manager| manager != own));
@@ -62,7 +61,7 @@ pub(super) fn object<C: BundleTarget>(name: &str) -> String {
     format!("{} {name}", C::kind(&()))
 }
 
-/// What matters here of one entry.
+/// The name, bundle and Service of one entry.
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     pub(super) bundle: Option<&'a [u8]>,

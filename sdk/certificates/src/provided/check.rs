@@ -12,7 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 use crate::ServingCertificate;
 use crate::caller::verify;
 
-/// What is wrong with the Secret.
+/// A fault of the Secret.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
     #[error("there is none")]
@@ -25,7 +25,7 @@ pub(crate) enum Problem {
     Pair { problem: PairProblem },
     #[error("ca.crt does not fit tls.crt: {0}")]
     Trust(TrustProblem),
-    /// What the more telling checks before did not find.
+    /// The TLS library refuses the pair, though all of the more specific checks passed.
     #[error("callers that trust ca.crt refuse tls.crt: {0}")]
     Refused(String),
 }
@@ -35,7 +35,7 @@ pub(crate) enum Problem {
 pub(crate) struct Sound {
     pub(crate) material: ServingCertificate,
     pub(crate) leaf: Certificate,
-    /// By what callers trust it.
+    /// The authority by which callers trust it.
     pub(crate) ca: Certificate,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn check(
         if value.0.iter().all(u8::is_ascii_whitespace) {
             return Err(Problem::EmptyKey(key));
         }
-        // What is not text is not PEM either, and is told so.
+        // Bytes that are not UTF-8 are not PEM either: the next check says so.
         Ok(String::from_utf8_lossy(&value.0).into_owned())
     };
     let material =
@@ -74,7 +74,7 @@ pub(crate) fn check(
             problem => Problem::Pair { problem },
         })?;
     let ca = check_trust(cert, ca, now).map_err(Problem::Trust)?;
-    // What is left is found by those who would serve it and call it.
+    // The TLS library makes the last check, as a server and as a caller.
     let chain: Vec<_> = CertificateDer::pem_slice_iter(cert).filter_map(Result::ok).collect();
     let bundle = material.ca_pem.as_bytes();
     verify(provider, &chain, server_name, bundle, now).map_err(|error| Problem::Refused(error.to_string()))?;

@@ -1,10 +1,10 @@
-//! What to do about it, in one sentence.
+//! The advice that belongs to a problem, in one sentence.
 
 use portcullis_pki::PairProblem;
 
 use super::check::Problem;
 
-/// Who fills the Secret and publishes its CA.
+/// The owner of the Secret, who fills it and publishes its CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedBy {
     /// cert-manager, by a Certificate and its CA injector.
@@ -15,7 +15,7 @@ pub enum ProvidedBy {
     Hooks,
 }
 
-/// Of whose Secret is spoken.
+/// The Secret that a problem is about, and its owner.
 pub(super) struct Place<'a> {
     pub(super) provided_by: ProvidedBy,
     pub(super) namespace: &'a str,
@@ -38,7 +38,7 @@ impl Place<'_> {
         }
     }
 
-    /// What to do about a published bundle under which callers do not accept the pair.
+    /// Advises on a published bundle under which callers do not accept the pair.
     pub(super) fn publish(&self) -> String {
         match self.provided_by {
             ProvidedBy::CertManager => format!(

@@ -31,13 +31,13 @@ use cure::Place;
 use portcullis_client::own_sentence;
 use portcullis_metrics::Metrics;
 
-/// How often the pair is looked at when nothing happens to it: it may have ended.
+/// The pause between two checks of the pair while no event comes: it may have expired.
 const LOOK_AGAIN: Duration = Duration::from_mins(10);
-/// How long API servers are given to take up a bundle that we have seen.
+/// The time that API servers get to pick up a bundle that was seen as published.
 const SETTLE: Duration = Duration::from_secs(10);
-/// A person is told this long before their certificate ends, and then again and again.
+/// The time before expiry from which a warning is logged, at every [`REMIND`].
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// How often they are told.
+/// The pause between two such warnings.
 const REMIND: Duration = Duration::from_hours(24);
 /// The annotation by which cert-manager says which Certificate a Secret belongs to.
 pub(super) const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
@@ -63,11 +63,11 @@ pub struct ProvidedCertificates {
     pub server_name: String,
     /// The crypto provider of the TLS configurations.
     pub provider: Arc<CryptoProvider>,
-    /// Who fills the Secret, which decides the advice in errors.
+    /// The owner of the Secret, which decides the advice in errors.
     pub provided_by: ProvidedBy,
     /// The objects in which the CA is published.
     pub configurations: Configurations,
-    /// How long to wait, after a bundle was seen everywhere, before serving a pair that needs it: API servers take up a
+    /// The time to wait, after a bundle was seen everywhere, before serving a pair that needs it: API servers pick up a
     /// changed configuration a little later.
     pub settle: Duration,
     /// The wall clock.
@@ -141,7 +141,7 @@ impl ProvidedCertificates {
         bundle.timed_by(self.time_of_day.clone())
     }
 
-    /// The same, or the publisher where this is one.
+    /// Returns that observer, or a publisher if this publishes.
     pub(super) fn bundle_of(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         if self.publishes {
             return Bundle::new(operator, &certificate.ca_pem).of_services([&self.server_name]);
@@ -216,11 +216,11 @@ impl ProvidedCertificates {
     async fn take_up(&self, mut current: ServingCertificate, tls: &ArcSwap<ServerConfig>, bundle: &Bundle) {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut versions = std::pin::pin!(follow(api, &self.secret));
-        // Until the watch has begun, what was read at start is what there is.
+        // The pair that was read at start counts until the watch delivers.
         let (mut live, mut seen): (Option<Secret>, bool) = (None, false);
         let mut next: Option<Candidate> = None;
         let mut told = String::new();
-        // At start, and with every new pair, it is told at once.
+        // An expiry is reported at start, and at once for every new pair.
         let mut reminded = Instant::now();
         // Goes on while the watch fails again and again.
         let mut look = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
@@ -304,7 +304,7 @@ impl ProvidedCertificates {
 
     /// Ends when the pair is not valid any more.
     async fn ended(&self, material: &ServingCertificate) {
-        // What was served once reads.
+        // A certificate that was served before can be parsed.
         let Ok(leaf) = Certificate::from_pem(material.cert_pem.as_bytes()) else { return };
         loop {
             let left = leaf.not_after.duration_since(self.time_of_day.now());
@@ -359,7 +359,7 @@ impl ProvidedCertificates {
             server_name: &self.server_name,
             certificate: secret
                 .and_then(|secret| secret.annotations().get(CERTIFICATE_NAME))
-                // As 'generate certificates' calls it.
+                // 'generate certificates' gives it this name.
                 .unwrap_or(&self.secret),
         }
     }

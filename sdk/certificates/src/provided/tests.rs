@@ -1,4 +1,4 @@
-//! What a day makes of a certificate that is served for months.
+//! Expiry of a provided certificate, with simulated time.
 
 use std::convert::Infallible;
 
@@ -71,7 +71,7 @@ fn source(secret: &Value, watched: bool) -> ProvidedCertificates {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_is_told_every_day_that_their_certificate_or_its_ca_ends_soon_though_nothing_happens_to_it() {
+async fn a_warning_of_expiry_is_logged_every_day_without_any_event() {
     let soon = |log: &Log| log.take().matches("ends soon: have a new one issued").count();
     for (leaf, ca, watched) in [(40, 900, true), (40, 900, false), (400, 40, true)] {
         let (log, _guard) = Log::listen();

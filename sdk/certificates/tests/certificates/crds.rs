@@ -47,7 +47,7 @@ impl Kind {
         Api::all(self.admin.clone())
     }
 
-    /// What is generated: two versions, converted by a Service of this namespace.
+    /// A generated CRD: two versions, converted by a Service in this namespace.
     fn manifest(&self, namespace: &str) -> Value {
         let version = |name: &str, storage: bool| json!({ "name": name, "served": true, "storage": storage, "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } });
         let service = json!({ "name": "hooks", "namespace": namespace, "path": "/convert/things", "port": 443 });
@@ -61,7 +61,7 @@ impl Kind {
         })
     }
 
-    /// What `kubectl apply --server-side`, Helm and GitOps do.
+    /// Applies server-side, as `kubectl apply --server-side`, Helm and GitOps do.
     async fn apply(&self, manifest: &Value) -> kube::Result<CustomResourceDefinition> {
         self.api().patch(&self.name(), &PatchParams::apply("installer"), &Patch::Apply(manifest)).await
     }
@@ -129,7 +129,7 @@ async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
     kind.apply(&kind.manifest(&kind.home)).await.unwrap();
     let publisher = kind.publish(&pem);
     kind.wait_for("the CA", Some(&pem)).await;
-    // What `kubectl replace` does: the manifest as it was generated.
+    // `kubectl replace` puts back the manifest as it was generated.
     let conversion = kind.manifest(&kind.home)["spec"]["conversion"].clone();
     let replaced = Patch::Json::<()>(
         serde_json::from_value(json!([{ "op": "replace", "path": "/spec/conversion", "value": conversion }])).unwrap(),
@@ -153,7 +153,7 @@ async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
 /// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be
 /// read. Whoever is not ready because of it has its webhooks refuse what it would check.
 #[tokio::test]
-async fn a_crd_that_another_installation_converts_is_left_alone_and_keeps_nobody_from_being_ready() {
+async fn a_crd_of_another_installation_does_not_block_readiness() {
     let kind = Kind::new().await;
     let home = kind.home.clone();
     // Another namespace, and another release in the same one.
@@ -195,7 +195,7 @@ async fn readiness_waits_for_the_crd_and_says_what_is_missing() {
     let first = said.lock().unwrap()[0].clone();
     assert_eq!(first, format!("the CA to be published in CustomResourceDefinition {}", kind.name()));
 
-    // Whoever takes the conversion out again takes the CA out, too: it is ours, and the API server wants it gone.
+    // The conversion can only be removed together with our `caBundle`: the API server rejects one without the other.
     let mut unconverted = kind.manifest(&kind.home);
     unconverted["spec"]["conversion"] = json!({ "strategy": "None" });
     let refused = kind.apply(&unconverted).await.unwrap_err().to_string();

@@ -52,7 +52,7 @@ async fn issued(place: &Place, dns_name: String, from: SignedDuration, to: Signe
 
 pub(crate) type Damage = fn(&Place) -> BoxFuture<'_, ()>;
 
-/// What is left of what was stored before.
+/// The part of the stored state that survives a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// Everything: what was damaged follows from the rest.
@@ -320,7 +320,7 @@ async fn survives(what: &str, left: Left, damage: Damage) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damaged_secrets_are_repaired_while_the_listener_goes_on_answering() {
+async fn damaged_secrets_are_repaired_while_the_listener_answers() {
     // A few at a time: each has a namespace, a user and a listener of its own.
     for some in damages().chunks(14) {
         join_all(some.iter().map(|(what, left, damage)| survives(what, *left, *damage))).await;

@@ -36,7 +36,7 @@ async fn wrote_ever_more_slowly(place: &Place, mark: Mark) {
 }
 
 #[tokio::test]
-async fn a_bundle_that_is_taken_out_again_and_again_is_put_back_ever_more_slowly() {
+async fn a_bundle_that_keeps_being_removed_is_restored_with_backoff() {
     let place = Place::new().await;
     place.install(&["a"]).await;
     let pem = place.source().ensure().await.unwrap().ca_pem;
@@ -56,7 +56,7 @@ async fn a_bundle_that_is_taken_out_again_and_again_is_put_back_ever_more_slowly
 }
 
 #[tokio::test]
-async fn a_refused_write_is_repeated_ever_more_slowly_until_it_is_granted() {
+async fn a_refused_write_is_retried_with_backoff_until_it_succeeds() {
     let mut place = Place::new().await;
     place.install(&["a"]).await;
     let pem = place.source().ensure().await.unwrap().ca_pem;
@@ -88,7 +88,7 @@ async fn a_refused_write_is_repeated_ever_more_slowly_until_it_is_granted() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_damaged_again_and_again_is_repaired_ever_more_slowly() {
+async fn a_secret_that_keeps_being_damaged_is_repaired_with_backoff() {
     let place = Place::new().await;
     place.install(&["a"]).await;
     let source = place.source().pausing(PAUSE);
@@ -151,13 +151,13 @@ async fn what_is_undone_as_it_is_written_is_written_ever_more_slowly() {
         stop.cancel();
     };
     tokio::join!(source.maintain(made.clone(), &tls, &bundle, &stop), fight);
-    // Who starts meanwhile serves what there is.
+    // A replica that starts meanwhile serves the stored pair.
     assert_eq!(source.ensure().await.unwrap(), made);
 }
 
 // A mirror or a GitOps tool that holds on to an old copy.
 #[tokio::test]
-async fn a_step_that_is_undone_again_and_again_is_taken_ever_more_slowly() {
+async fn a_step_that_keeps_being_undone_is_retried_with_backoff() {
     let place = Place::new().await;
     place.install(&["a"]).await;
     let source = place.source().pausing(PAUSE);

@@ -90,7 +90,7 @@ impl Place {
         secrets.get_opt(secret).await.unwrap()
     }
 
-    /// What is stored now, for a listener and for callers.
+    /// Reads the stored pair and bundle.
     pub(crate) async fn stored(&self) -> Option<ServingCertificate> {
         let data = self.read(&self.secret()).await?.data?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
@@ -121,7 +121,7 @@ impl Place {
         format!("{}-validating", self.name)
     }
 
-    /// What the operator looks after: these webhooks of its configuration.
+    /// The operator's configuration with these webhooks.
     pub(crate) fn configurations(&self, webhooks: &[&str]) -> Configurations {
         let names = webhooks.iter().map(|webhook| full(webhook)).collect();
         Configurations { validating: Some((self.configuration(), names)), mutating: None, crds: Vec::new() }

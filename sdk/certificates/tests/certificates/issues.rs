@@ -1,5 +1,4 @@
-//! What users of other SDKs met, by the numbers of the book's list of issues. Others of them are rows of the tables of
-//! damages.
+//! Issues of other SDKs' users, by the numbers of the book's list. The tables of damages have rows for more of them.
 
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -38,7 +37,7 @@ async fn a_secret_that_is_deleted_and_created_again_is_served() {
     let secrets: Api<_> = Api::namespaced(place.admin.clone(), &place.name);
     for _ in 0..3 {
         secrets.delete(&secret.name_any(), &DeleteParams::default()).await.unwrap();
-        // Whoever of the two is faster: it is the replica's, or this one.
+        // The replica may be faster than this create.
         secret.metadata.resource_version = None;
         _ = secrets.create(&PostParams::default(), &secret).await;
         let served = || async {

@@ -16,7 +16,7 @@ async fn whoever_rewrites_a_bundle_is_named() {
     let pem = place.source().ensure().await.unwrap().ca_pem;
     let publisher = place.publish(&pem, &["a"]);
     publisher.published().await;
-    // What is there from the start is nobody's fault.
+    // A bundle that is missing from the start is no manager's fault.
     assert!(!log.take().contains("others="));
     for (bundle, named) in [(Some("not a bundle"), "gitops"), (None, "installer")] {
         let mut webhooks = place.manifest(&["a"])["webhooks"].clone();
@@ -26,7 +26,7 @@ async fn whoever_rewrites_a_bundle_is_named() {
         place.configuration_api().patch(&place.configuration(), &rival, &patch).await.unwrap();
         place.wait_for_bundles("the repair", &[("a", Some(&pem))]).await;
         let said = log.take();
-        // Who only takes something out leaves no trace, so all others are named.
+        // A manager that only removes a field leaves no trace, so the log names all others.
         assert!(said.contains(&format!("others=\"{named}\"")), "{said}");
     }
     publisher.stop().await;

@@ -44,7 +44,7 @@ async fn survives(what: &str, phase: Phase, damages: [Damage; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn damage_in_the_middle_of_a_rotation_costs_no_call_and_the_rotation_ends() {
+async fn damage_during_a_rotation_costs_no_call_and_the_rotation_ends() {
     // Damage to the one Secret together with damage to the other, in the one phase or the other.
     let (mut pair, mut ca) = (damages(), Vec::new());
     ca.extend(pair.drain(PAIR..));

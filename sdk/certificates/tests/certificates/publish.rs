@@ -45,7 +45,7 @@ async fn each_bundle_stays_with_its_webhook_when_the_list_changes() {
         place.publish(&pem, &["a", "b", "c"])
     };
     place.install(&["x", "c", "b", "a"]).await;
-    // Who applied the foreign bundle takes it out again by leaving it out.
+    // The manager that applied the foreign bundle removes it by an apply without it.
     place.wait_for_bundles("the new entry's bundle", &[("x", None), ("c", ours), ("b", ours), ("a", ours)]).await;
     publisher.stop().await;
 }
@@ -139,7 +139,7 @@ async fn who_applies_the_manifest_can_take_a_webhook_out_again() {
 }
 
 #[tokio::test]
-async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
+async fn publishing_waits_for_the_configuration_and_says_so() {
     let place = Place::new().await;
     let pem = ca("ours");
     let publisher = place.publish(&pem, &["a"]);
@@ -163,7 +163,7 @@ async fn publishing_waits_for_the_configuration_and_says_what_is_missing() {
 /// Both are cluster-wide under one name: a second copy of the operator, started for a trial, would lock the first one's
 /// users out.
 #[tokio::test]
-async fn the_webhooks_of_an_installation_in_another_namespace_are_left_alone() {
+async fn webhooks_of_another_namespaces_installation_are_left_alone() {
     let place = Place::new().await;
     let mut manifest = place.manifest(&["a", "b"]);
     manifest["webhooks"][0]["clientConfig"]["service"]["namespace"] = json!("elsewhere");

@@ -1,4 +1,5 @@
-//! What the API server does not let us do: named at once where nothing can be served, and else no reason to stop serving.
+//! Requests that the API server denies: an error at once if nothing can be served, and otherwise no reason to stop
+//! serving.
 
 use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
@@ -68,7 +69,7 @@ async fn a_start_that_may_not_renew_serves_what_it_has() {
 }
 
 #[tokio::test]
-async fn with_nothing_to_serve_a_refusal_is_permanent_and_names_the_fix() {
+async fn a_refusal_at_the_first_start_is_permanent_and_names_the_fix() {
     let place = Place::new().await;
     place.source().ensure().await.unwrap();
     forbid_writes(&place).await;
@@ -82,7 +83,7 @@ async fn with_nothing_to_serve_a_refusal_is_permanent_and_names_the_fix() {
 
 // Roles have nothing to do with it.
 #[tokio::test]
-async fn a_refusal_that_is_not_for_want_of_rights_does_not_send_people_to_the_roles() {
+async fn a_refusal_for_other_reasons_than_rbac_names_no_role() {
     let place = Place::new().await;
     let namespaces: Api<Namespace> = Api::all(place.admin.clone());
     let hold = |finalizers: Value| Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));

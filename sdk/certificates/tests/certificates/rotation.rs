@@ -88,7 +88,7 @@ async fn a_ca_is_rotated_before_it_ends_and_once_for_all_replicas() {
 
 // A replica that has slept through a rotation wakes up: it does not put its old bundle back.
 #[tokio::test]
-async fn a_replica_that_is_behind_does_not_undo_what_the_others_published() {
+async fn a_replica_that_lags_does_not_undo_the_others_bundle() {
     let (place, stop) = (Place::new().await, CancellationToken::new());
     place.install(&["a"]).await;
     let before = replica(&place, place.quick_source(), &stop).await;
@@ -115,7 +115,7 @@ async fn a_replica_that_is_behind_does_not_undo_what_the_others_published() {
 
 // D3: certificates persist across reinstalls of the operator.
 #[tokio::test]
-async fn a_reinstalled_operator_serves_under_the_ca_that_callers_trust() {
+async fn a_reinstalled_operator_serves_under_the_trusted_ca() {
     let (place, stop) = (Place::new().await, CancellationToken::new());
     place.install(&["a"]).await;
     let before = replica(&place, place.quick_source(), &stop).await;
@@ -137,7 +137,7 @@ async fn a_reinstalled_operator_serves_under_the_ca_that_callers_trust() {
 // Both Secrets are gone while a replica serves, and another one starts before that one has seen it: what is published
 // tells it which CA must stay trusted.
 #[tokio::test]
-async fn a_fresh_replica_learns_from_what_is_published_which_ca_must_stay_trusted() {
+async fn a_new_replica_keeps_the_published_ca_trusted() {
     let (place, stop) = (Place::new().await, CancellationToken::new());
     place.install(&["a"]).await;
     let before = replica(&place, place.quick_source(), &stop).await;
@@ -152,7 +152,7 @@ async fn a_fresh_replica_learns_from_what_is_published_which_ca_must_stay_truste
 
 // The same where something else that is sound took its place: other replicas go on serving under it.
 #[tokio::test]
-async fn a_fresh_replica_leaves_the_ca_trusted_that_another_one_took_the_place_of() {
+async fn a_new_replica_keeps_the_replaced_ca_trusted() {
     for case in ["a foreign CA", "the next CA", "the CA after it"] {
         let (place, stop) = (Place::new().await, CancellationToken::new());
         place.install(&["a"]).await;
@@ -187,7 +187,7 @@ async fn a_fresh_replica_leaves_the_ca_trusted_that_another_one_took_the_place_o
 
 // A tool that prunes what it does not know: each CA that is made and lost has issued nothing.
 #[tokio::test]
-async fn a_ca_that_is_lost_again_and_again_leaves_the_one_trusted_that_is_served() {
+async fn the_served_ca_stays_trusted_while_the_stored_one_vanishes() {
     let place = Place::new().await;
     let before = place.source().ensure().await.unwrap();
     for loss in 1..=6 {

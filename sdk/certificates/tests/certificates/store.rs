@@ -15,7 +15,7 @@ use crate::fixture::Place;
 
 // D3: made, kept in Secrets, reused while more than 30 days are left.
 #[tokio::test]
-async fn certificates_are_made_once_and_a_restart_uses_the_same_bytes_without_a_write() {
+async fn a_restart_uses_the_stored_certificates_without_a_write() {
     let place = Place::new().await;
     let made = place.source().ensure().await.unwrap();
     let names = [place.server_name()];
@@ -68,7 +68,7 @@ async fn starts_at_once_agree_on_one_ca_and_one_leaf() {
 
 // A process killed between the two Secrets, or between any two requests, leaves what the next start completes.
 #[tokio::test]
-async fn a_start_that_was_killed_is_completed_by_the_next_under_the_same_ca() {
+async fn a_killed_start_is_completed_by_the_next_under_the_same_ca() {
     let place = Place::new().await;
     let made = place.source().ensure().await.unwrap();
     place.delete(&place.secret()).await;
@@ -107,7 +107,7 @@ async fn names_that_change_get_a_new_certificate_under_the_same_ca() {
 }
 
 #[tokio::test]
-async fn a_refused_request_is_an_error_that_names_the_secret_and_no_key_is_ever_shown() {
+async fn a_refused_request_names_the_secret_and_shows_no_key() {
     let place = Place::new().await;
     let mut source = place.source();
     let made = source.ensure().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_refused_request_is_an_error_that_names_the_secret_and_no_key_is_ever_
 }
 
 #[tokio::test]
-async fn a_secret_that_can_be_read_and_not_repaired_is_named_with_what_to_do() {
+async fn a_secret_that_cannot_be_repaired_is_named_with_the_fix() {
     let place = Place::new().await;
     place.source().ensure().await.unwrap();
     place.overwrite(&place.secret(), &[("tls.key", "")]).await;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Desired, Live, digest, fields};
 
-/// What to do about one child.
+/// The decision about one child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The live object is what was applied last, and that is what is wanted.
@@ -121,7 +121,7 @@ mod tests {
 
     /// R3: a child is written for these reasons and for no other.
     #[test]
-    fn a_child_is_written_when_absent_changed_or_taken_and_never_otherwise() {
+    fn a_child_is_written_only_when_absent_changed_or_taken() {
         let taken = r#"{"f:data":{},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"owner\"}":{}}}}"#;
         let cases: Vec<(&str, Option<Live>, Decision)> = vec![
             ("absent", None, Decision::Apply(Reason::Absent)),

@@ -49,7 +49,7 @@ impl Desired {
         Self::of(resource, document, field_manager, true)
     }
 
-    /// The same for a kind that may live in no namespace.
+    /// Does as [`new`](Self::new), for a kind that may be cluster-scoped.
     fn of(
         resource: &ApiResource,
         mut document: Value,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_an_owner_without_a_namespace_is_where_its_document_says() {
+    fn a_child_of_a_cluster_scoped_owner_keeps_its_namespace() {
         let mut owner = Namespace::default();
         (owner.metadata.name, owner.metadata.uid) = (Some("o".into()), Some("u".into()));
         let child = |namespace: &Value, namespaced| {

@@ -136,11 +136,11 @@ fn stands_for(keys: &Map<String, Value>, element: &Value) -> bool {
     stated && keys.iter().all(|(name, value)| element.get(name).is_none_or(|member| member == value))
 }
 
-/// How an entry names an element of a list.
+/// An entry's way to name an element of a list.
 enum Element {
-    /// By the values of its keys.
+    /// The values of its keys.
     Keys(Map<String, Value>),
-    /// By its own value, as compact JSON.
+    /// Its own value, as compact JSON.
     Value(String),
     Index(usize),
 }
@@ -162,7 +162,8 @@ struct StatedList {
     length: usize,
     /// The keys by which the entry names elements.
     names: Vec<String>,
-    /// Which of them elements state: all, mostly. What one leaves out was completed by the server.
+    /// The combinations of keys that elements state: mostly all keys. The server fills in those that an element leaves
+    /// out.
     stated: BTreeSet<Vec<bool>>,
     /// The first place of each, by the values of the keys that it states.
     keyed: HashMap<Vec<Option<String>>, usize>,
@@ -194,7 +195,7 @@ impl StatedList {
         list
     }
 
-    /// Where the element is that an entry names so.
+    /// The index of the element that this entry names.
     fn place(&self, key: &str) -> Option<usize> {
         match Element::read(key)? {
             Element::Keys(keys) => {

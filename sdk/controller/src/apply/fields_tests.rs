@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{first_excess, first_missing};
 
-/// What kube-apiserver 1.36 recorded for a server-side apply of `deployment()`.
+/// Returns the fields that kube-apiserver 1.36 recorded for a server-side apply of `deployment()`.
 fn recorded() -> Value {
     json!({
         "f:metadata": {
@@ -131,7 +131,7 @@ fn a_foreign_change_of_any_value_is_seen_by_the_path_it_took() {
 }
 
 #[test]
-fn a_key_left_to_its_default_is_found_under_the_key_the_server_completed() {
+fn a_defaulted_list_key_is_found_under_the_completed_key() {
     let held = |ports: Value| json!({"f:spec": {"f:ports": ports}});
     let desired = json!({"spec": {"ports": [{"port": 80, "name": "http"}]}});
     let tcp = json!({".": {}, "f:port": {}, "f:name": {}});
@@ -214,11 +214,11 @@ fn what_we_hold_and_no_longer_state_is_excess() {
 }
 
 #[test]
-fn what_is_excess_in_a_list_is_found_by_its_keys_its_value_or_its_place() {
+fn excess_list_elements_are_found_by_key_value_or_index() {
     let port = |port: u16, protocol: &str| format!("k:{}", json!({"port": port, "protocol": protocol}));
     let (tcp, udp, other) = (port(80, "TCP"), port(80, "UDP"), port(81, "TCP"));
     let cases = [
-        // What an element leaves out, the server completed.
+        // The server fills in the key that an element leaves out.
         (json!({&tcp: {}}), json!([{"port": 80}]), None),
         (json!({&tcp: {}, &udp: {}}), json!([{"port": 80}]), None),
         (json!({&tcp: {}, &udp: {}}), json!([{"port": 80, "protocol": "TCP"}]), Some(&udp)),

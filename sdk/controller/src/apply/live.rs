@@ -1,4 +1,4 @@
-//! What is kept of an object that exists: only what the decision to write needs.
+//! The part of a live object that is kept: only the fields that the decision to write needs.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::Value;
@@ -16,7 +16,8 @@ pub struct FieldManager {
     pub exclusive: fn(&str, &Value, &Value) -> Option<Value>,
 }
 
-/// What decides whether a live object is written: about a tenth of its metadata, without the `managedFields` of others.
+/// The part of a live object that decides whether it is written: about a tenth of its metadata, without the
+/// `managedFields` of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// `metadata.uid`.

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_repair_waits_twice_as_long_each_time_until_it_is_quiet() {
+    async fn a_repeated_repair_doubles_its_wait_until_it_is_quiet() {
         let repairs = Repairs::new(Backoff::default());
         let (desired, reason) = (desired("v"), taken("data.k"));
         let mut waits = Vec::new();
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(write(&repairs, &desired("v"), &taken("data.other")).await, 0);
         assert_eq!(write(&repairs, &desired("v"), &Reason::Absent).await, 0);
         assert_eq!(write(&repairs, &desired("w"), &taken("data.k")).await, 0);
-        // Nobody undid a deletion of the controller itself.
+        // A deletion by the controller itself is no interference.
         repairs.forget("ConfigMap", "n", "c");
         assert_eq!(write(&repairs, &desired("w"), &Reason::Absent).await, 0);
     }

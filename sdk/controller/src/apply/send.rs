@@ -39,7 +39,7 @@ pub enum ApplyError {
         namespace: String,
         /// Its name.
         name: String,
-        /// What the API server said.
+        /// The API server's answer.
         source: Box<kube::Error>,
     },
     /// No answer within the deadline; retry with backoff.
@@ -58,7 +58,7 @@ pub enum ApplyError {
     },
 }
 
-/// What became of a delete.
+/// The result of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeleteOutcome {
     /// The API server accepted it.
@@ -67,14 +67,14 @@ pub(crate) enum DeleteOutcome {
     AlreadyGone,
 }
 
-/// What became of a child that is wanted.
+/// The result of applying a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ensured {
     /// It is as it should be; nothing was written.
     Kept,
     /// It was applied; this is the result, and what undoes such writes again and again, if anything does.
     Written(Live, Option<Undone>),
-    /// Somebody undoes such a write again and again: the next one is due after this time.
+    /// Another client keeps undoing such a write: the next one is due after this time.
     Delayed(Duration),
     /// The one that exists is being deleted.
     Waits,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fields;
 
-/// What is kept of a live status: its value and the paths our status manager holds.
+/// The part of a live status that is kept: its value, and the fields that our status manager owns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StatusState {
     /// `status` as it is.

@@ -27,22 +27,22 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Why a reconcile failed: for the log.
 pub(crate) type Failure = Box<dyn Display + Send>;
 
-/// What is done before an object with our finalizer may go.
+/// Cleans up before an object with our finalizer is deleted.
 pub(crate) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
 
-/// What is done about an object that the validators deny, with what is wrong with it.
+/// Handles an object that the validators deny; the text is their problem with it.
 pub(crate) type OnInvalid<K> =
     Arc<dyn Fn(Reconcile<K>, String) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync>;
 
-/// What all reconciles of one controller share.
+/// The state that all reconciles of one controller share.
 pub(crate) struct Reconciler<K> {
-    /// Which namespaces are ours.
+    /// The namespaces that are ours.
     pub(crate) scope: Scope,
     pub(crate) store: Arc<Store<Observed<K>>>,
     pub(crate) changes: Changes<K>,
-    /// Of what is called for changes.
+    /// Panics in callbacks of changes.
     pub(crate) panics: Counter,
-    /// By `apiVersion` and `kind`.
+    /// The stores of owned kinds, by `apiVersion` and `kind`.
     pub(crate) children: BTreeMap<(String, String), Children>,
     pub(crate) writer: Writer<K>,
     pub(crate) applier: Applier,
@@ -79,7 +79,7 @@ impl<K: Kind> Reconciler<K> {
         if live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)).is_err() {
             return Ok(Action::await_change());
         }
-        // What is not there any more, or is another now, is brought by the watch.
+        // The watch enqueues an object that was deleted or replaced meanwhile.
         let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Action::await_change()) };
         let Ok(object) = live.object.clone() else { return Ok(Action::await_change()) };
         let problem = self.problem(&key, &live, &object).await.map_err(failed)?;

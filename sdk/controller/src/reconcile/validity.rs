@@ -49,7 +49,7 @@ impl<K: Kind> Reconciler<K> {
         let told = (!told.is_empty()).then(|| told.join("\n"));
         let is_news = validators.is_news(key, &live.uid, told.as_deref());
         if is_news {
-            // Nobody makes a request that they could be an answer to.
+            // Warnings go to the log, because there is no request that could be answered with them.
             for warning in &warnings {
                 info!(object = described, warning, "Validation warning");
             }

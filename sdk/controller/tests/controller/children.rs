@@ -1,4 +1,4 @@
-//! What a controller makes: applied when it differs, put back when others change it, left alone when it is not ours.
+//! Children: applied when they differ, restored when others change them, and left alone when they are not ours.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn oars(map: &ConfigMap) -> Option<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn children_follow_the_plan_are_put_back_and_cost_nothing_at_rest() {
+async fn children_are_applied_restored_and_cost_nothing_at_rest() {
     let place = Place::new("children").await;
     let maps = place.api::<ConfigMap>();
     let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);
@@ -100,7 +100,7 @@ async fn what_nobody_else_may_hold_is_taken_away() {
 const UNDOINGS: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repair_that_is_undone_again_and_again_slows_down_and_says_who_does_it() {
+async fn a_repair_that_is_undone_backs_off_and_names_the_rival() {
     let place = Place::new("fight").await;
     let maps = place.api::<ConfigMap>();
     let running = Running::start(place.controller().owns::<ConfigMap>(), place.runtime(Switch::Off), keep);

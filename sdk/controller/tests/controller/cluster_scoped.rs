@@ -53,7 +53,7 @@ fn fleets() -> Controller<Fleet> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_without_a_namespace_is_reconciled_owns_children_of_both_sorts_and_is_woken_by_another_kind() {
+async fn a_cluster_scoped_kind_owns_children_and_watches_another_kind() {
     let place = Place::new("fleets").await;
     let admin = place.cluster.admin();
     let user = place.cluster.user_with("fleets", &[Grant::ClusterRules(&rules(&fleets()))]).await;
@@ -115,7 +115,7 @@ async fn shout(cx: Reconcile<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Action
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_a_kind_without_a_namespace_wakes_the_objects_that_name_it_and_so_does_its_end() {
+async fn a_cluster_scoped_object_enqueues_the_objects_that_name_it() {
     let place = Place::new("watched-fleets").await;
     let (fleets, name): (Api<Fleet>, _) = (Api::all(place.cluster.admin()), format!("fleet-{}", place.namespace));
     let controller = Controller::<Boat>::named("shouts")

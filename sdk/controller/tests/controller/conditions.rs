@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portcullis_controller::{ConditionStatus, Conditions};
 
 #[test]
-fn a_condition_keeps_the_time_of_its_last_change_while_its_status_stays_whichever_it_is() {
+fn a_condition_keeps_its_transition_time_while_its_status_stays() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let mut said: Option<Vec<Condition>> = None;
     let steps = [

@@ -1,4 +1,4 @@
-//! What the registered validators say of a manifest, without the API server.
+//! Verdicts of the registered validators on a manifest, without the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn deny(_: Arc<Boat>, context: Context) -> Verdict {
 }
 
 #[tokio::test]
-async fn every_webhook_for_the_creation_of_such_an_object_says_its_verdict() {
+async fn explain_asks_every_webhook_for_the_creation_of_an_object() {
     let target = Target {
         groups: vec!["kit.example".into()],
         versions: vec!["*".into()],
@@ -89,7 +89,7 @@ async fn fails(_: Arc<Boat>, _: Context) -> anyhow::Result<Verdict> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_fails_or_does_not_finish_gives_no_verdict_and_stops_no_other() {
+async fn a_handler_that_panics_fails_or_hangs_stops_no_other() {
     let webhooks = Webhooks::new()
         .validate(Validate::<Boat>::named("a").on_create(panics))
         .validate(

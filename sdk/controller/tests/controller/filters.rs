@@ -14,7 +14,7 @@ use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_predicate_on_the_generation_swallows_neither_finalizers_nor_deletions() {
+async fn a_generation_predicate_passes_finalizers_and_deletions() {
     let place = Place::new("generation").await;
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();

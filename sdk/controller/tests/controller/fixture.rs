@@ -24,18 +24,18 @@ use crate::boat::{Boat, BoatStatus, Fleet, boat, crd, webhooks};
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 /// Until what was written has reached the controller.
 const DELIVERED: Duration = Duration::from_millis(250);
-/// How the line of the gauge of pending objects begins.
+/// The prefix of the gauge of pending objects.
 const PENDING: &str = "portcullis_reconciles_pending{";
 
 static CRD: OnceCell<()> = OnceCell::const_new();
 
-/// What a controller of boats with finalizers and children may do.
+/// The rights of a controller of boats with finalizers and children.
 fn rights() -> Vec<PolicyRule> {
     let boats = Controller::<Boat>::named("boats");
     rules(&boats.finalizer("kit.example/boats", |_| async { anyhow::Ok(Cleanup::Done) }).owns::<ConfigMap>())
 }
 
-/// What this controller may do.
+/// The rights of this controller.
 pub(crate) fn rules<K: Kind>(controller: &Controller<K>) -> Vec<PolicyRule> {
     let access = controller.access();
     access.watched.iter().chain(&access.cluster).map(Rights::to_rule).collect()
@@ -90,7 +90,7 @@ impl Place {
         Controller::named("boats").namespaces(Namespaces::parse(&self.namespace))
     }
 
-    /// What a controller is given while webhooks are on, or off.
+    /// Makes a runtime with webhooks on or off.
     pub(crate) fn runtime(&self, switch: Switch) -> Runtime {
         self.validated(switch, &webhooks())
     }
@@ -166,7 +166,7 @@ pub(crate) async fn afloat(cx: Reconcile<Boat>) -> anyhow::Result<Action> {
     let condition = json!({
         "type": "Afloat", "status": "True", "reason": "Seen", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
-    // What its author says of validity counts only while webhooks are on.
+    // The author's condition `Valid` counts only while webhooks are on.
     let mut valid = condition.clone();
     valid["type"] = json!("Valid");
     let conditions = serde_json::from_value(json!([condition, valid]))?;

@@ -1,4 +1,4 @@
-//! How much at once, how often after failures, and how it ends.
+//! Concurrency, backoff, deadlines and shutdown.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -85,7 +85,7 @@ async fn a_reconcile_that_hangs_is_given_up_and_comes_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_shutdown_what_is_under_way_is_finished_and_nothing_else_is_begun() {
+async fn shutdown_finishes_running_reconciles_and_starts_no_other() {
     let place = Place::new("shutdown").await;
     place.create("first", 2).await;
     let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));

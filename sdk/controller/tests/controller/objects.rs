@@ -16,7 +16,7 @@ use crate::fixture::{PATIENCE, Place, Running, afloat};
 const FINALIZER: &str = "kit.example/boats";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_when_the_cleanup_is_done() {
+async fn the_finalizer_is_set_before_the_first_reconcile() {
     let place = Place::new("finalizer").await;
     let tries = Arc::new(AtomicUsize::new(0));
     let cleanups = tries.clone();
@@ -49,7 +49,7 @@ async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_when_the_cle
 
 /// A predicate on the generation alone would swallow such an update.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_update_that_adds_a_finalizer_wakes_and_nothing_does_at_rest() {
+async fn an_update_that_adds_a_finalizer_enqueues_the_object() {
     let place = Place::new("wakes").await;
     let count = Arc::new(AtomicUsize::new(0));
     let passes = count.clone();
@@ -68,7 +68,7 @@ async fn an_update_that_adds_a_finalizer_wakes_and_nothing_does_at_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_does_not_decode_stops_no_other_and_can_be_deleted() {
+async fn an_undecodable_object_stops_no_other_and_can_be_deleted() {
     let place = Place::new("undecodable").await;
     let api: Api<DynamicObject> =
         Api::namespaced_with(place.cluster.admin(), &place.namespace, &ApiResource::erase::<Boat>(&()));

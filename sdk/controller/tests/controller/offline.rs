@@ -16,7 +16,7 @@ use crate::fixture::{PATIENCE, Place, Running, afloat};
 const FINALIZER: &str = "kit.example/boats";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended() {
+async fn an_invalid_object_is_not_reconciled_until_it_is_corrected() {
     let place = Place::new("invalid").await;
     place.create("odd", 3).await;
     let running = Running::start(place.controller(), place.runtime(Switch::Off), afloat);
@@ -51,7 +51,7 @@ async fn an_invalid_object_is_told_so_once_and_not_reconciled_until_it_is_mended
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_was_refused_while_webhooks_were_off_is_reconciled_once_they_are_on() {
+async fn an_object_refused_offline_is_reconciled_once_webhooks_are_on() {
     let place = Place::new("on-again").await;
     place.create("odd", 3).await;
     let running = Running::start(place.controller(), place.runtime(Switch::Off), afloat);
@@ -69,7 +69,7 @@ async fn sunk(cx: Reconcile<Boat>, problem: String) -> anyhow::Result<Action> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_controller_says_of_an_invalid_object_in_its_own_status_is_taken_back_when_that_is_mended() {
+async fn a_status_of_an_invalid_object_is_replaced_when_corrected() {
     let place = Place::new("reported").await;
     place.create("odd", 3).await;
     let running = Running::start(place.controller().on_invalid(sunk), place.runtime(Switch::Off), afloat);
@@ -89,7 +89,7 @@ async fn what_a_controller_says_of_an_invalid_object_in_its_own_status_is_taken_
     running.end().await;
 }
 
-/// What a handler asks, and what may not answer.
+/// An external service that the handler calls, and that can be down.
 #[derive(Default)]
 struct Registry {
     down: AtomicBool,
@@ -105,7 +105,7 @@ impl Registry {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_fails_is_asked_again_and_the_condition_stays_as_it_was_meanwhile() {
+async fn a_failing_handler_is_retried_and_the_condition_stays() {
     let place = Place::new("undecided").await;
     let registry = Arc::new(Registry::default());
     let even = Validate::<Boat>::named("oars").state(Arc::clone(&registry)).on_create(Registry::even);
@@ -150,7 +150,7 @@ async fn an_invalid_object_that_is_being_deleted_loses_its_finalizer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_webhooks_are_on_again_the_verdict_is_taken_back_and_the_rest_stays() {
+async fn webhooks_on_again_remove_the_verdict_and_nothing_else() {
     let place = Place::new("on-again").await;
     place.create("even", 2).await;
     place.create("odd", 3).await;

@@ -58,7 +58,7 @@ async fn a_write_causes_at_most_one_more_reconcile_and_no_write() {
 
 /// The answer to the status shows the new spec, and the watch has nothing new to tell then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_between_the_read_and_the_write_of_a_status_is_not_lost() {
+async fn a_change_between_read_and_write_of_a_status_is_not_lost() {
     let place = Place::new("in-between").await;
     let api = place.api::<Boat>();
     let running = Running::start(place.controller(), place.runtime(Switch::On), move |cx| {

@@ -1,4 +1,4 @@
-//! Whose namespace it is: nothing is done in another's, and what comes back is looked at again.
+//! Namespace scopes: a controller writes nothing in another operator's namespace, and reconciles what is handed back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn held_by_another(name: &str, seconds: u32) -> Lease {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_handed_over() {
+async fn another_operators_namespace_is_left_alone_until_handed_over() {
     let place = Place::new("scope").await;
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);
@@ -85,7 +85,7 @@ async fn another_operators_namespace_is_left_alone_and_reconciled_when_it_is_han
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_nothing_more() {
+async fn a_reconcile_stops_writing_when_its_namespace_is_handed_over() {
     let place = Place::new("handover").await;
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);
@@ -121,7 +121,7 @@ async fn a_reconcile_that_is_under_way_when_its_namespace_is_handed_over_writes_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_verdict_that_comes_when_the_namespace_has_been_handed_over_is_not_written() {
+async fn a_verdict_after_the_handover_of_its_namespace_is_not_written() {
     let place = Place::new("late-verdict").await;
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);

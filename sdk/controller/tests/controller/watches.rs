@@ -1,4 +1,4 @@
-//! What a watch does with callbacks that panic.
+//! Panics in the callbacks of a watch.
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
@@ -16,7 +16,7 @@ fn tokens(boat: &Boat) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_callback_that_panics_is_counted_and_stops_neither_the_watch_nor_the_object() {
+async fn a_panicking_callback_is_counted_and_the_watch_goes_on() {
     let place = Place::new("panics").await;
     // In the first list already, and later in the watch.
     for name in ["bomb", "poison", "first"] {

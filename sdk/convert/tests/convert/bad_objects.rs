@@ -17,7 +17,7 @@ fn flagged(engine: &Engine, object: &Value, version: &str) -> (Value, String) {
 }
 
 #[test]
-fn an_object_that_does_not_read_goes_over_as_far_as_it_goes_and_says_why_without_its_values() {
+fn a_bad_object_is_converted_partly_and_flagged_without_values() {
     let cases = [
         (json!({ "name": 5, "a": 1 }), "spec.name: invalid type: integer, expected a string (read as v1)"),
         (json!({ "name": null }), "spec.name: invalid type: null, expected a string (read as v1)"),
@@ -63,7 +63,7 @@ fn a_flagged_object_is_flagged_once() {
 
 // The API server prunes what the schema of a version does not know and adds its defaults, before anyone sees it.
 #[test]
-fn a_bad_object_is_not_lost_where_the_api_server_prunes_and_defaults_it_in_between() {
+fn a_bad_object_survives_pruning_and_defaulting_in_between() {
     let engine = nasty::engine();
     let bad = json!({
         "apiVersion": "demo.example/v1", "kind": "Nasty", "metadata": { "name": "n" },
@@ -89,7 +89,7 @@ fn a_bad_object_is_not_lost_where_the_api_server_prunes_and_defaults_it_in_betwe
 }
 
 #[test]
-fn who_puts_a_bad_object_right_in_another_version_is_not_overruled() {
+fn a_correction_of_a_bad_object_in_another_version_is_kept() {
     let bad = entity("v1", json!({ "name": 5 }));
     let (mut v3, _) = flagged(&engine(), &bad, "v3");
     v3["spec"] = json!({ "firstname": "Ada", "lastname": "King" });
@@ -154,7 +154,7 @@ fn failing() -> Engine {
 }
 
 #[test]
-fn an_error_of_a_converter_makes_a_bad_object_and_is_told_beside_it_and_not_in_it() {
+fn a_converters_error_flags_the_object_and_stays_out_of_it() {
     let bad = entity("v1", json!({ "name": "s3cret" }));
     let converted = convert_text(&failing(), &bad.to_string(), "v3");
     let problem = converted.problem.clone().unwrap();

@@ -1,4 +1,4 @@
-//! What a hostile object or review may cost: whoever reaches the webhook can send anything.
+//! Limits on hostile objects and reviews: anybody who reaches the webhook can send anything.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn what_is_too_large_for_a_document_goes_over_as_text() {
         assert_eq!(converted.problem.as_ref().map(ToString::to_string).as_deref(), Some(message));
         assert!(converted.object.contains(&spec));
     }
-    // What is known and loses nothing needs no document.
+    // A known list that loses nothing needs no document, so no limit applies.
     let converted = v2(&format!(r#""extra":[{}0]"#, "0,".repeat(200_000)));
     assert_eq!(converted.problem, None);
 }

@@ -72,7 +72,7 @@ fn object(spec: &Value) -> Value {
 }
 
 #[test]
-fn a_default_that_is_written_does_not_hide_a_member_that_is_passed_over() {
+fn a_written_default_does_not_hide_an_ignored_member() {
     for spec in [
         json!({ "image": "i", "new": 1 }),
         json!({ "image": "i", "pullAlways": true, "targets": [{ "port": 1, "new": 1 }, { "path": "/" }] }),

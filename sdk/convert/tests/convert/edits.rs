@@ -42,7 +42,7 @@ fn remove(object: &mut Value, pointer: &str) {
     }
 }
 
-/// What it is, what is done to the spoke, and what the hub says at some places afterwards.
+/// A case's name, its edit of the spoke, and the values of the hub at some paths afterwards.
 type Case = (&'static str, fn(&mut Value), Vec<(&'static str, Value)>);
 
 fn check(version: &str, cases: &[Case]) {
@@ -135,7 +135,7 @@ fn nothing_is_restored_into_a_parent_that_was_deleted_meanwhile() {
 }
 
 #[test]
-fn an_element_that_was_deleted_or_replaced_leaves_nothing_to_another_one() {
+fn a_deleted_or_replaced_element_leaves_nothing_to_others() {
     check(
         "v1",
         &[

@@ -1,4 +1,4 @@
-//! What holds for all objects: nothing is lost on any way there and back.
+//! Laws that hold for all objects: no round trip loses anything.
 
 use portcullis_convert::Engine;
 use proptest::prelude::*;
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn an_object_comes_back_from_versions_whose_schemas_prune_all_that_their_types_do_not_know(
+    fn an_object_survives_versions_that_prune_unknown_fields(
         one in nasty_object("v1"), two in nasty_object("v2"), three in nasty_object("v3"),
     ) {
         let engine = nasty::engine();
@@ -102,14 +102,14 @@ proptest! {
 
     // Issue 16 of docs/src/reference/issues.md: what an annotation brought back overwrote newer edits.
     #[test]
-    fn an_edit_on_a_spoke_is_not_overwritten_and_nothing_else_is_lost(
+    fn an_edit_on_a_spoke_is_kept_and_nothing_else_is_lost(
         hub in nasty_object("v2"), other in generate::typed("v1"), pick in any::<prop::sample::Index>(),
     ) {
         edit_between(&nasty::engine(), &hub, &other, pick, (nasty::v1_to_v2, nasty::v2_to_v1))?;
     }
 
     #[test]
-    fn an_edit_on_the_other_spoke_is_not_overwritten_and_nothing_else_is_lost(
+    fn an_edit_on_the_other_spoke_is_kept_and_nothing_else_is_lost(
         hub in nasty_object("v2"), other in generate::typed("v3"), pick in any::<prop::sample::Index>(),
     ) {
         edit_between(&nasty::engine(), &hub, &other, pick, (nasty::v3_to_v2, nasty::v2_to_v3))?;
@@ -167,8 +167,8 @@ fn edit_between<S: Serialize + DeserializeOwned>(
             }
         }
     }
-    // What the edit said is what the spoke says again. An unknown member that it deleted may be back: the API server
-    // may have pruned it as well. For the same reason a null says no more than a missing member.
+    // The spoke shows the edit again. An unknown member that the edit deleted may come back, because the API server may
+    // have pruned it. For the same reason a null means no more than a missing member.
     let again = convert(engine, &after, &version_of(other));
     let (mut again, mut edited) = (bare(&again), bare(&edited));
     for object in [&mut again, &mut edited] {
@@ -179,7 +179,7 @@ fn edit_between<S: Serialize + DeserializeOwned>(
     Ok(())
 }
 
-/// What a schema made of the type leaves of an object.
+/// Prunes an object as a schema of the type would.
 fn prune<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
     let typed: T = serde_json::from_str(&object.to_string()).unwrap();
     serde_json::from_str(&serde_json::to_string(&typed).unwrap()).unwrap()

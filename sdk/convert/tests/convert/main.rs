@@ -44,7 +44,7 @@ fn read(converted: &Converted) -> Value {
     object
 }
 
-/// What is in the stash of an object.
+/// Returns the stash of an object.
 fn stash(object: &Value) -> Value {
     object["metadata"]["annotations"]
         .get(STASH)

@@ -56,7 +56,7 @@ fn annotations_that_were_not_there_are_not_left_behind() {
 }
 
 #[test]
-fn converters_see_metadata_without_managed_fields_and_change_none() {
+fn converters_see_no_managed_fields_and_change_no_metadata() {
     let check = |object: &kube::core::ObjectMeta| {
         assert_eq!(object.name.as_deref(), Some("ada"));
         assert_eq!(object.labels.as_ref().unwrap()["b"], "1");

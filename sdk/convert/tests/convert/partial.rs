@@ -7,7 +7,7 @@ use crate::kinds::nasty;
 use crate::{convert_text, read, stash};
 
 #[test]
-fn an_object_that_lacks_fields_has_those_of_the_other_version_that_depend_on_it() {
+fn a_partial_object_converts_the_fields_that_it_has() {
     let nasty = |version: &str, spec: Value| {
         json!({
             "apiVersion": format!("demo.example/{version}"), "kind": "Nasty", "metadata": { "name": "n" }, "spec": spec,
@@ -34,7 +34,7 @@ fn an_object_that_lacks_fields_has_those_of_the_other_version_that_depend_on_it(
 }
 
 #[test]
-fn an_object_that_loses_nothing_has_no_stash_and_one_without_metadata_gets_some() {
+fn an_object_has_a_stash_only_if_it_would_lose_something() {
     let object = r#"{"apiVersion":"demo.example/v2","kind":"Entity","spec":{"lastname":"King"}}"#;
     for object in [object.to_owned(), object.replace(r#""spec""#, r#""metadata":null,"spec""#)] {
         let there = read(&convert_text(&engine(), &object, "v3"));

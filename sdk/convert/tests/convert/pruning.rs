@@ -11,7 +11,7 @@ fn v1() -> Value {
     entity::entity("v1", json!({ "name": "A B", "new": { "a": [1, 2] }, "newer": 2 }))
 }
 
-/// What the schemas of the types leave of an entity.
+/// Prunes an entity as the schemas of the types would.
 fn prune(mut object: Value) -> Value {
     let keeps = |key: &str| ["name", "firstname", "lastname"].contains(&key);
     object["spec"].as_object_mut().unwrap().retain(|key, _| keeps(key));
@@ -19,7 +19,7 @@ fn prune(mut object: Value) -> Value {
 }
 
 #[test]
-fn an_unknown_member_that_only_one_schema_keeps_is_not_lost_by_pruning() {
+fn a_member_that_only_one_schema_keeps_survives_pruning() {
     let engine = entity::engine();
     for version in ["v2", "v3"] {
         let there = prune(convert(&engine, &v1(), version));
@@ -58,7 +58,7 @@ fn where_both_schemas_keep_them_edits_of_unknown_members_count() {
     let mut v3 = convert(&engine, &v1(), "v3");
     v3["spec"]["new"] = json!({ "a": [3] });
     assert_eq!(convert(&engine, &v3, "v1")["spec"], json!({ "name": "A B", "new": { "a": [3] }, "newer": 2 }));
-    // What the API server leaves beside it shows that it was not the API server who removed it.
+    // An API server that prunes would have removed `new` as well, so a user removed this member.
     v3["spec"].as_object_mut().unwrap().remove("newer");
     let back = convert(&engine, &v3, "v1");
     assert_eq!(back["spec"], json!({ "name": "A B", "new": { "a": [3] } }));

@@ -12,7 +12,7 @@ fn review(api_version: &str, request: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_says_the_version_the_uid_and_the_status_that_the_api_server_wants() {
+fn an_answer_has_the_version_uid_and_status_of_its_request() {
     let objects = [entity("v1", json!({ "name": "A B" })), entity("v2", json!({ "firstname": "C", "lastname": "D" }))];
     for (api_version, version) in
         [("apiextensions.k8s.io/v1", ReviewVersion::V1), ("apiextensions.k8s.io/v1beta1", ReviewVersion::V1beta1)]

@@ -17,7 +17,7 @@ fn v2(spec: Value) -> Value {
 }
 
 #[test]
-fn unknown_members_are_not_lost_and_are_seen_in_the_other_version_where_their_parent_is() {
+fn unknown_members_are_seen_in_the_other_version_and_come_back() {
     let value = json!({ "deep": [1.5, { "er": null }], "big": u64::MAX, "tiny": 5e-324 });
     let v1 = json!({
         "apiVersion": "demo.example/v1", "kind": "Entity", "metadata": { "name": "n" },
@@ -57,7 +57,7 @@ fn unknown_members_of_elements_stay_with_their_element() {
 }
 
 #[test]
-fn an_unknown_member_does_not_become_one_that_the_other_version_knows() {
+fn an_unknown_member_does_not_turn_into_a_known_one() {
     let engine = entity::engine();
     for name in [json!("not a first name"), json!(5), Value::Null] {
         let v1 = entity::entity("v1", json!({ "name": "A B", "firstname": name }));
@@ -98,7 +98,7 @@ fn null_and_empty_are_not_taken_for_missing() {
 }
 
 #[test]
-fn an_unknown_member_that_is_deleted_meanwhile_does_not_come_back() {
+fn a_deleted_unknown_member_does_not_come_back() {
     let engine = entity::engine();
     let v1 = entity::entity("v1", json!({ "name": "Cher", "new": 1, "newer": 2 }));
     let mut v3 = convert(&engine, &v1, "v3");

@@ -31,7 +31,7 @@ pub(super) fn switched_on(view: View<'_>) -> Vec<Note> {
     vec![fail(message, format!("take --webhooks off out of its arguments: {}", view.subject.apply("operator")))]
 }
 
-/// With webhooks off, the configurations and conversions that still call the operator.
+/// Names the configurations and conversions that still call the operator when webhooks are off.
 fn still_called(view: View<'_>) -> Note {
     let own = Some(view.subject.place());
     let converted = view.conversions().filter(|(_, entry)| entry.service() == own);

@@ -41,7 +41,7 @@ impl Claim<'_> {
         self.lease.annotations().get(INSTALLATION)
     }
 
-    /// How long ago it was renewed, by the API server's clock against the holder's.
+    /// The time since it was renewed, by the API server's clock against the holder's.
     fn age(&self, now: Timestamp) -> Option<SignedDuration> {
         self.spec.renew_time.as_ref().map(|renewed| now.duration_since(renewed.0))
     }

@@ -113,7 +113,7 @@ mod tests {
     use crate::tests::subject;
 
     #[test]
-    fn every_verb_on_every_resource_under_every_name_is_asked_for_where_it_is_needed() {
+    fn every_right_is_checked_by_verb_resource_and_name() {
         let mut subject = subject();
         subject.installation.restricted_to = Some("team".to_owned());
         subject.rights.own_namespace = vec![Grant::new("", &["secrets"], &["list", "delete"]).named(["a", "b"])];

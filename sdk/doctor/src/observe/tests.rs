@@ -44,7 +44,7 @@ async fn the_clock_is_the_api_servers_and_every_request_is_counted() {
         Box::pin(observe(empty_cluster(&asked), &provider, &subject(), &Options::default(), Part::ALL)).await;
     let asked = asked.lock().unwrap();
     let (_, at) = asked.iter().find(|(path, _)| path == "/version").unwrap();
-    // To the second.
+    // The API server's `Date` has no fractions of a second.
     assert!(snapshot.now.duration_since(*at).abs() < SignedDuration::from_secs(2), "{at}, {}", snapshot.now);
     assert_eq!(snapshot.requests, asked.len(), "{asked:#?}");
 }

@@ -118,7 +118,7 @@ fn further() -> Vec<Snapshot> {
 }
 
 #[test]
-fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
+fn every_command_of_ours_in_a_fix_parses() {
     let operator: Operator<NoArgs> = Operator::named("shop");
     let mut command = operator.command();
     command.build();
@@ -143,7 +143,7 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
                     assert_eq!(line[0], "till", "the operator's binary, and not its name");
                     let matches = command.clone().try_get_matches_from(&line);
                     assert!(matches.is_ok(), "{id} says {}:\n{}", line.join(" "), matches.unwrap_err());
-                    // For a part of the cluster no CRD is generated: nothing would be applied.
+                    // `generate` makes no CRD for a part of the cluster, so applying it would do nothing.
                     let nothing =
                         line[1..].starts_with(&["generate", "crds"]) && line.join(" ").contains("--restrict-to");
                     assert!(!nothing, "{id} says {}", line.join(" "));
@@ -168,7 +168,7 @@ fn every_command_of_our_own_that_doctor_names_is_one_that_the_binary_takes() {
 }
 
 #[test]
-fn what_is_wrong_with_the_conversion_of_a_crd_is_mended_in_the_crd() {
+fn a_wrong_conversion_is_fixed_in_its_crd() {
     let mut mended = 0;
     for subject in subjects().into_iter().filter(|one| one.installation.webhooks.is_on() && !one.conversions.is_empty())
     {
@@ -193,7 +193,7 @@ fn what_is_wrong_with_the_conversion_of_a_crd_is_mended_in_the_crd() {
 }
 
 #[test]
-fn without_cert_manager_the_fix_is_a_line_that_has_the_operator_make_the_certificates() {
+fn the_fix_without_cert_manager_is_automatic_certificates() {
     let mut subject = subject();
     subject.installation.certificates = CertificateMode::CertManager;
     subject.flags = " --release=blue --certificates=cert-manager".to_owned();
@@ -209,7 +209,7 @@ fn without_cert_manager_the_fix_is_a_line_that_has_the_operator_make_the_certifi
 }
 
 #[test]
-fn conversions_that_are_left_when_webhooks_are_off_are_named_with_the_command_that_ends_them() {
+fn a_conversion_left_with_webhooks_off_is_named_with_the_fix() {
     let mut subject = subject();
     subject.installation.webhooks = Switch::Off;
     subject.conversions = vec![("orders.shop.example".to_owned(), "/convert/orders".to_owned())];
@@ -229,7 +229,7 @@ fn conversions_that_are_left_when_webhooks_are_off_are_named_with_the_command_th
 }
 
 #[test]
-fn of_a_process_outside_of_the_cluster_no_pods_are_to_be_looked_at() {
+fn a_fix_for_a_process_outside_of_the_cluster_names_no_pods() {
     let mut snapshot = well();
     snapshot.services = behind(Some(json!({ "spec": { "type": "ExternalName", "externalName": "host.example" } })));
     for reached in [Reached::Refused, Reached::Unreachable("no route".to_owned()), Reached::NoTls("no".to_owned())] {

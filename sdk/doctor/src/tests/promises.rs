@@ -7,7 +7,7 @@ fn findings(subject: &Subject, snapshot: &Snapshot, id: &str) -> Vec<Finding> {
 }
 
 #[test]
-fn each_configuration_that_is_left_when_webhooks_are_off_is_named_with_the_command_that_deletes_it() {
+fn a_configuration_left_with_webhooks_off_is_named_with_the_fix() {
     let validating = "kubectl delete validatingwebhookconfiguration shop-validating";
     let mutating = "kubectl delete mutatingwebhookconfiguration shop-mutating";
     let mut subject = subject();
@@ -26,7 +26,7 @@ fn each_configuration_that_is_left_when_webhooks_are_off_is_named_with_the_comma
     }
 }
 
-/// As if there were more of a list than is read.
+/// Marks a list as truncated.
 fn cut<T>(look: &mut Look<Listed<T>>) {
     let Look::Seen(list) = look else { panic!("it was not seen") };
     list.more = true;
@@ -43,7 +43,7 @@ fn ids(findings: &[Finding]) -> Vec<&str> {
 }
 
 #[test]
-fn a_check_that_finds_nothing_in_a_list_that_was_cut_does_not_say_that_all_is_well() {
+fn a_truncated_list_does_not_pass_a_check() {
     type Change = fn(&mut Snapshot);
     let cases: &[(&[&str], Change)] = &[
         (&["T1", "T2"], |s| cut(&mut s.objects)),
@@ -67,7 +67,7 @@ fn a_check_that_finds_nothing_in_a_list_that_was_cut_does_not_say_that_all_is_we
 
 // A part says where to find another: the check of the other needs the right to read it too.
 #[test]
-fn a_check_that_may_not_read_one_of_its_parts_names_the_missing_right() {
+fn a_check_names_the_right_that_it_lacks() {
     let mut snapshot = well();
     snapshot.pods = Look::Refused("list pods".to_owned());
     let changed = changed(&snapshot);
@@ -78,7 +78,7 @@ fn a_check_that_may_not_read_one_of_its_parts_names_the_missing_right() {
 }
 
 #[test]
-fn an_object_that_may_be_in_the_rest_of_a_list_that_was_cut_is_not_said_to_be_missing() {
+fn a_truncated_list_does_not_make_an_object_missing() {
     type Change = fn(&mut Snapshot);
     let cases: &[(&str, Change)] = &[
         ("C1", |s| s.pods = Look::Seen(Listed { items: vec![], more: true })),
@@ -99,7 +99,7 @@ fn an_object_that_may_be_in_the_rest_of_a_list_that_was_cut_is_not_said_to_be_mi
 
 // A developer's session serves under a URL.
 #[test]
-fn a_configuration_that_calls_a_url_is_not_taken_for_a_restricted_operator_that_is_gone() {
+fn a_configuration_with_a_url_is_no_lost_restricted_operator() {
     let mut snapshot = well();
     change(&mut snapshot.configurations, |all| {
         let mut session = all[0].clone();
@@ -115,7 +115,7 @@ fn a_configuration_that_calls_a_url_is_not_taken_for_a_restricted_operator_that_
 }
 
 #[test]
-fn the_namespace_that_a_restricted_installation_is_for_is_looked_up_by_its_name() {
+fn a_restricted_installations_namespace_is_read_by_name() {
     let mut subject = subject();
     subject.installation.restricted_to = Some("team-x".to_owned());
     let mut snapshot = well();
@@ -130,7 +130,7 @@ fn the_namespace_that_a_restricted_installation_is_for_is_looked_up_by_its_name(
 }
 
 #[test]
-fn a_job_counts_as_the_installations_by_its_label_or_by_its_name_and_its_work() {
+fn a_job_belongs_by_its_label_or_by_its_name_and_command() {
     let labelled = |instance: &str| json!({ "app.kubernetes.io/instance": instance });
     let (hook, none) = (json!({ "helm.sh/hook": "pre-install" }), json!({}));
     let certs = json!(["certs", "ensure"]);
@@ -174,7 +174,7 @@ fn damage_to_any_key_of_the_authoritys_secret_is_said() {
 }
 
 #[test]
-fn an_entry_that_calls_another_port_than_the_flags_say_is_a_warning() {
+fn an_entry_with_another_port_than_the_flags_is_a_warning() {
     let mut snapshot = well();
     change(&mut snapshot.configurations, |all| {
         let clients = all.iter_mut().flat_map(|one| &mut one.entries).map(|entry| &mut entry.client);
@@ -187,7 +187,7 @@ fn an_entry_that_calls_another_port_than_the_flags_say_is_a_warning() {
 }
 
 #[test]
-fn of_the_configurations_of_a_lost_operator_the_one_that_refuses_writes_is_named_and_all_are_deleted() {
+fn a_lost_operators_blocking_configuration_is_named() {
     let only = json!({ "matchLabels": { "kubernetes.io/metadata.name": "a" } });
     for closed in [WebhookKind::Validating, WebhookKind::Mutating] {
         let mut snapshot = well();

@@ -14,7 +14,7 @@ pub(crate) enum Act {
     Patch(Sort, &'static str, Value),
     Delete(Sort, &'static str),
     Create(Sort, Value),
-    /// What a controller would write, into the status of an object that was just created.
+    /// Writes the status of an object that was just created, as its controller would.
     Status(Sort, &'static str, Value),
 }
 use Act::{Create, Delete, Patch, Status};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::process::{generate, output, run};
 
-/// What no other test has.
+/// Random bytes for an address that no other test uses.
 fn uuid_bytes() -> [u8; 3] {
     let seed = std::collections::hash_map::RandomState::new();
     let [one, two, three, ..] = std::hash::BuildHasher::hash_one(&seed, std::process::id()).to_le_bytes();
@@ -28,7 +28,7 @@ pub(crate) struct Clinic {
     pub(crate) address: Ipv4Addr,
     /// And a port of it. The usual one, 9443, may be taken on every address.
     pub(crate) port: u16,
-    /// What `generate operator` prints.
+    /// The output of `generate operator`.
     pub(crate) manifests: Vec<Value>,
     /// The owner of the cluster.
     admin: Client,
@@ -37,7 +37,7 @@ pub(crate) struct Clinic {
     _running: tokio::process::Child,
 }
 
-/// What one finding of a report says.
+/// One finding of a report.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) id: String,
@@ -55,7 +55,7 @@ pub(crate) struct Examined {
 }
 
 impl Examined {
-    /// Those of this check that are not OK.
+    /// Returns the findings of this check that are not OK.
     pub(crate) fn of(&self, id: &str) -> Vec<&Found> {
         self.findings.iter().filter(|found| found.id == id && found.verdict != "OK").collect()
     }
@@ -79,7 +79,7 @@ pub(crate) const POD: Sort = ("", "v1", "Pod", "pods", true);
 pub(crate) const SLICE: Sort = ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true);
 pub(crate) const SERVICE: Sort = ("", "v1", "Service", "services", true);
 
-/// What an installation has where it runs inside of the cluster.
+/// The kinds that are generated only for an operator that runs inside of the cluster.
 const INSIDE: [&str; 4] = ["Service", "Deployment", "PodDisruptionBudget", "NetworkPolicy"];
 
 /// The objects that are broken and mended, each with the part that is put back.
@@ -166,7 +166,7 @@ impl Clinic {
         self.create(SLICE, slice).await;
     }
 
-    /// What a kubelet says of a pod.
+    /// Sets the condition `Ready` of a pod, as a kubelet does.
     pub(crate) async fn ready(&self, pod: &str, ready: &str) {
         let condition = json!({ "type": "Ready", "status": ready, "reason": "ContainersNotReady" });
         let ip = self.address.to_string();
@@ -198,7 +198,7 @@ impl Clinic {
         let fixed = ["doctor", "--output", "json", "--kubeconfig", kubeconfig];
         let (code, stdout, stderr) = output(&[&fixed, &place[..], arguments].concat(), &[]).await;
         let report: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
-        // How a key in PEM begins and ends; that one is missing may be said.
+        // A report may say that a key is missing, but never holds one: these dashes begin and end it.
         assert!(!stdout.contains("PRIVATE KEY-----") && !stderr.contains("PRIVATE KEY-----"));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let findings = report["findings"].as_array().unwrap().iter().map(|finding| Found {
@@ -210,7 +210,7 @@ impl Clinic {
         Examined { code, requests: report["requests"].as_u64().unwrap(), findings: findings.collect() }
     }
 
-    /// What people read.
+    /// Returns the report as text, with the exit code.
     pub(crate) async fn text(&self, arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String) {
         let place = self.place();
         let place: Vec<_> = place.iter().map(String::as_str).collect();

@@ -52,7 +52,7 @@ pub(crate) async fn a_reader_is_told_what_was_not_looked_at(clinic: &Clinic) {
     needs("L1", "could not look: needs list leases in all namespaces");
     needs("T1", "could not look: needs list orders.doctor.example");
     assert_eq!((examined.code, examined.with("FAIL").len()), (0, 0), "{examined:#?}");
-    // What it may read is judged as ever.
+    // A check that this user may make still fails where it should.
     clinic.delete(VALIDATING, "shop-validating").await;
     let examined = clinic.examine_as(user.kubeconfig.to_str().unwrap(), &[]).await;
     assert_eq!(examined.code, 1);
@@ -125,7 +125,7 @@ async fn people_ask_about_denials_and_deletions() {
 
 // V1
 #[tokio::test]
-async fn explain_names_every_rule_that_a_manifest_breaks_without_a_cluster() {
+async fn explain_names_every_broken_rule_without_a_cluster() {
     let manifests = file(&format!("{BAD}---\n{OLD}"));
     let path = manifests.path().to_str().unwrap();
     let (code, stdout, stderr) = output(&["doctor", "explain", "-f", path], &[]).await;
@@ -153,7 +153,7 @@ pub(crate) async fn people_get_colours_where_they_want_them(clinic: &Clinic) {
 }
 
 #[tokio::test]
-async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
+async fn an_invalid_command_line_is_explained_with_exit_code_2() {
     let (code, _, stderr) = output(&["doctor", "--colour"], &[]).await;
     assert_eq!(code, 2, "{stderr}");
 }

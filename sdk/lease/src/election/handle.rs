@@ -21,14 +21,14 @@ pub struct LeaseHandle(Arc<Shared>);
 pub struct LeaseHealth {
     /// Whether this process holds it and may act.
     pub(crate) held: bool,
-    /// Who holds it, as last seen; `None` if it is free or nothing was seen.
+    /// The holder when the Lease was last seen; `None` if it was free or never seen.
     pub holder: Option<String>,
     /// The installation of that holder, where it is not this one
     /// ([`LeaseElection::installation`](crate::LeaseElection::installation)).
     pub other_installation: Option<String>,
-    /// How often it changed hands, as `leaseTransitions` says.
+    /// The number of changes of its holder, from `leaseTransitions`.
     pub(crate) transitions: u32,
-    /// How many requests failed in total.
+    /// The number of failed requests.
     pub(crate) failed: u64,
     /// Whether a request ever succeeded: the API server answers, and the account has the rights.
     pub answered: bool,
@@ -53,7 +53,7 @@ struct State {
     failed: u64,
     answered: bool,
     last_error: Option<String>,
-    /// What was logged since the last success.
+    /// The last error that was logged since the last success.
     logged: Option<String>,
 }
 
@@ -69,8 +69,8 @@ impl LeaseHandle {
         self.0.acting(now).map(|hold| hold.epoch)
     }
 
-    /// Who owns this namespace, for a restricted operator with this lease as its scope: it owns the lease's namespace
-    /// while it holds the lease, and never another.
+    /// The owner of this namespace, for a restricted operator with this lease as its scope: it owns the lease's
+    /// namespace while it holds the lease, and never another.
     pub(crate) fn owns(&self, namespace: &str) -> Ownership {
         if namespace != self.0.namespace {
             return Ownership::Theirs;
@@ -203,7 +203,7 @@ mod tests {
     use crate::time::SystemClock;
 
     #[test]
-    fn a_failure_is_logged_with_its_cause_and_again_only_when_it_is_another_or_after_a_success() {
+    fn a_failure_is_logged_once_until_it_changes_or_succeeds() {
         let elector = Elector::new("me", Timing::LEADER, 7);
         let shared = Shared::new(Arc::new(SystemClock::new()), "team".to_owned(), None, elector);
         let error = |said: &str| LeaseError::Request {

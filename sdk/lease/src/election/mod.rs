@@ -185,7 +185,7 @@ impl LeaseElectionDriver {
         if self.shared.with(|elector| elector.in_doubt()) {
             self.look().await?;
         }
-        // Somebody else may write in between: then the second try knows of it.
+        // Another client may write in between, and then the second attempt knows of it.
         for _ in 0..2 {
             let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
             let Some(write) = write else { break };

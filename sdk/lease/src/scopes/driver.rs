@@ -51,9 +51,9 @@ pub struct ScopesDriver {
 pub(crate) struct ScopesHealth {
     /// Whether the view is complete and recent enough to count.
     pub(crate) fresh: bool,
-    /// How long ago the view was last complete; `None` before the first time.
+    /// The age of the last complete view; `None` before the first one.
     pub(crate) age: Option<Duration>,
-    /// How many namespaces other operators own.
+    /// The number of namespaces that other operators own.
     pub(crate) theirs: usize,
     /// The error of the first watch that fails; `None` if all work.
     pub(crate) last_error: Option<String>,
@@ -124,7 +124,7 @@ impl Scopes {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
 
-    /// As [`owns`](Self::owns), for reviews: a list follows only where another's ownership has to be confirmed.
+    /// Answers as [`owns`](Self::owns), for reviews: a list follows only where another's ownership has to be confirmed.
     pub(crate) fn peek(&self, namespace: &str) -> Ownership {
         self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
     }
@@ -396,7 +396,7 @@ impl Shared {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
         let error = in_one_line(&error);
         let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
-        // In an outage it is the same one every second.
+        // An outage repeats the same error every second.
         if before.as_ref() != Some(&error) {
             tracing::warn!(
                 error,

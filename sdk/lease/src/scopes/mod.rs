@@ -1,4 +1,4 @@
-//! What a cluster-wide operator needs: who owns which namespace.
+//! Ownership of namespaces, as a cluster-wide operator sees it.
 
 mod driver;
 mod timing;

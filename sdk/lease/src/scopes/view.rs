@@ -88,7 +88,7 @@ impl ScopeView {
             self.take_back(&namespace, now);
         }
         if self.handed_over.is_empty() {
-            // Nobody reads Leases then: before they count again, they are listed again.
+            // Leases are not read then, and so are listed again before they count.
             self.leases_listed = None;
         }
         self.handovers_listed = self.handovers_listed.max(begun);
@@ -195,8 +195,8 @@ impl ScopeView {
         owner
     }
 
-    /// As [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: a list follows only
-    /// where another's ownership has to be confirmed.
+    /// Answers as [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: a list follows
+    /// only where another's ownership has to be confirmed.
     pub(crate) fn peek(&mut self, namespace: &str, now: Moment) -> Ownership {
         self.advance(now);
         // A namespace that is known to be another's stays another's while nothing is heard.
@@ -232,7 +232,7 @@ impl ScopeView {
         ends.chain(listed.map(|at| at + self.timing.freshness).filter(|at| now < *at)).min()
     }
 
-    /// How many namespaces other operators own.
+    /// Counts the namespaces that other operators own.
     pub(crate) fn theirs_count(&self) -> usize {
         let handed_over = self.handed_over.iter().filter_map(|namespace| self.scopes.get(namespace));
         handed_over.filter(|scope| !scope.acting).count()

@@ -166,7 +166,7 @@ async fn read_slowly(stream: &mut TcpStream, limit: Duration) -> usize {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_is_not_given_up_and_one_that_stops_is() {
+async fn a_slow_reader_is_kept_and_a_stopped_one_is_dropped() {
     let mut read = 0;
     // A client on a machine that stalls is slower than it wants to be: then it tries again under a longer limit.
     for write in [500, 2_000, 8_000].map(Duration::from_millis) {
@@ -187,7 +187,7 @@ async fn a_client_that_reads_slowly_is_not_given_up_and_one_that_stops_is() {
 
 /// A pool that holds one of them must not have its request meet the end of the server.
 #[tokio::test]
-async fn before_the_listener_ends_each_connection_closes_with_its_next_answer_and_none_before() {
+async fn draining_closes_each_connection_after_its_next_answer() {
     let serving = serve(Limits::default()).await;
     let (mut idle, head) = serving.ask("/").await;
     assert!(!head.contains("connection: close"), "{head}");
@@ -233,7 +233,7 @@ async fn neither_silence_nor_an_endless_answer_holds_up_the_end() {
 
 /// Its kernel has made the connection, and it does not know that nobody has taken it.
 #[tokio::test]
-async fn a_request_that_waits_to_be_taken_when_the_listener_ends_is_answered() {
+async fn a_request_in_the_backlog_is_answered_when_the_listener_ends() {
     let serving = serve(Limits::default()).await;
     // Nothing here lets the listener run before it is to end.
     let mut early = std::net::TcpStream::connect(serving.address).unwrap();

@@ -38,7 +38,7 @@ fn selects(namespaces: &[&str]) -> LabelSelector {
 
 // Issues 7 and 21: the operator's own Pods, ConfigMaps, Secrets and Leases, and those of the cluster's network.
 #[test]
-fn what_any_pod_needs_is_left_alone_where_the_operator_and_the_cluster_live() {
+fn kinds_that_pods_need_are_exempt_in_system_namespaces() {
     let system: &[&str] = &[OWN, "kube-system"];
     let leases: &[&str] = &[OWN, "kube-system", "kube-node-lease"];
     let cases: [(&str, &str, &[&str]); 22] = [
@@ -82,7 +82,7 @@ fn what_any_pod_needs_is_left_alone_where_the_operator_and_the_cluster_live() {
 
 // Issue 21: what no selector of namespaces can leave out.
 #[test]
-fn what_would_lock_the_cluster_is_refused_with_what_it_reaches_and_the_way_out() {
+fn a_webhook_that_would_lock_the_cluster_is_refused() {
     let named =
         "let it ignore failures (FailurePolicy::Ignore), or narrow it by a match condition or an object selector";
     let broad = "name its resources, or say that they are namespaced (Scope::Namespaced), or let it ignore failures \
@@ -188,7 +188,7 @@ fn what_would_lock_the_cluster_is_refused_with_what_it_reaches_and_the_way_out()
         let mut namespaced = rule.clone();
         namespaced.scope = Scope::Namespaced;
         webhook(vec![namespaced]).guarded(OWN).unwrap();
-        // What is only deleted keeps nobody from starting, and a selector that selects all narrows nothing.
+        // A webhook on deletions keeps nothing from starting, and a selector that selects everything narrows nothing.
         let mut deleted = rule.clone();
         deleted.operations = vec![Operation::Delete, Operation::Connect];
         webhook(vec![deleted]).guarded(OWN).unwrap();
@@ -223,7 +223,7 @@ fn a_selector_that_asks_for_what_must_be_left_alone_is_refused() {
 
 // D6
 #[test]
-fn a_restricted_webhook_is_about_one_namespace_whatever_was_selected_before() {
+fn a_restricted_webhook_selects_one_namespace() {
     let mut hook = webhook(vec![
         rule("demo.example", "entities"),
         Rule { scope: Scope::Cluster, ..rule("demo.example", "planets") },

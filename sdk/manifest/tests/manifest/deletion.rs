@@ -19,7 +19,7 @@ fn webhook(kind: WebhookKind, group: &str, resource: &str, scope: Scope, operati
 }
 
 #[test]
-fn every_webhook_for_updates_exempts_the_removal_of_finalizers_and_one_for_namespaces_their_own() {
+fn webhooks_on_updates_exempt_the_removal_of_finalizers() {
     type Case<'a> = (&'a str, &'a str, Scope, &'a [Operation], &'a [&'a str]);
     use Operation::{Connect, Create, Delete, Update};
     let (metadata, finalize) =

@@ -1,4 +1,4 @@
-//! What is generated, and that YAML brings it back.
+//! Generated manifests, and their round trip through YAML.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{
@@ -24,7 +24,7 @@ fn service() -> ServiceRef {
 
 // K8: the advice of the guide is what one gets without saying anything.
 #[test]
-fn a_webhook_fails_closed_has_no_side_effects_and_a_timeout_unless_told_otherwise() {
+fn a_webhook_fails_closed_without_side_effects_by_default() {
     let configuration = validating_configuration("op-validating", &[webhook("a", WebhookKind::Validating)], &service());
     let mut value = serde_json::to_value(configuration).unwrap();
     // `deletion.rs` tells of these.
@@ -62,7 +62,7 @@ fn each_configuration_holds_the_webhooks_of_its_kind() {
 
 // K8: the self-deadlock guard.
 #[test]
-fn the_own_namespace_is_left_out_where_the_webhook_could_lock_the_cluster_and_nowhere_else() {
+fn the_own_namespace_is_exempt_only_where_a_lockout_threatens() {
     let cases = [
         ("", FailurePolicy::Fail, true),
         ("apps", FailurePolicy::Fail, true),
@@ -97,7 +97,7 @@ fn match_conditions_are_written_as_they_were_given() {
 
 // K5: strings that YAML 1.1 readers (kubectl's too) would take for something else must stay strings.
 #[test]
-fn yaml_brings_back_what_was_written_whatever_a_string_looks_like() {
+fn yaml_round_trips_whatever_a_string_looks_like() {
     let tricky = [
         "on",
         "off",
@@ -169,7 +169,7 @@ fn yaml_drops_nulls_and_puts_first_what_people_look_for() {
 
 // K5: what KubeOps' generator gets wrong, and kubebuilder leaves to patches. With another name or none, the API server refuses the CRD or calls nobody.
 #[test]
-fn a_conversion_stanza_names_the_service_that_is_served_and_nothing_is_left_to_fill_in() {
+fn a_conversion_stanza_names_the_served_service() {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     let crd: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": { "name": "entities.demo.example" },
@@ -196,7 +196,7 @@ fn a_conversion_stanza_names_the_service_that_is_served_and_nothing_is_left_to_f
 }
 
 #[test]
-fn a_policy_matches_what_its_webhook_is_called_for_as_far_as_an_object_comes_with_it() {
+fn a_policy_matches_its_webhooks_requests_with_an_object() {
     let mut judged = webhook("a", WebhookKind::Validating);
     judged.rules[0].operations = vec![Operation::Create, Operation::Update, Operation::Delete];
     judged.failure_policy = FailurePolicy::Ignore;
@@ -233,7 +233,7 @@ fn a_policy_matches_what_its_webhook_is_called_for_as_far_as_an_object_comes_wit
 }
 
 #[test]
-fn settings_of_an_installation_narrow_what_a_webhook_selects_and_close_none_that_fails_open() {
+fn settings_narrow_selectors_and_close_no_open_webhook() {
     let selector = |value: Value| serde_json::from_value::<LabelSelector>(value).unwrap();
     let mut registered = webhook("a", WebhookKind::Validating);
     registered.namespace_selector = Some(selector(json!({ "matchLabels": { "team": "a" } })));

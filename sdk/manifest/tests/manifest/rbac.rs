@@ -58,7 +58,7 @@ fn rights_are_split_into_a_cluster_role_and_a_role() {
 
 // D6
 #[test]
-fn an_operator_that_is_restricted_to_a_namespace_has_rights_there_and_on_what_has_no_namespace() {
+fn a_restricted_operator_has_a_role_and_cluster_scoped_rights() {
     let everywhere = (
         "ClusterRole".to_owned(),
         Value::Null,
@@ -78,7 +78,7 @@ fn one_that_lives_where_it_is_restricted_to_has_one_role_there() {
 }
 
 #[test]
-fn a_union_says_each_right_once_and_no_right_that_nobody_granted() {
+fn a_union_has_each_granted_right_once_and_no_other() {
     let grant = |verbs: &[&'static str]| Grant::new("", &["secrets"], verbs);
     let (mine, both) = (Access::from([grant(&["list", "watch"])]), grant(&["get", "watch"]));
     let union = mine.and([both.clone(), both.clone().named(["pair"])]);

@@ -1,4 +1,4 @@
-//! What runs the operator, and what cert-manager is asked for.
+//! The operator's workload, and the Certificates for cert-manager.
 
 use portcullis_manifest::{IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn kind<'a>(manifests: &'a [Value], kind: &str) -> &'a Value {
 
 // Issue 4: containerPort 0. All ports follow from one value, and are found by name.
 #[test]
-fn ports_are_those_that_the_process_listens_on_and_found_by_name() {
+fn ports_are_those_of_the_process_and_have_names() {
     let manifests = workload(true).manifests();
     let container = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(
@@ -65,7 +65,7 @@ fn without_webhooks_nothing_is_called() {
 
 // Issues 24, K8: a rollout or a drained node never takes the last one that is ready.
 #[test]
-fn replicas_are_replaced_and_evicted_one_at_a_time_and_keep_apart() {
+fn replicas_are_replaced_one_at_a_time_and_spread() {
     let manifests = workload(true).manifests();
     let deployment = kind(&manifests, "Deployment");
     assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"], json!({ "maxUnavailable": 0, "maxSurge": 1 }));
@@ -109,7 +109,7 @@ fn the_allocator_is_told_to_give_memory_back() {
 }
 
 #[test]
-fn labels_say_what_kubernetes_recommends_and_nothing_that_it_refuses() {
+fn labels_are_the_recommended_ones_and_valid() {
     for manifest in workload(true).manifests() {
         let found = &manifest["metadata"]["labels"];
         assert_eq!(found["app.kubernetes.io/instance"], "blue");

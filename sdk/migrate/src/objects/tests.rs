@@ -1,4 +1,4 @@
-//! What an API server that is not well makes of a migration.
+//! Migrations against an API server that fails.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -63,7 +63,7 @@ fn plan() -> Plan {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_migration_gives_up_after_some_twenty_objects_and_not_after_a_whole_page_of_them() {
+async fn a_migration_gives_up_after_twenty_failed_objects() {
     for (time, longest) in
         [(Duration::ZERO, Duration::from_mins(1)), (Duration::from_hours(1), Duration::from_mins(20))]
     {

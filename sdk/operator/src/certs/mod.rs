@@ -29,9 +29,9 @@ use super::{Components, Installation, Operator};
 use portcullis_certificates::{Automatic, CertificateSource, ServingCertificate};
 use portcullis_manifest::CertificateMode;
 
-/// How long certificates are valid that nothing renews between upgrades.
+/// The default validity of certificates that nothing renews between upgrades.
 const VALIDITY: &str = "3650d";
-/// How often what is stored is looked at.
+/// The pause between two looks at the stored certificates.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Subcommand)]
@@ -42,7 +42,7 @@ pub(super) enum Certs<A: clap::Args> {
     Ensure {
         #[command(flatten)]
         flags: CertsFlags,
-        /// How long a new certificate is valid, with --certificates hooks: nothing renews it before this command does
+        /// Validity of a new certificate, with --certificates hooks: nothing renews it before this command does
         #[arg(long, value_name = "DURATION", default_value = VALIDITY, value_parser = validity)]
         certificate_validity: SignedDuration,
         #[command(flatten)]
@@ -91,7 +91,7 @@ pub(super) struct CertsFlags {
     timeout: Duration,
 }
 
-/// What to do.
+/// The action of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     Ensure { validity: SignedDuration },
@@ -101,7 +101,7 @@ pub(super) enum What {
 }
 
 impl<A: clap::Args> Certs<A> {
-    /// What to do, where, and the operator's own arguments.
+    /// Splits the command into its action, its flags and the operator's own arguments.
     pub(super) fn parts(self) -> (What, CertsFlags, A) {
         match self {
             Self::Ensure { flags, certificate_validity, args } => {
@@ -114,7 +114,7 @@ impl<A: clap::Args> Certs<A> {
     }
 }
 
-/// How long the command takes at most.
+/// The deadline of the command.
 #[derive(Clone, Copy)]
 struct Patience {
     time: Duration,
@@ -197,7 +197,7 @@ async fn ensure_for_upgrade(
     maker.timing = maker.timing.lasting(validity);
     let material = patience.answer(maker.ensure_unattended()).await??;
     say(&sound(installation, &material)?)?;
-    // What serves now goes on being accepted, and what is installed next is accepted from its start.
+    // Callers keep trusting the certificate that is served now, and trust the next one before it is served.
     let added = patience.answer(maker.publish_beside(installation.operator, &material)).await?;
     let added = added.context("cannot add the CA to what is published; compare the roles of this command's Job")?;
     added.iter().try_for_each(|object| say(&format!("added the CA to what is trusted: {object}\n")))

@@ -11,15 +11,15 @@ use super::name;
 use crate::Installation;
 use portcullis_certificates::{CertificateSource, published};
 
-/// What is stored and what is published.
+/// The stored and the published certificates.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown {
     secret: String,
-    /// What is wrong with what is stored, and what to do.
+    /// Problems with the stored certificates, each with its fix.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
-    /// How far a rotation is; nothing where something is wrong with what is stored.
+    /// The phase of a rotation; `None` if there are problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
     certificates: Vec<Shape>,

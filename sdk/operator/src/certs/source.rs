@@ -1,4 +1,4 @@
-//! Where an installation's certificates come from.
+//! Sources of an installation's certificates.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(crate) fn certificate_source(
     CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
 }
 
-/// The same where they are made here: by the operator itself, or by a command for one that reads them.
+/// Makes the source of certificates that are made here: by the operator itself, or by a command for an operator that
+/// reads them.
 pub(super) fn certificate_maker(
     installation: &Installation,
     components: &Components,
@@ -66,7 +67,7 @@ mod tests {
     use portcullis_certificates::{RotationTiming, TimeOfDay};
 
     #[tokio::test]
-    async fn certificates_are_made_and_judged_at_the_times_that_the_operator_says() {
+    async fn certificates_follow_the_operators_timing_and_clock() {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
         let components = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));

@@ -1,4 +1,4 @@
-//! What each source of certificates needs beside the operator.
+//! Objects and advice for each source of certificates.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use portcullis_manifest::CertificateMode;
 
 /// No object of the API is larger, so no bundle in one is.
 const LARGEST_BUNDLE: u64 = 1024 * 1024;
-/// What a bundle is to be.
+/// The advice on a file that is no bundle.
 const PLAIN: &str = "give the certificates as PEM, as they are in ca.crt, not encoded once more";
 
 /// The certificate as cert-manager is to make it. It is called like the Secret that it is written to.
@@ -28,7 +28,7 @@ pub(super) fn issued(installation: &Installation, flags: &GenerateFlags) -> Issu
     }
 }
 
-/// Whose business the bundles are.
+/// Decides who fills the `caBundle` fields.
 pub(super) fn trust(installation: &Installation, flags: &GenerateFlags) -> Result<Trust, GenerateError> {
     let mode = installation.certificates;
     if flags.issuer.is_some() && mode != CertificateMode::CertManager {
@@ -71,7 +71,7 @@ fn bundle(path: &Path) -> Result<String, GenerateError> {
     Ok(text)
 }
 
-/// What there is to be made by people or by others, and what is to be known about it.
+/// Explains what users or other programs have to create, with the objects as examples.
 pub(super) fn explained(installation: &Installation, flags: &GenerateFlags) -> (String, Vec<Value>) {
     let Installation { secret, namespace, .. } = installation;
     match installation.certificates {

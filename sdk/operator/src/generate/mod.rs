@@ -23,7 +23,7 @@ use super::error::ComponentsError;
 use super::flags::ListenFlags;
 use super::installation::{InstallationError, InstallationFlags, label};
 
-/// What is to be generated.
+/// The manifests to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum What {
     /// The custom resource definitions
@@ -36,7 +36,7 @@ pub(super) enum What {
     Rbac,
     /// The whole installation: Deployment, Service, PodDisruptionBudget, NetworkPolicy, and all of the others
     Operator,
-    /// What the chosen source of certificates needs
+    /// The objects that the chosen source of certificates needs
     Certificates,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for What {
     }
 }
 
-/// In which form.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// Manifests
@@ -84,7 +84,7 @@ pub(super) struct GenerateFlags {
     /// PEM file with the CAs of an external certificate, for every caBundle
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// What to write them as
+    /// Output format
     #[arg(long, value_enum, default_value_t, requires_if("kustomize", "out"))]
     format: Format,
     /// Folder to write files to, over those written before [default: standard output]
@@ -103,7 +103,7 @@ fn image(text: &str) -> Result<String, &'static str> {
     Err("give an image as in registry.example/operator:1.0, without spaces")
 }
 
-/// What goes wrong when manifests are generated.
+/// An error while manifests are generated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum GenerateError {
@@ -125,9 +125,9 @@ pub(super) enum GenerateError {
     /// Two flags that do not go together.
     #[error("{flag} is for --certificates {mode}: give both or neither")]
     OtherMode {
-        /// What was given.
+        /// The given flag.
         flag: &'static str,
-        /// What it goes with.
+        /// The mode that it belongs to.
         mode: &'static str,
     },
     /// Applied, it would take the place of another installation.
@@ -136,21 +136,21 @@ pub(super) enum GenerateError {
          roles in namespace {namespace} have the same names; give --release NAME, --namespace NAMESPACE, or both"
     )]
     Replaces {
-        /// Where they are.
+        /// The namespace of both.
         namespace: String,
     },
-    /// What was given as a bundle would not make anybody trust anything.
+    /// The given bundle would make no caller trust anything.
     #[error("--ca-bundle {}: {problem}", path.display())]
     Bundle {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The problem, and the fix.
         problem: String,
     },
     /// A value that JSON or YAML cannot hold.
     #[error("cannot write the manifests: {0}")]
     Encode(#[from] serde_json::Error),
-    /// The same, for YAML.
+    /// A value that YAML cannot hold.
     #[error(transparent)]
     Yaml(#[from] portcullis_manifest::YamlError),
     /// A file or folder cannot be read or written.
@@ -158,13 +158,13 @@ pub(super) enum GenerateError {
     File {
         /// `read`, `write`, `create` or `remove`.
         action: &'static str,
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// Where the files should go, there is one.
+    /// The folder to write to is a file.
     #[error("--out {} is a file: give a folder", .0.display())]
     NoFolder(PathBuf),
     /// A folder, a pipe or a device is where a file should go.
@@ -181,7 +181,7 @@ pub(super) enum GenerateError {
         /// Names of the files.
         foreign: Vec<String>,
     },
-    /// What it names would be named by nothing any more.
+    /// The existing kustomization would be replaced, so nothing would name its files any more.
     #[error(
         "{} names what another 'generate' wrote: omit --format kustomize, or give another --out",
         .0.join(KUSTOMIZATION).display()
@@ -194,7 +194,7 @@ pub(super) enum GenerateError {
         folder: PathBuf,
         /// Names of the files, each with what is the matter with it.
         differing: Vec<String>,
-        /// What to run.
+        /// The command that writes them again.
         command: String,
     },
 }
@@ -227,8 +227,8 @@ pub(super) fn perform<A: clap::Args>(
     Ok(deliver(operator.name, &heads.removed_by(what), &files(&objects, what, flags.format, heads)?, flags)?)
 }
 
-/// How generated files begin. Of a file it is the same whatever wrote it: `generate rbac` and `generate operator` write the
-/// same `rbac.yaml`.
+/// The first lines of generated files. A file has the same one whichever command wrote it: `generate rbac` and
+/// `generate operator` write the same `rbac.yaml`.
 #[derive(Clone, Copy)]
 struct Heads {
     operator: &'static str,
@@ -253,7 +253,7 @@ impl Heads {
         format!("{}{command}'. Do not edit.\n", ours(self.operator))
     }
 
-    /// Of those that this removes when it does not generate them any more.
+    /// The first lines of files that this command removes when it does not generate them any more.
     fn removed_by(self, what: What) -> Vec<String> {
         match what {
             What::Operator => {
@@ -313,7 +313,7 @@ fn files(objects: &Objects<'_>, what: What, format: Format, heads: Heads) -> Res
 /// The one file that names the others.
 const KUSTOMIZATION: &str = "kustomization.yaml";
 
-/// What a kustomization says to who builds on it.
+/// The comment at the top of a kustomization, for those who build on it.
 const NAMES_ARE_FINAL: &str = "\
 # Names and namespaces are final: to change them, generate again with --release, --namespace or --service-name. An
 # overlay with namePrefix or namespace would miss those in arguments, in roles and in the conversion of CRDs.

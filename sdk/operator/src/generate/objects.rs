@@ -84,12 +84,12 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// Where the operator lives.
+    /// The operator's namespace.
     pub(super) fn namespace(&self) -> &str {
         &self.installation.namespace
     }
 
-    /// What somebody should know about what is, or is not, generated.
+    /// Warnings about objects that are, or are not, generated.
     pub(super) fn warnings(&self, what: What) -> Vec<String> {
         let mut warnings = Vec::new();
         let bundled =
@@ -163,12 +163,12 @@ impl<'a> Objects<'a> {
             };
             crds.push((name, self.finished(serde_json::to_value(crd)?, "crd")));
         }
-        // In the same order, however the kinds were registered.
+        // The order does not depend on that of registration.
         crds.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(crds)
     }
 
-    /// Who may do what; for a restricted installation, also who may claim its namespace.
+    /// The roles and bindings; for a restricted installation, also the policy on its namespace.
     pub(super) fn rbac(&self) -> Vec<Value> {
         let policy = self.scope_policy.iter().flat_map(ScopePolicy::manifests);
         self.rbac.iter().cloned().chain(policy).map(|object| self.finished(object, "rbac")).collect()
@@ -203,7 +203,7 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// What is applied for certificates together with the operator. An external Secret is the user's to make.
+    /// The objects that certificates need beside the operator. An external Secret is created by the user.
     pub(super) fn certificates(&self) -> Vec<Value> {
         if !self.serves() || self.installation.certificates != CertificateMode::CertManager {
             return Vec::new();
@@ -212,7 +212,7 @@ impl<'a> Objects<'a> {
         manifests.into_iter().map(|object| self.finished(object, "certificate")).collect()
     }
 
-    /// What `generate certificates` says.
+    /// The output of `generate certificates`.
     pub(super) fn certificates_explained(&self) -> (String, Vec<Value>) {
         if !self.serves() {
             return ("# Nothing to apply: there are no webhooks.\n".to_owned(), Vec::new());
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_differ_are_not_taken_for_each_other_without_a_word() {
+    fn served_versions_with_different_schemas_are_noticed() {
         let version = |name: &str, served: bool, member: &str| {
             let properties = json!({ member: { "type": "string" } });
             json!({ "name": name, "served": served, "storage": name == "v2",

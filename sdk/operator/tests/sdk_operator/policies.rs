@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::PATIENCE;
 use crate::examples::binary;
 
-/// What the binary prints, with its exit code.
+/// The output of the binary, with its exit code.
 fn output(arguments: &[&str]) -> (i32, String, String) {
     let output =
         Command::new(binary("policy_operator")).args(arguments).env_clear().stdin(Stdio::null()).output().unwrap();
@@ -54,7 +54,7 @@ async fn in_force(maps: &Api<ConfigMap>) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_rule_holds_while_no_operator_runs_under_failure_policy_ignore_and_without_webhooks() {
+async fn a_rule_holds_without_an_operator_and_without_webhooks() {
     let cluster = ControlPlane::shared().await;
     for (release, mode) in [("open", ["--failure-policy", "Ignore"]), ("off", ["--webhooks", "off"])] {
         let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
@@ -79,7 +79,7 @@ async fn a_rule_holds_while_no_operator_runs_under_failure_policy_ignore_and_wit
         let kube::Error::Api(status) = error else { panic!("{error}") };
         assert_eq!((status.code, &*status.reason), (422, "Invalid"));
         assert_eq!(team.get("small").await.unwrap().data, small.data);
-        // What the handler alone would refuse passes: nobody asks it.
+        // The handler would refuse this name, but only the policy is installed.
         assert_eq!(refusal(&team, &map("forbidden", 0)).await, None);
         assert_eq!(refusal(&others, &map("large", 3)).await, None, "the policy selects what the webhook selects");
     }
@@ -87,7 +87,7 @@ async fn a_rule_holds_while_no_operator_runs_under_failure_policy_ignore_and_wit
 
 // W10: whatever the object looks like.
 #[tokio::test]
-async fn a_rule_never_keeps_an_object_that_breaks_it_from_being_deleted() {
+async fn a_rule_never_blocks_the_deletion_of_an_object() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("leaving").await;
     let maps = maps(cluster, &namespace);
@@ -107,7 +107,7 @@ async fn a_rule_never_keeps_an_object_that_breaks_it_from_being_deleted() {
 }
 
 #[tokio::test]
-async fn the_policy_of_a_restricted_installation_judges_its_namespace_and_no_other() {
+async fn a_restricted_installations_policy_covers_its_namespace_only() {
     let cluster = ControlPlane::shared().await;
     let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
     let flags = ["--release", "alone", "--namespace", "alone-system", "--restrict-to-namespace", &team];
@@ -129,7 +129,7 @@ fn verdict(kubeconfig: &Path, flags: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn settings_that_were_chosen_at_the_installation_are_those_of_the_deployment_and_no_drift_to_doctor() {
+async fn chosen_settings_reach_the_deployment_and_are_no_drift() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("chosen").await;
     let place = ["--release", "chosen", "--namespace", &namespace];

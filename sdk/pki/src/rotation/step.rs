@@ -44,7 +44,8 @@ impl Default for RotationTiming {
 }
 
 impl RotationTiming {
-    /// The same for leaves that are valid for this long, under a CA that still outlasts the next one when that is issued.
+    /// Returns the timing for leaves that are valid for this long, under a CA that still outlasts the next one when
+    /// that is issued.
     #[must_use]
     pub fn lasting(self, validity: SignedDuration) -> Self {
         let twice = validity.saturating_add(validity);
@@ -124,7 +125,7 @@ pub fn step(
 ) -> Step {
     let current = authorities.current.certificate();
     let issued_by_current = Anchor::of(&authorities.current).stands_behind(cert_pem, now);
-    // Nobody waits for more than a leaf under the same authority, or for one that would not last longer.
+    // A leaf under the same authority needs no wait, and one that would not last longer no replacement.
     let ends_soon = leaf.not_after.duration_since(now) <= timing.leaf_left;
     if issued_by_current && ends_soon && current.not_after.duration_since(leaf.not_after) > DAY {
         return Step::Issue;

@@ -122,7 +122,7 @@ impl Authorities {
         own.chain(self.previous.iter().cloned()).collect()
     }
 
-    /// The same in PEM. It has the same bytes before and after the next authority becomes the current one.
+    /// The bundle in PEM. It has the same bytes before and after the next authority becomes the current one.
     pub fn bundle(&self) -> String {
         bundle(&self.anchors())
     }
@@ -152,7 +152,7 @@ impl Authorities {
     }
 }
 
-/// The same order whatever it was before, also of those that end at once.
+/// Sorts into the same order whatever it was before, also authorities that end at once.
 fn latest_first(anchor: &Anchor) -> (Reverse<Timestamp>, String) {
     (Reverse(anchor.certificate().not_after), anchor.certificate().fingerprint.clone())
 }

@@ -1,4 +1,4 @@
-//! Which bundles accept which chains, and what is said of the others.
+//! Chains under bundles, and the reasons for refusals.
 
 use jiff::SignedDuration;
 use rcgen::{BasicConstraints, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -63,7 +63,7 @@ fn check(chain: &str, bundle: &str) -> Result<String, String> {
 }
 
 #[test]
-fn a_chain_is_accepted_by_any_authority_of_the_bundle_over_its_intermediates_or_as_itself() {
+fn a_chain_is_trusted_by_any_authority_of_the_bundle() {
     let (ca, other) = (authority("ca", |_| {}), authority("other", |_| {}));
     let (leaf, below) = (ca.leaf(), ca.intermediate("below"));
     let long = below.leaf() + &below.pem;
@@ -116,7 +116,7 @@ fn a_refusal_says_what_stands_in_the_way() {
     }
 }
 
-// As while a public CA changes its root: the same intermediate, signed by the old one and by the new one.
+// A public CA that changes its root has the same intermediate signed by the old and by the new one.
 #[test]
 fn every_way_over_the_intermediates_is_tried() {
     let (old, new) = (authority("old", |_| {}), authority("new", |_| {}));
@@ -133,7 +133,7 @@ fn every_way_over_the_intermediates_is_tried() {
 }
 
 #[test]
-fn intermediates_must_be_such_as_may_sign_now_for_servers_and_lead_no_further_than_allowed() {
+fn intermediates_must_be_valid_cas_for_servers() {
     let ca = authority("ca", |_| {});
     let changes: [Change; 4] = [
         |between| between.not_after = params("", -DAY * 9, -DAY).not_after,
@@ -157,7 +157,7 @@ fn intermediates_must_be_such_as_may_sign_now_for_servers_and_lead_no_further_th
 }
 
 #[test]
-fn of_several_problems_the_closest_is_told_and_of_a_chain_that_leads_away_where_it_ends() {
+fn the_closest_of_several_problems_is_reported() {
     let (ca, twin) = (authority("ca", |_| {}), authority("ca", |_| {}));
     let expired = |issuer: &Authority| {
         let mut params = params("ca", -DAY * 9, -DAY);
@@ -174,7 +174,7 @@ fn of_several_problems_the_closest_is_told_and_of_a_chain_that_leads_away_where_
 }
 
 #[test]
-fn a_bundle_is_told_by_all_that_it_holds_and_a_ca_for_any_use_is_one_for_servers() {
+fn a_refusal_names_every_authority_of_the_bundle() {
     let bundle = authority("b", |_| {}).pem + &authority("c", |_| {}).pem;
     let said = check(&authority("ca", |_| {}).leaf(), &bundle).unwrap_err();
     assert!(said.contains("(it holds: 'CN=b', 'CN=c')"), "{said}");
@@ -194,7 +194,7 @@ fn of_a_chain_without_end_a_few_intermediates_are_looked_at() {
 }
 
 #[test]
-fn a_certificate_is_trusted_to_the_second_in_which_its_authority_ends() {
+fn a_certificate_is_trusted_to_its_authoritys_last_second() {
     let ca = authority("ca", |_| {});
     let leaf = ca.leaf();
     let at = |off: SignedDuration| {

@@ -1,4 +1,4 @@
-//! What the crate issues is accepted by rustls, and what is wrong with a stored pair is named.
+//! Issued pairs, which rustls accepts, and faults of stored pairs, each with its name.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn rustls_accepts_a_client_certificate_with_two_groups_at_most() {
 }
 
 #[test]
-fn a_stored_authority_is_taken_up_again_and_issues_under_the_same_certificate() {
+fn a_stored_authority_issues_under_the_same_certificate_again() {
     let made = ca();
     let again = Ca::from_pem(made.cert_pem(), made.key_pem()).unwrap();
     assert_eq!(again.certificate(), made.certificate());
@@ -237,7 +237,7 @@ fn damaged(pem: &str, skip: usize, from: &[u8], to: &[u8]) -> String {
 }
 
 #[test]
-fn an_authority_is_not_taken_up_when_what_it_issues_would_not_verify() {
+fn an_authority_whose_leaves_would_not_verify_is_refused() {
     let ca = Ca::generate("test ca", start(), days(3650)).unwrap();
     let cases: [(usize, &[u8], &[u8]); 6] = [
         // The subject's set holds a set, which is read, and never written so again.

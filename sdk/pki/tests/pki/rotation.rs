@@ -72,7 +72,7 @@ const UNSEEN: Observed = Observed { published_for: None, unchanged_for: LONG };
 
 // Where nobody looks again before the next upgrade.
 #[test]
-fn a_leaf_that_ends_soon_is_renewed_for_its_whole_validity_under_an_authority_that_lasts_as_long() {
+fn a_leaf_is_renewed_under_an_authority_that_outlives_it() {
     let timing = RotationTiming { leaf_validity: DAY * 3650, ..RotationTiming::default() };
     // The last days of the authority and of its leaf, from day 0 on; whether the next authority is stored.
     for (ca_ends, leaf_ends, next, expected) in [
@@ -96,7 +96,7 @@ fn a_leaf_that_ends_soon_is_renewed_for_its_whole_validity_under_an_authority_th
 
 // D3: each step follows from what is stored; nothing is issued under what is not published.
 #[test]
-fn a_rotation_goes_through_its_phases_and_callers_trust_what_is_served_in_each() {
+fn callers_trust_the_served_leaf_in_every_rotation_phase() {
     let first = ca(0, 3650);
     let mut pair = leaf(&first, 3000, 3365);
     let mut authorities = Authorities::new(first, Vec::new());
@@ -132,9 +132,9 @@ fn a_rotation_goes_through_its_phases_and_callers_trust_what_is_served_in_each()
     assert_eq!((authorities.phase(), next_step(&authorities, &pair, SEEN, now)), (Phase::Steady, Step::Wait(None)));
 }
 
-// Who has not seen the bundle everywhere still serves under the authority before.
+// A process that has not seen the bundle everywhere still serves under the previous authority.
 #[test]
-fn an_authority_is_not_forgotten_before_every_process_can_have_gone_over_to_the_next() {
+fn an_authority_is_kept_until_every_process_serves_the_next() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));
     let pair = leaf(&second, 1, 365);
     let authorities = Authorities::new(second, vec![Anchor::of(&first)]);
@@ -149,7 +149,7 @@ fn an_authority_is_not_forgotten_before_every_process_can_have_gone_over_to_the_
 
 // The one that stands behind what is served is older than all that were made and lost since.
 #[test]
-fn times_by_which_what_is_made_is_due_at_once_are_refused_with_the_fields_and_the_others_taken() {
+fn rotation_timing_is_validated() {
     let (usual, hours) = (RotationTiming::default(), SignedDuration::from_hours);
     usual.check().unwrap();
     RotationTiming { leaf_validity: hours(2), leaf_left: hours(1), ..usual.clone() }.check().unwrap();
@@ -183,7 +183,7 @@ fn of_too_many_authorities_those_stay_that_are_named_now() {
 }
 
 #[test]
-fn a_leaf_that_ends_soon_is_replaced_at_once_unless_a_new_one_would_not_last_longer() {
+fn an_expiring_leaf_is_replaced_if_a_new_one_lasts_longer() {
     let long = Authorities::new(ca(0, 3650), Vec::new());
     assert_eq!(next_step(&long, &leaf(&long.current, 0, 365), UNSEEN, day(336)), Step::Issue);
     assert_eq!(next_step(&long, &leaf(&long.current, 0, 365), UNSEEN, day(330)), Step::Wait(None));
@@ -201,7 +201,7 @@ fn a_leaf_under_the_authority_before_is_not_replaced_in_haste() {
     assert_eq!(next_step(&authorities, &pair, SEEN, day(364)), Step::Issue);
 }
 
-// What a rotation was in the middle of is taken up, and what is damaged is named and left out.
+// A rotation that was interrupted goes on, and a damaged part is reported and left out.
 #[test]
 fn damage_to_one_part_leaves_the_others_in_use() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));
@@ -247,7 +247,7 @@ fn damage_to_one_part_leaves_the_others_in_use() {
 }
 
 #[test]
-fn what_cannot_issue_now_or_would_have_others_trusted_is_no_authority() {
+fn a_stored_authority_must_be_valid_now_and_alone() {
     let (own, other) = (ca(0, 3650), ca(0, 3650));
     let pair = leaf(&own, 0, 365);
     let sound = Secrets::of(&Authorities::new(own, Vec::new()), &pair);
@@ -271,7 +271,7 @@ fn what_cannot_issue_now_or_would_have_others_trusted_is_no_authority() {
 
 // Where the authorities' Secret is lost whole, the bundle beside the pair is what is left to know them by.
 #[test]
-fn a_pair_is_served_on_under_the_bundle_beside_it_when_the_authorities_are_lost() {
+fn a_pair_without_its_authorities_is_served_under_its_bundle() {
     let own = ca(0, 3650);
     let pair = leaf(&own, 0, 365);
     let mut secrets = Secrets::of(&Authorities::new(own, Vec::new()), &pair);
@@ -281,7 +281,7 @@ fn a_pair_is_served_on_under_the_bundle_beside_it_when_the_authorities_are_lost(
 }
 
 #[test]
-fn anchors_are_the_first_few_authorities_of_a_text_up_to_what_does_not_read() {
+fn anchors_are_the_first_readable_authorities_of_a_text() {
     let (first, second) = (ca(0, 3650), ca(0, 3650));
     let read = |text: &str| Anchor::read(text.as_bytes(), day(5));
     let wanted = [Anchor::of(&first)];
@@ -302,7 +302,7 @@ fn a_foreign_authority_is_no_reason_to_trust_a_foreign_leaf() {
 }
 
 #[test]
-fn no_more_than_a_few_earlier_authorities_are_kept_and_keys_are_never_shown() {
+fn few_previous_authorities_are_kept_and_no_key_is_shown() {
     let mut authorities = Authorities::new(ca(0, 3650), Vec::new());
     assert!(authorities.trust((0..9).map(|n| Anchor::of(&ca(0, 100 + n))).collect()));
     assert_eq!(authorities.previous.len(), 4);

@@ -11,7 +11,7 @@ use portcullis::controller::{
 
 use crate::v1;
 
-/// What the controller reconciles and owns; its rights follow from that.
+/// The controller of kettles. Its rights follow from the kinds that it reconciles and owns.
 pub fn controller() -> Controller<v1::Kettle> {
     Controller::named("kettle-operator").owns::<ConfigMap>()
 }

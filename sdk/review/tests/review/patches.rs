@@ -120,7 +120,7 @@ fn an_edit_reaches_the_raw_object_and_nothing_else_does() {
 }
 
 #[test]
-fn no_change_is_no_patch_even_where_the_type_writes_more_than_it_read() {
+fn no_change_is_no_patch_even_if_the_type_adds_defaults() {
     let typed = json!({"spec": {"a": 1, "replicas": 1}});
     assert!(edited(&json!({"spec": {"a": 1}}), &typed, &typed).is_none());
 }
@@ -240,7 +240,7 @@ proptest! {
         );
     }
 
-    /// What the API server's library refuses outside of every failure policy.
+    /// The API server's patch library refuses such a path outside of every failure policy.
     #[test]
     fn replace_and_remove_name_only_paths_that_are_there((from, to) in any_two()) {
         let mut at = from.clone();
@@ -268,7 +268,7 @@ proptest! {
 
     /// With a type that knows some members, none of the others changes.
     #[test]
-    fn members_that_a_type_does_not_know_survive_any_edit_of_those_it_knows(
+    fn unknown_members_survive_any_edit_of_known_ones(
         mut raw in prop::collection::btree_map("[a-f]", any_json(), 0..6), after in any_json()
     ) {
         raw.insert("known".into(), json!({"v": 1}));

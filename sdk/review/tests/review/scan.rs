@@ -26,7 +26,7 @@ fn strings_end_where_they_end_whatever_their_length_and_escapes() {
 }
 
 #[test]
-fn what_is_no_object_has_no_members_and_what_is_no_json_does_not_panic() {
+fn scanning_a_non_object_or_invalid_json_does_not_panic() {
     for text in [
         "", "1", "[]", "\"a\"", "null", "{}", "{ }", "{\"", "{\"a", "{\"a\"", "{\"a\":", "{\"a\\", "{a:1}", "{\"ä\\",
         "}{", "{,",

@@ -82,7 +82,7 @@ struct Details {
 pub struct AnswerCause {
     /// Path of the field, such as `spec.ports[0].name`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub message: String,
     /// `FieldValueInvalid`, `FieldValueRequired`, `FieldValueForbidden`.
     pub reason: String,

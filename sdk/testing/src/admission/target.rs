@@ -1,4 +1,4 @@
-//! Which resource a request is about, by the webhook's own rules.
+//! Finds the resource of a request by the webhook's own rules.
 
 use portcullis_manifest::{Rule, Scope, Webhook};
 use portcullis_webhook::Operation;
@@ -12,7 +12,7 @@ pub(super) struct Target {
     pub(super) namespaced: bool,
 }
 
-/// What is known of a request before its resource is.
+/// The parts of a request from which its resource follows.
 pub(super) struct Wanted<'a> {
     pub(super) operation: Operation,
     pub(super) group: &'a str,

@@ -1,4 +1,4 @@
-//! Who wrote what: the API server's audit log, read exactly.
+//! Reads the API server's audit log exactly: who wrote what.
 //!
 //! The log is written in blocking mode and each request twice: when it was received, before it is acted on, and when
 //! it was answered. So a request whose answer a client has seen is in the file at least as received, and a reader that
@@ -131,7 +131,7 @@ impl AuditLog {
 
     async fn all(&self, mark: Mark) -> Vec<AuditEvent> {
         let deadline = Instant::now() + ANSWERED_WITHIN;
-        // What counts is what had been received when we were asked; later requests may come without end.
+        // Requests that arrive after this call do not count: they may never end.
         let asked = self.mark();
         loop {
             let text = self.read(mark.0);

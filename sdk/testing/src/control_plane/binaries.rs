@@ -1,4 +1,4 @@
-//! Where the servers' programs are.
+//! Finds the servers' programs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ fn cache_in(cache_home: Option<OsString>, home: Option<OsString>, temporary: Pat
         .join("portcullis")
 }
 
-/// Where `setup-envtest use` puts what it downloads, unless it is told another `--bin-dir`: `<store>/k8s/1.36.0-linux-amd64`.
+/// The folder that `setup-envtest use` downloads to, unless it is told another `--bin-dir`:
+/// `<store>/k8s/1.36.0-linux-amd64`.
 fn envtest_store(data_home: Option<OsString>, home: Option<OsString>, os: &str) -> Option<PathBuf> {
     let home = home.map(PathBuf::from);
     if os == "macos" {
@@ -64,7 +65,7 @@ fn installed(store: &Path) -> Vec<PathBuf> {
     versions.into_iter().rev().map(|(_, path)| path).chain([folder]).collect()
 }
 
-/// What Go calls a platform or an architecture, and so `setup-envtest`.
+/// The name of a platform or an architecture in Go, and so in `setup-envtest`.
 fn go_name(ours: &str) -> &str {
     match ours {
         "macos" => "darwin",
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_assets_directory_comes_before_the_cache_and_must_hold_every_server() {
+    fn an_assets_directory_comes_first_and_must_be_complete() {
         let root = tempfile::tempdir().unwrap();
         let (assets, home) = (root.path().join("assets"), root.path().join("home"));
         let caches = cache_in(None, Some(home.clone().into()), PathBuf::from("/nowhere")).join("control-plane");
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_setup_envtest_installed_is_found_the_newest_first_and_for_this_machine_alone() {
+    fn the_newest_setup_envtest_install_for_this_machine_is_found() {
         let root = tempfile::tempdir().unwrap();
         let home = Some(root.path().as_os_str().to_owned());
         let store = envtest_store(None, home.clone(), "linux").unwrap();

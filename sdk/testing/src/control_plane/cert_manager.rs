@@ -28,7 +28,7 @@ const START_DEADLINE: Duration = Duration::from_mins(3);
 /// self-signed, and the CA injector. Dropping it ends its process, and so does the end of the test process.
 #[derive(Debug)]
 pub struct CertManager {
-    // In the order of their end: the process, then the watcher, which removes the directory.
+    // Fields are dropped in this order: the process, then the watcher, which removes the directory.
     server: Server,
     watcher: Watcher,
 }

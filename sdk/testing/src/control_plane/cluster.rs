@@ -1,4 +1,4 @@
-//! What tests put into the cluster: namespaces, CRDs, webhooks that this process serves.
+//! Objects that tests create in the cluster: namespaces, CRDs, and webhooks that this process serves.
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
@@ -143,7 +143,7 @@ where
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name },
         "webhooks": [{
             "name": hook, "admissionReviewVersions": ["v1"], "sideEffects": "None",
-            // Nobody listens on the port for discarding.
+            // The discard port has no listener.
             "clientConfig": { "url": "https://127.0.0.1:9/" }, "failurePolicy": "Fail", "timeoutSeconds": 1,
             "objectSelector": { "matchLabels": labels },
             "rules": [{

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `setup-envtest` does not install.
+/// The server that `setup-envtest` does not install.
 pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// Why a control plane did not start or stop. Its `Debug` is the same sentence: tests and small programs unwrap it, or
@@ -22,7 +22,7 @@ pub enum ControlPlaneError {
     NotInstalled {
         /// The servers that the last place looked at lacks.
         missing: Vec<&'static str>,
-        /// Where they were looked for, in order.
+        /// The directories that were searched, in order.
         looked_in: Vec<PathBuf>,
     },
     /// cert-manager's binary is missing. Run `make cert-manager`.
@@ -31,15 +31,15 @@ pub enum ControlPlaneError {
         looked_in.display()
     )]
     CertManagerNotInstalled {
-        /// Where it was looked for.
+        /// The path that was tried.
         looked_in: PathBuf,
     },
     /// A file, port or process could not be created.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was being done.
+        /// The attempted action.
         action: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Certificates could not be issued.
@@ -50,7 +50,7 @@ pub enum ControlPlaneError {
     Ended {
         /// The server.
         server: &'static str,
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// The last lines that it wrote.
         log: String,
@@ -60,7 +60,7 @@ pub enum ControlPlaneError {
     NotReady {
         /// The server or object waited for.
         what: &'static str,
-        /// How long it was waited for.
+        /// The time that was waited.
         waited: Duration,
         /// The last answer or error.
         last: String,
@@ -89,7 +89,8 @@ impl<T> Doing<T> for std::io::Result<T> {
     }
 }
 
-/// How to get the servers. What everybody can do comes first; `setup-envtest` has no controller manager.
+/// Says how to install the servers. The way that suits everybody comes first; `setup-envtest` has no controller
+/// manager.
 fn install(missing: &[&str]) -> String {
     let make = "run `make control-plane` in the repository of Portcullis (once per machine, about five minutes)";
     let assets = "point KUBEBUILDER_ASSETS at a directory that holds them";

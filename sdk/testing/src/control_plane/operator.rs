@@ -25,7 +25,7 @@ use crate::{ControlPlane, ControlPlaneError, Mark};
 const PATIENCE: Duration = Duration::from_mins(2);
 /// A port that was free may be taken when the operator binds it.
 const ATTEMPTS: u32 = 3;
-/// How such an end begins, in the operator's own words.
+/// The prefix of its message then.
 const TAKEN: &str = "error: cannot listen on ";
 
 /// The binary of an operator (`portcullis::operator::Operator`).
@@ -53,7 +53,7 @@ pub struct OperatorBinary {
 /// the control plane.
 #[derive(Debug)]
 pub struct RunningOperator {
-    // In the order of their end: the process, then the watcher, which removes the directory.
+    // Fields are dropped in this order: the process, then the watcher, which removes the directory.
     process: Server,
     watcher: Watcher,
     health: SocketAddr,
@@ -147,7 +147,7 @@ impl OperatorBinary {
         unreachable!("the last attempt returns or panics")
     }
 
-    /// What `generate` prints, as objects.
+    /// Runs `generate`, and returns the objects that it prints.
     async fn generate(&self, what: &str, namespace: &str, more: &[String]) -> Vec<Value> {
         let words: Vec<String> = ["generate".to_owned()]
             .into_iter()
@@ -155,7 +155,7 @@ impl OperatorBinary {
             .chain(more.iter().cloned())
             .collect();
         let mut command = Command::new(&self.program);
-        // What is in the environment of the tests is not meant for the operator.
+        // The environment of the tests is not meant for the operator.
         command.args(&words).env_clear().stdin(Stdio::null()).kill_on_drop(true);
         let called = || format!("{} {}", self.program.display(), words.join(" "));
         let output = match timeout(PATIENCE, command.output()).await {
@@ -166,7 +166,7 @@ impl OperatorBinary {
         assert!(output.status.success(), "{} failed: {}", called(), String::from_utf8_lossy(&output.stderr));
         let objects = serde_saphyr::from_multiple::<Value>(&String::from_utf8_lossy(&output.stdout));
         let objects = objects.unwrap_or_else(|error| panic!("{} prints no YAML: {error}", called()));
-        // Where there is nothing to apply, comments are all that is printed.
+        // A document of comments alone is null: there is nothing to apply.
         objects.into_iter().filter(|object| !object.is_null()).collect()
     }
 

@@ -25,7 +25,7 @@ const START_ATTEMPTS: u32 = 3;
 /// A running control plane. Its servers end and its directory is removed when it is dropped, or the process ends.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // In the order of their end: the servers, then the watcher, which removes the directory.
+    // Fields are dropped in this order: the servers, then the watcher, which removes the directory.
     servers: Vec<Server>,
     watcher: Watcher,
     pub(crate) authority: Authority,
@@ -34,7 +34,7 @@ pub struct ControlPlane {
     audit: AuditLog,
 }
 
-/// What to start besides etcd and kube-apiserver.
+/// The servers to start besides etcd and kube-apiserver.
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     controllers: bool,
@@ -100,8 +100,8 @@ impl ControlPlane {
         Self::once(&SHARED, Self::builder()).await
     }
 
-    /// As [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: a test binary that uses both
-    /// starts two.
+    /// Does as [`ControlPlane::shared`], with kube-controller-manager. It is another control plane: a test binary that
+    /// uses both starts two.
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
@@ -128,7 +128,7 @@ impl ControlPlane {
         }
     }
 
-    /// Where the API server answers: `https://127.0.0.1:PORT`.
+    /// The URL of the API server: `https://127.0.0.1:PORT`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -298,7 +298,7 @@ fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, builder: &B
     let path = |name: &str| directory.join(name).display().to_string();
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
-        // What another control plane left under a port that was reused is not ours.
+        // A prefix of its own hides data that another control plane left under a reused port.
         format!("--etcd-prefix=/{}", uuid::Uuid::new_v4()),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),

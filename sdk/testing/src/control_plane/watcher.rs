@@ -122,7 +122,7 @@ impl Server {
         self.process.id()
     }
 
-    /// How the server ended, if it has.
+    /// The exit status of the server, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }

@@ -83,7 +83,7 @@ impl<'c> Version<'c> {
         Self { name: &version.name, served_as, schema, objects }
     }
 
-    /// What the API server makes of an object when it is written or read in this version.
+    /// Returns the object as the API server stores or returns it in this version.
     fn stored(&self, mut object: Value) -> Value {
         prune(&self.schema, &mut object);
         default(&self.schema, &mut object);
@@ -124,7 +124,7 @@ impl<C: Converter> Pair<'_, C> {
         let picks = proptest::collection::vec(any::<Index>(), 1..4);
         let inputs = (self.from.objects.clone(), self.to.objects.clone(), picks);
         let end = Instant::now() + patience;
-        // What breaks the law that was broken first is made smaller, not what breaks another one.
+        // Shrinking keeps to the law that broke first.
         let first = OnceCell::new();
         let found = runner.run(&inputs, |(object, donor, picks)| {
             if Instant::now() > end {
@@ -293,7 +293,7 @@ impl fmt::Display for Broken {
         for (what, object) in &self.trail.0 {
             let mut shown = object.clone();
             if let Some(metadata) = shown["metadata"].as_object_mut() {
-                // The same in every example.
+                // The other metadata is the same in every example.
                 metadata.retain(|key, _| matches!(key.as_str(), "labels" | "annotations"));
             }
             writeln!(f, "  {what}:\n    {shown}")?;

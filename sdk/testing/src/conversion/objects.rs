@@ -37,7 +37,7 @@ pub(super) fn object(
     whole.boxed()
 }
 
-/// What the API server keeps for every object: whatever a conversion does, this is to stay.
+/// Generates metadata that the API server keeps for every object, and that a conversion must keep too.
 fn metadata(namespaced: bool) -> impl Strategy<Value = Value> {
     let text = || string(&JSONSchemaProps::default());
     let parts = (

@@ -68,7 +68,7 @@ fn matching(pattern: &str, least: usize, most: usize) -> Option<BoxedStrategy<St
     let body = body.strip_suffix('$').filter(|body| !body.ends_with('\\')).unwrap_or(body);
     let strategy = string_regex(body).ok()?;
     let fits = move |text: &String| (least..=most).contains(&text.chars().count());
-    // Where few of them are of the right length, the search would take for ever.
+    // The search would take forever if few texts had the right length.
     let mut runner = TestRunner::deterministic();
     let fitting = (0..32).filter(|_| strategy.new_tree(&mut runner).is_ok_and(|tree| fits(&tree.current()))).count();
     (fitting > 8).then(|| strategy.prop_filter("another length", fits).boxed())

@@ -1,5 +1,5 @@
-//! What the API server does with an object by the schema of its version: it puts in defaults and drops what the schema
-//! does not know. And the schema's alternatives, told apart.
+//! Applies a version's schema as the API server does: puts in defaults and drops unknown fields. Also tells the
+//! schema's alternatives apart.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,

@@ -10,7 +10,7 @@ use portcullis_webhook::{Context, Mutate, Mutation, Scale, Validate, Verdict, We
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What `kubectl exec` asks for, as far as it matters here.
+/// The part of the options of `kubectl exec` that matters here.
 #[derive(Deserialize)]
 struct PodExecOptions {
     #[allow(dead_code, reason = "read and not looked at")]
@@ -54,7 +54,7 @@ async fn asked(word: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn each_operation_reaches_its_handler_with_everything_that_was_said_about_it() {
+async fn each_operation_reaches_its_handler_with_all_its_data() {
     let reviews = Reviews::of(&echo()).unwrap();
     let object = says("fine");
     let context = |answer: Answer| answer.assert_allowed().audit("saw").unwrap().to_owned();
@@ -150,7 +150,7 @@ async fn an_assertion_that_fails_shows_what_was_answered() {
     }
 }
 
-/// What the API server would never send would make a test that means nothing.
+/// A review that the API server would never send makes a meaningless test.
 #[tokio::test]
 async fn a_request_that_the_rules_do_not_match_fails_the_test() {
     let reviews = Reviews::of(&echo()).unwrap();
@@ -232,7 +232,7 @@ fn refuse_what_is_set(map: ConfigMap) -> Mutation<ConfigMap> {
 
 /// D10's promise: the check fails on each mutation that is not idempotent, and says where.
 #[tokio::test]
-async fn a_mutation_that_is_not_idempotent_is_shown_with_the_place_where_it_changes_its_own_result() {
+async fn a_non_idempotent_mutation_is_shown_with_its_path() {
     let object = says("fine");
     for (create, update) in [(Some(set as Handler), None), (None, Some(set as Handler)), (Some(set), Some(set))] {
         assert_idempotent(&mutating(create, update), "edit", &object).await;
@@ -261,7 +261,7 @@ async fn a_mutation_that_is_not_idempotent_is_shown_with_the_place_where_it_chan
 }
 
 #[tokio::test]
-async fn subresources_and_connections_reach_their_handlers_under_the_resource_that_the_rule_names() {
+async fn subresources_and_connections_reach_their_handlers() {
     let told = |cx: Context| {
         let at = cx.sub_resource.unwrap_or_default();
         let Context { operation, kind, resource, name, .. } = cx;

@@ -33,7 +33,7 @@ fn refused<T: std::fmt::Debug>(result: kube::Result<T>) -> bool {
 }
 
 #[tokio::test]
-async fn the_api_server_answers_with_its_version_within_its_own_namespace() {
+async fn a_test_has_a_namespace_of_its_own_on_the_api_server() {
     let cluster = ControlPlane::shared().await;
     assert_eq!(cluster.admin().apiserver_version().await.unwrap().git_version, KUBERNETES_VERSION);
     let (one, two) = (cluster.namespace("one").await, cluster.namespace("one").await);
@@ -172,9 +172,9 @@ async fn a_wait_for_an_object_shows_it_as_it_was_last() {
     portcullis_testing::wait_for_object(&maps, "settings", "its key", Duration::from_millis(100), has_key).await;
 }
 
-/// Whoever reads the failure of a test in CI has nothing but its message.
+/// The message is all that a reader of a failed CI run has.
 #[tokio::test]
-async fn an_operator_that_does_not_become_ready_fails_the_test_with_the_end_of_its_log_and_is_not_left_behind() {
+async fn an_operator_that_is_never_ready_fails_the_test_with_its_log() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("operator");
     let script = format!(

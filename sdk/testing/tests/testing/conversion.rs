@@ -94,7 +94,7 @@ fn a_kind_whose_versions_say_the_same_keeps_all_laws() {
 
 /// First law: every object can be converted.
 #[test]
-fn an_object_of_the_schema_that_cannot_be_converted_is_found_and_made_small() {
+fn an_object_that_cannot_be_converted_is_found_and_shrunk() {
     let schema = one("n", &json!({"type": "integer", "minimum": 0, "maximum": 1000}));
     let fails = By(|object: &mut Value, _: &str| {
         if object["spec"]["n"].as_i64().unwrap() > 7 {
@@ -108,7 +108,7 @@ fn an_object_of_the_schema_that_cannot_be_converted_is_found_and_made_small() {
 }
 
 #[test]
-fn a_converter_that_answers_differently_when_asked_twice_is_found() {
+fn a_converter_that_is_not_deterministic_is_found() {
     let calls = AtomicU64::new(0);
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let message = failure(
@@ -214,7 +214,7 @@ mod v1 {
     #[kube(group = "demo.example", version = "v1", kind = "Person", plural = "people", namespaced)]
     pub(crate) struct PersonSpec {
         pub(crate) name: String,
-        /// What only this version can say.
+        /// Only this version has it.
         pub(crate) nicknames: Option<Vec<String>>,
     }
 }
@@ -226,7 +226,7 @@ mod v2 {
     pub(crate) struct PersonSpec {
         pub(crate) first: String,
         pub(crate) last: Option<String>,
-        /// What only this version can say.
+        /// Only this version has it.
         pub(crate) address: Option<BTreeMap<String, String>>,
     }
 }
@@ -251,14 +251,14 @@ fn people() -> CustomResourceDefinition {
 
 /// K8
 #[test]
-fn an_engine_keeps_the_laws_for_versions_of_which_each_says_what_the_other_cannot() {
+fn an_engine_keeps_the_laws_for_versions_with_exclusive_fields() {
     let convert = Convert::<v2::Person>::hub().spoke(to_v2, to_v1);
     assert_laws(&Webhooks::new().convert(convert), &people());
     assert!(failure(Webhooks::new(), &people()).contains("no conversion of \"Person\" is registered"));
 }
 
 #[test]
-fn mistakes_of_converters_are_found_behind_an_engine_that_makes_up_for_losses() {
+fn mistakes_of_converters_are_found_behind_an_engine() {
     let with = |to_v2: fn(v1::Person) -> v2::Person, to_v1: fn(v2::Person) -> v1::Person| {
         failure(Hub::<v2::Person>::new().spoke(to_v2, to_v1).build().unwrap(), &people())
     };
@@ -276,7 +276,7 @@ fn mistakes_of_converters_are_found_behind_an_engine_that_makes_up_for_losses() 
 
 /// Members that the schemas know and the types do not, as when an older operator meets a newer CRD.
 #[test]
-fn an_engine_keeps_the_laws_for_members_that_its_types_do_not_know() {
+fn an_engine_keeps_the_laws_for_unknown_members() {
     let mut crd = people();
     let free: JSONSchemaProps =
         serde_json::from_value(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})).unwrap();

@@ -1,4 +1,4 @@
-//! What tests are given: reviews and laws in the process, and a real control plane with what acts on it.
+//! Tools for tests: reviews and laws in the process, and a real control plane with users and servers around it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

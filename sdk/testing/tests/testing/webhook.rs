@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What the server saw of each call: the server name of the handshake and the path.
+/// The calls that the server saw, each with the server name of the handshake and the path.
 type Calls = Arc<Mutex<Vec<(String, String)>>>;
 
 /// A webhook that refuses everything; returns its port and the CA that stands behind its certificate.

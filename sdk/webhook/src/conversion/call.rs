@@ -30,15 +30,15 @@ const CONCURRENT: usize = 256;
 /// Reviews that take no longer than this, as far as is known, are answered on the thread that read them; it answers
 /// nobody else meanwhile.
 const HERE: Duration = Duration::from_millis(1);
-/// What is taken for the time per KiB before anything was measured.
+/// The time per KiB that is assumed before the first measurement.
 const USUAL: Duration = Duration::from_micros(4);
 
-/// What the conversions of all kinds share.
+/// The state that the conversions of all kinds share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pool: Pool,
     bodies: Budget,
-    /// What one body may have at most.
+    /// The limit of one body in bytes.
     largest: usize,
 }
 
@@ -46,7 +46,7 @@ impl Shared {
     /// `largest` is the most that one body may have as far as kinds say.
     pub(super) fn new(largest: usize, memory: Memory) -> Self {
         let largest = largest.min(memory.largest);
-        // What may be asked for at all must fit when nothing else is under way.
+        // A body of the largest size must fit when there is no other.
         Self { pool: Pool::new(), bodies: Budget::of(memory.conversion.max(largest)), largest }
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct ConversionCalls {
     shared: Shared,
 }
 
-/// What it takes to answer, on whatever thread.
+/// The part of a conversion that any thread can run.
 struct Work {
     name: String,
     engine: Engine,
@@ -71,9 +71,9 @@ struct Work {
 struct Unconverted {
     /// The version it is in, as far as that is known.
     from: String,
-    /// What is wrong with it.
+    /// The problem.
     problem: String,
-    /// What its converter's error says, for the log alone.
+    /// The converter's error, for the log alone.
     error: Option<String>,
     /// Whether the review is part of a write that would lose data.
     refused: bool,
@@ -214,7 +214,7 @@ fn late(call: Call) -> HttpError {
     HttpError::failed(Rejected::Timeout, format!("conversion did not finish within {} ms", waited.as_millis()))
 }
 
-/// What panicked has said so itself, by the panic hook; the message may hold anything.
+/// The panic hook has printed the message, which may contain secrets.
 fn crashed() -> HttpError {
     HttpError::failed(Rejected::Panic, "conversion failed")
 }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_whose_converters_are_slow_is_not_converted_on_the_threads_that_serve() {
+    fn slow_converters_do_not_run_on_the_serving_threads() {
         let pace = Pace(AtomicU64::new(4_000));
         assert_eq!(pace.expect(10 * 1024), Duration::from_micros(40));
         assert!(pace.expect(512 * 1024) > HERE);
@@ -244,7 +244,7 @@ mod tests {
         let all = memory.conversion;
         assert!(fits(1, all) && !fits(1, all + 1));
         assert!(fits(2 * all, 2 * all) && !fits(2 * all, 2 * all + 1));
-        // Where the process is limited, so is a review.
+        // A limited process limits its reviews, too.
         let memory = Memory::of(Some(128 << 20));
         let shared = Shared::new(128 << 20, memory);
         assert_eq!((shared.largest, shared.bodies.share().grow(memory.conversion + 1)), (memory.conversion, false));

@@ -273,7 +273,7 @@ pub struct Conversion {
     pub engine: Engine,
 }
 
-/// What is kept of a registration.
+/// The stored form of a registration.
 #[derive(Clone)]
 pub(crate) struct Registered {
     settings: Settings,
@@ -297,7 +297,7 @@ impl Registered {
     }
 }
 
-/// What is served at a path.
+/// A path and its endpoint.
 type Served = (String, Arc<dyn Endpoint>);
 
 impl Webhooks {
@@ -332,7 +332,7 @@ impl Webhooks {
         settings.any(|converted| (&converted.group, &converted.kind) == (&kind.group, &kind.kind))
     }
 
-    /// What is served for them, each with its path.
+    /// Makes the endpoint of each conversion, with its path.
     pub(crate) fn conversion_endpoints(
         &self,
         metrics: &Metrics,

@@ -23,7 +23,7 @@ impl Pool {
         Self { free: Arc::new(Semaphore::new(size)), size }
     }
 
-    /// At least one thread, once there is one, and the others that are free now. `None` when there is none by
+    /// Takes at least one thread, once there is one, and the others that are free now. `None` when there is none by
     /// `deadline`.
     pub(super) async fn threads(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
         let first = tokio::time::timeout_at(deadline, Arc::clone(&self.free).acquire_owned()).await;
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_the_order_of_the_items_whatever_the_number_of_threads() {
+    fn results_keep_their_order_with_any_number_of_threads() {
         for (items, threads) in [(0, 4), (1, 1), (15, 4), (16, 2), (17, 8), (1000, 1), (1000, 3)] {
             let items: Vec<usize> = (0..items).collect();
             let doubled = in_order(&items, threads, &|| false, &|item| Ok::<_, ()>(item * 2));

@@ -1,4 +1,4 @@
-//! What is counted and logged of conversions. Never values of an object, but for what a converter's own error says.
+//! Counts and logs conversions. The log has no values of an object, except those in a converter's own error.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -20,9 +20,9 @@ const UNKNOWN: &str = "";
 /// The records of one kind.
 pub(super) struct Records {
     kind: String,
-    /// Those of the engine, and the unknown one.
+    /// The versions of the engine, and the unknown one.
     versions: Vec<String>,
-    /// From each version to each, by outcome; made when the first object is counted.
+    /// The counters from each version to each, by outcome; made when the first object is counted.
     objects: Vec<OnceLock<Counter>>,
     metrics: ConversionMetrics,
 }
@@ -43,7 +43,7 @@ impl Records {
     pub(super) fn converted(&self, to: &str, objects: &[Converted], threads: usize, took: Duration) {
         let mut flagged = 0;
         for Converted { from, to, namespace, name, problem, partial, .. } in objects {
-            // Nobody can put right what one field manager owns, since it is no object of its own.
+            // A partial object, which holds one manager's fields, is no object of its own that anybody could correct.
             let Some(problem) = problem.as_ref().filter(|_| !partial) else {
                 self.count(from, to, ObjectOutcome::Converted);
                 continue;

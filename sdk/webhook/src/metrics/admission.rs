@@ -1,4 +1,4 @@
-//! What one admission webhook counts. Every handle is looked up once, so that counting allocates nothing.
+//! The metrics of one admission webhook. Every handle is looked up once, so that counting allocates nothing.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use portcullis_metrics::{Metrics, label};
 use super::{AdmissionFamilies, RouteMetrics};
 use crate::rejected::Rejected;
 
-/// What became of a review, as metrics and the log tell it.
+/// The outcome of a review, in metrics and in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
     Allow,
@@ -41,7 +41,7 @@ pub(crate) struct AdmissionMetrics {
     duration: Histogram,
     patch_bytes: Counter,
     rejected: RouteMetrics,
-    /// By operation, decision and dry run; a series begins with its first event.
+    /// The counters by operation, decision and dry run; a series begins with its first event.
     requests: [[[OnceLock<Counter>; 2]; 4]; 4],
 }
 

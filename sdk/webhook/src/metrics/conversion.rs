@@ -1,4 +1,4 @@
-//! What the conversions of one kind count.
+//! The metrics of one kind's conversions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use portcullis_metrics::{Metrics, label};
 
 use super::ConversionFamilies;
 
-/// What became of an object.
+/// The outcome of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectOutcome {
     /// It is what its converters made of it.

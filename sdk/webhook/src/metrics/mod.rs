@@ -1,4 +1,4 @@
-//! What webhooks and conversions count.
+//! The metrics of webhooks and conversions.
 
 mod admission;
 mod conversion;
@@ -23,7 +23,7 @@ fn durations() -> Durations {
     Durations::new_with_constructor(|| Histogram::new(SECONDS))
 }
 
-/// Of all admission webhooks.
+/// The metric families of admission webhooks.
 struct AdmissionFamilies {
     requests: Family<Labels, Counter>,
     duration: Durations,
@@ -46,7 +46,7 @@ impl Families for AdmissionFamilies {
     }
 }
 
-/// Of all that is served at a path.
+/// The metric families of paths.
 #[derive(Default)]
 struct RouteFamilies {
     in_flight: Family<Labels, Gauge>,
@@ -61,7 +61,7 @@ impl Families for RouteFamilies {
     }
 }
 
-/// Of the conversions of all kinds.
+/// The metric families of conversions.
 struct ConversionFamilies {
     objects: Family<Labels, Counter>,
     duration: Durations,

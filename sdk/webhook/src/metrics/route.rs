@@ -1,4 +1,4 @@
-//! What every path counts, whatever is served there.
+//! The metrics that every path has.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ pub(crate) struct RouteMetrics {
     families: Arc<RouteFamilies>,
     path: Box<str>,
     in_flight: Gauge,
-    /// By reason; a series begins with its first event.
+    /// The counters by reason; a series begins with its first event.
     rejected: [OnceLock<Counter>; Rejected::COUNT],
 }
 

@@ -16,22 +16,22 @@ use portcullis_listener::{Crowded, discard};
 
 /// The first buffer of a body that comes in parts. It grows with what comes, whatever was announced.
 const FIRST_BUFFER: usize = 16 * 1024;
-/// How often a body that does not go on is looked at.
+/// The interval at which a body that makes no progress is checked.
 const GLANCE: Duration = Duration::from_millis(250);
 /// While others wait for its place or memory, a body has this long...
 const GRACE: Duration = Duration::from_secs(1);
 /// ...and as long again as its bytes take at this rate.
 const BYTES_PER_MICROSECOND: usize = 4;
 
-/// What bounds the reading of one body.
+/// The limits within which one body is read.
 pub(super) struct Reading<'a> {
     pub(super) began: Instant,
     pub(super) deadline: Instant,
-    /// What `Content-Length` says.
+    /// The value of `Content-Length`.
     pub(super) announced: Option<usize>,
     /// The most that a body may have.
     pub(super) limit: usize,
-    /// What is read is taken from it.
+    /// The budget that the body is taken from.
     pub(super) budget: &'a Budget,
     /// Whether others wait for a place on the listener, where it is ours.
     pub(super) crowded: Option<&'a Crowded>,
@@ -51,7 +51,7 @@ impl Reading<'_> {
         let read = if self.announced.is_some_and(|length| length > self.limit) {
             Err(self.too_large())
         } else {
-            // On an error this gives its memory back first.
+            // An error gives the memory back before it is answered.
             self.collect(body.as_mut()).await
         };
         if let Err(HttpError { reason: Rejected::TooLarge | Rejected::Shed, .. }) = read {

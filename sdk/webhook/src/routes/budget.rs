@@ -1,4 +1,4 @@
-//! What many calls share: memory, places.
+//! Limits that many calls share: of memory, and of concurrency.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,10 +22,10 @@ struct Shared {
     refused: AtomicU64,
 }
 
-/// How long it counts as short after a refusal.
+/// The time after a refusal for which a budget counts as short.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// What was taken from a budget, given back when dropped.
+/// A part of a budget, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Budget,

@@ -1,4 +1,4 @@
-//! How long an answer may take.
+//! Deadlines of answers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn timeout_in(query: &str) -> Option<Duration> {
 
 /// A duration as Go writes a positive one: `10s`, `1m0s`, `1.5s`, `500ms`.
 fn go_duration(text: &str) -> Option<Duration> {
-    // What nearly every call says.
+    // Nearly every call has whole seconds.
     if let Some(seconds) = text.strip_suffix('s').and_then(|seconds| seconds.parse().ok()) {
         return Some(Duration::from_secs(seconds));
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_for_an_answer_is_what_the_caller_waits_less_a_margin() {
+    fn the_deadline_is_the_callers_timeout_less_a_margin() {
         let ten = Duration::from_secs(10);
         let cases = [
             (None, 9_500),

@@ -1,4 +1,4 @@
-//! What is served at a path.
+//! Endpoints, which are served at a path.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::rejected::Rejected;
 
 /// Answers the calls to one path. Admission and conversion each bring their own.
 pub(crate) trait Endpoint: Send + Sync + 'static {
-    /// What one call, and all of them together, may take. Asked once, when the routes are made.
+    /// The limits of one call, and of all of them together. Read once, when the routes are made.
     fn limits(&self) -> RouteLimits;
 
-    /// What has to be there before it can answer, while it is not; calls are shed until then.
+    /// The condition that it waits for before it can answer; calls are shed until then.
     fn waits_for(&self) -> Option<String> {
         None
     }
@@ -34,11 +34,11 @@ pub(crate) struct RouteLimits {
     pub(crate) timeout: std::time::Duration,
     /// Reviews under way at the same time, from the end of the body to the answer. Further ones are shed.
     pub(crate) concurrent: usize,
-    /// What the bodies are counted against while they are read and held; shared with other paths or not.
+    /// The budget of bodies while they are read and held; other paths may share it.
     pub(crate) budget: Budget,
 }
 
-/// What is known of a call beside its body.
+/// The context of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     /// When its head had been read.

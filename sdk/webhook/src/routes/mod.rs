@@ -170,7 +170,7 @@ where
         return Err(busy());
     }
     let (body, memory) = reading.whole(body).await?;
-    // Not before: bodies that do not come must not keep others out.
+    // The place is taken only now, so that bodies that do not come keep no others out.
     let mut place = reviews.share();
     if !place.grow(1) {
         return Err(busy());
@@ -214,7 +214,7 @@ fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     match status {
         StatusCode::METHOD_NOT_ALLOWED => _ = headers.insert(ALLOW, HeaderValue::from_static("POST")),
-        // What is left of the body is not read, so nothing can follow it.
+        // The rest of the body is not read, so no further request can follow on this connection.
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -225,7 +225,7 @@ fn http_error(head: &Parts, route: Option<&Route>, error: HttpError) -> Response
 
 /// `application/json`, with or without parameters.
 fn is_json(content_type: &HeaderValue) -> bool {
-    // As the API server writes it.
+    // The API server writes it like this.
     content_type == "application/json"
         || content_type.to_str().is_ok_and(|value| {
             let media_type = value.split(';').next().unwrap_or_default();

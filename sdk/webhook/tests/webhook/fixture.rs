@@ -1,4 +1,4 @@
-//! What the tests serve: a kind, webhooks on it that behave well and badly, and a server with certificates of our own.
+//! The webhooks under test: a kind, handlers that behave well and badly, and a server with certificates of our own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

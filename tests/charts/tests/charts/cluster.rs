@@ -79,7 +79,7 @@ async fn create_tool_config(cluster: &ControlPlane, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_installation_works_through_upgrade_and_rollback_and_leaves_what_is_documented() {
+async fn an_installation_survives_upgrade_and_rollback() {
     let cluster = &ControlPlane::builder().controller_manager().start().await.unwrap();
     let helm = Helm::new().with_kubeconfig(cluster.kubeconfig_path());
     let fixture = |name: &str| repository(&format!("tests/charts/fixtures/{name}-0.0.1.tgz")).display().to_string();
@@ -156,7 +156,7 @@ async fn kinds_go_with_their_chart_only_where_a_value_says_so() {
     create_tool_config(cluster, "mine").await;
     helm.run(&["uninstall", CRDS, "--namespace", "default"]).unwrap();
     assert!(tool_configs(cluster).get_opt("mine").await.unwrap().is_some());
-    // Whoever installs it again has what was there.
+    // A later installation finds the objects again.
     helm.run(&["install", CRDS, &chart, "--namespace", "default", "--take-ownership", "--set", "keep=false"]).unwrap();
     assert!(tool_configs(cluster).get_opt("mine").await.unwrap().is_some());
     helm.run(&["uninstall", CRDS, "--namespace", "default", "--wait"]).unwrap();

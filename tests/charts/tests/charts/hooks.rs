@@ -35,7 +35,7 @@ fn a_hook_may_do_what_its_command_does_and_nothing_else() {
 /// A Job that goes on when Helm has given up would publish its CA over that of the next upgrade. Its name ends in the
 /// revision, and Helm deletes only what has the same name, so it goes by itself, after a day in which its log can be read.
 #[test]
-fn the_jobs_run_as_the_operator_does_end_by_themselves_and_are_no_endpoints_of_its_service() {
+fn hook_jobs_run_as_the_operator_and_are_no_endpoints() {
     let objects = rendered(&json!({
         "image": { "repository": "r.example/op", "tag": "9" },
         "webhook": { "certificateValidity": 90, "certificateSecret": { "name": "mine" } },
@@ -78,7 +78,7 @@ fn the_jobs_run_as_the_operator_does_end_by_themselves_and_are_no_endpoints_of_i
 }
 
 #[test]
-fn certificates_of_others_need_no_hooks_and_those_of_hooks_no_right_of_the_operator_to_write() {
+fn hooks_leave_the_operator_no_right_to_write_certificates() {
     for (mode, objects) in modes::all() {
         let made_by_hooks =
             ["--certificates=hooks", "--webhooks=off"].map(|flag| mode.flags.iter().any(|it| it == flag));

@@ -4,7 +4,7 @@ use portcullis_charts::{CRDS, DYNAMO, Helm, OPERATOR, chart};
 use serde_json::Value;
 
 #[test]
-fn helm_finds_nothing_wrong_with_the_charts_and_they_have_the_version_of_the_operator() {
+fn charts_pass_helm_lint_and_have_the_operators_version() {
     for name in [OPERATOR, CRDS, DYNAMO] {
         let said = Helm::new().run(&["lint", "--strict", &chart(name).display().to_string()]).unwrap();
         assert!(said.contains("0 chart(s) failed"), "{said}");

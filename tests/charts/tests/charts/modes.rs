@@ -115,7 +115,7 @@ fn each_mode_of_the_charts_is_what_is_generated_with_its_flags() {
 }
 
 #[test]
-fn settings_of_the_webhooks_and_of_the_cluster_are_those_that_generate_is_told_by_flags() {
+fn values_for_webhooks_render_as_generate_does_with_flags() {
     let (helm, selector) = (Helm::new(), json!({ "matchLabels": { "team": "a" } }));
     let settings = json!({
         "failurePolicy": "Ignore", "timeoutSeconds": 3, "namespaceSelector": selector, "objectSelector": selector,

@@ -1,4 +1,4 @@
-//! What Services and endpoints do in a cluster with nodes: each new connection goes to the Pod that is ready.
+//! A stand-in for Services and endpoints in a cluster with nodes: each new connection goes to a ready Pod.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -194,7 +194,7 @@ async fn store_own_certificate(cluster: &ControlPlane) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_way_to_make_certificates_follows_hooks_and_hands_back_to_them_without_a_lost_admission() {
+async fn switching_certificate_sources_costs_no_admission() {
     let (cluster, _) = (ControlPlane::shared().await, CertManager::shared().await);
     cluster.apply(&[json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": RELEASE[1] } })]).await;
     let hooks = json!({});
@@ -224,7 +224,8 @@ async fn each_way_to_make_certificates_follows_hooks_and_hands_back_to_them_with
         assert_eq!(installed.trusted().await, installed.stored_ca().await);
         go_on().await;
 
-        // What hooks have published is theirs until Helm is told to take it. Both are trusted while Pods of both run.
+        // The bundle that hooks have published is theirs until Helm is told to take it over. Both CAs are trusted while
+        // Pods of both run.
         let ours = store_own_certificate(cluster).await;
         let both = external(&[installed.trusted().await, ours.clone()].concat());
         installed.turn(&both, &["--force-conflicts"]).await;

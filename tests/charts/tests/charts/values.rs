@@ -96,7 +96,7 @@ impl Case {
 }
 
 #[test]
-fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
+fn every_value_has_a_case_and_does_what_it_says() {
     let helm = Helm::new();
     let rows: BTreeMap<String, Vec<Vec<Value>>> = serde_saphyr::from_str(include_str!("values.yaml")).unwrap();
     for name in [OPERATOR, CRDS, DYNAMO] {
@@ -125,7 +125,7 @@ fn every_value_does_what_its_case_says_and_every_value_has_a_case() {
 }
 
 #[test]
-fn each_value_is_described_alike_where_it_is_set_and_where_it_is_checked() {
+fn each_value_has_one_description_in_values_and_schema() {
     for name in [OPERATOR, CRDS, DYNAMO] {
         let text = read(name, "values.yaml");
         let values: Value = serde_saphyr::from_str(&text).unwrap();
@@ -140,7 +140,7 @@ fn each_value_is_described_alike_where_it_is_set_and_where_it_is_checked() {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_refused_by_its_name_or_with_what_to_do() {
+fn an_invalid_value_is_refused_by_name_or_with_the_fix() {
     let helm = Helm::new();
     let tables: BTreeMap<String, Vec<Vec<Value>>> = serde_saphyr::from_str(include_str!("refused.yaml")).unwrap();
     for (table, rows) in tables {
@@ -157,7 +157,7 @@ fn a_value_that_cannot_be_is_refused_by_its_name_or_with_what_to_do() {
 }
 
 #[test]
-fn notes_say_how_to_go_on_what_stays_and_which_values_say_nothing() {
+fn notes_say_what_to_do_next_and_what_stays() {
     let notes: BTreeMap<String, Value> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
     let rows: Vec<(Value, Vec<String>, Vec<String>)> = serde_json::from_value(notes["of values"].clone()).unwrap();
     for (values, said, unsaid) in rows {
@@ -183,7 +183,7 @@ fn values_without_effect_change_nothing_and_the_notes_say_so() {
 
 /// Told less, the doctor would report what was chosen here as what is wrong.
 #[test]
-fn what_follows_from_values_is_told_to_the_doctor_and_refused_among_extra_arguments() {
+fn flags_from_values_reach_doctor_and_are_no_extra_arguments() {
     let (helm, selector) = (Helm::new(), json!({ "matchLabels": { "team": "a" } }));
     let settings = json!({
         "failurePolicy": "Ignore", "timeoutSeconds": 3, "namespaceSelector": selector, "objectSelector": selector,
@@ -210,7 +210,7 @@ fn what_follows_from_values_is_told_to_the_doctor_and_refused_among_extra_argume
 }
 
 #[test]
-fn objects_are_named_as_the_guide_or_the_chart_of_dynamo_names_them() {
+fn objects_have_the_names_of_dynamos_guide_and_chart() {
     for (release, name) in [
         ("platform", "platform-dynamo-operator"),
         ("dynamo-operator", "dynamo-operator"),

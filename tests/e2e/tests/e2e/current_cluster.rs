@@ -125,7 +125,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     assert!(is_empty(folder.path()));
 }
 
-/// What happens to a demo.
+/// An event that ends a demo.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     /// A signal to its whole process group, as a terminal sends it.
@@ -209,7 +209,7 @@ async fn whatever_ends_a_guest_early_nothing_is_left() {
 }
 
 #[test]
-fn a_word_that_names_no_cluster_is_refused_and_before_anything_is_built() {
+fn an_unknown_cluster_is_refused_before_anything_is_built() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hack/prerequisites.sh");
     let mut first = std::process::Command::new(script);
     let mut last = std::process::Command::new(env!("CARGO_BIN_EXE_demo"));

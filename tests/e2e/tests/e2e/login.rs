@@ -81,7 +81,7 @@ impl World {
         started.unwrap_or_else(|error| panic!("{name}: {error:#}"))
     }
 
-    /// Who refers to a config, says its status.
+    /// Waits until the status of a config lists these workloads.
     async fn referrers(&self, config: &str, expected: Value) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1beta1", "MCPOIDCConfig"));
         let configs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
@@ -135,7 +135,7 @@ async fn provider(folder: &Path) -> Provider {
 
 // O1, R4
 #[tokio::test(flavor = "multi_thread")]
-async fn one_config_guards_a_server_and_a_remote_proxy_and_its_references_come_and_go() {
+async fn one_config_guards_a_server_and_a_remote_proxy() {
     // The client's library wants to be told, even for a URL without TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let world = World::start().await;
@@ -187,7 +187,7 @@ async fn one_config_guards_a_server_and_a_remote_proxy_and_its_references_come_a
 
 // The cluster's own tokens: the proxy reads the API server's keys with the token and the authority of its pod.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_a_service_account_opens_a_server_whose_issuer_is_the_cluster() {
+async fn a_service_account_token_opens_a_server_of_its_cluster() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let world = World::start().await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 #[tokio::test]
-async fn a_hidden_tool_is_neither_listed_nor_callable_and_a_renamed_one_by_its_new_name_only_in_both_eras() {
+async fn a_hidden_tool_is_neither_listed_nor_callable_in_both_eras() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("runconfig.json");
     let document = json!({

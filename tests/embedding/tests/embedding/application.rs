@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// What the operator's own command line generates.
+/// The objects that the operator's own command line generates.
 async fn generate(binaries: &Path, what: &[&str]) -> Vec<Value> {
     let output =
         Command::new(binaries.join("manifests")).arg("generate").args(what).env_clear().output().await.unwrap();
@@ -35,7 +35,7 @@ fn free_port() -> u16 {
 }
 
 #[tokio::test]
-async fn an_axum_application_serves_webhooks_with_its_own_runtime_logger_and_metrics() {
+async fn an_axum_application_serves_webhooks_in_its_own_runtime() {
     // One of its own: its webhook fails closed for the ConfigMaps of every namespace.
     let (cluster, binaries) = tokio::join!(ControlPlane::start(), built("axum-application"));
     let cluster = &cluster.unwrap();

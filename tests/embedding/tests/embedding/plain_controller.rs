@@ -22,8 +22,7 @@ fn rule(group: &str, resource: &str, verbs: &[&str]) -> PolicyRule {
 }
 
 #[tokio::test]
-async fn a_controller_on_the_controller_crate_alone_keeps_a_child_of_each_object_with_the_rights_that_its_readme_names()
-{
+async fn a_plain_controller_works_with_the_rights_of_its_readme() {
     let (cluster, binaries) = tokio::join!(ControlPlane::shared(), built("plain-controller"));
     let program = binaries.join("plain-controller");
     let printed = Command::new(&program).arg("crd").env_clear().output().await.unwrap();

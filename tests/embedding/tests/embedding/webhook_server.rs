@@ -57,7 +57,7 @@ async fn address(server: &mut Child) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_server_on_the_webhook_crate_alone_refuses_what_its_rule_refuses_and_drains_on_sigterm() {
+async fn a_plain_webhook_server_denies_and_drains_on_sigterm() {
     let (cluster, binaries) = tokio::join!(ControlPlane::shared(), built("webhook-server"));
     let folder = tempfile::tempdir().unwrap();
     let ca = certificate(folder.path());

@@ -29,18 +29,18 @@ async fn edited_under_load(route: &Route, era: &str) -> Vec<Outcome> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_audit_loses_no_call_of_the_stateless_era_and_keeps_the_deployment() {
+async fn an_edit_of_audit_loses_no_stateless_call() {
     assert_eq!(edited_under_load(&STREAMABLE, "stateless").await, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_audit_costs_a_session_of_the_legacy_era_one_404_at_most() {
+async fn an_edit_of_audit_costs_a_legacy_session_one_404_at_most() {
     let failed = edited_under_load(&STREAMABLE, "legacy").await;
     assert!(failed.iter().all(lost_its_session), "{failed:?}");
 }
 
 /// The new pod takes the server's process over from the old one: what is called meanwhile is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_audit_in_front_of_a_process_costs_the_calls_of_a_gap_that_is_told() {
+async fn an_edit_of_audit_before_a_process_refuses_calls_for_a_moment() {
     edited_under_load(&STDIO, "stateless").await;
 }

@@ -54,12 +54,12 @@ async fn edited_under_load(era: &str) -> Vec<Outcome> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_policies_loses_no_call_of_the_stateless_era_and_none_is_decided_by_no_policy() {
+async fn an_edit_of_policies_loses_no_stateless_call() {
     assert_eq!(edited_under_load("stateless").await, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_of_policies_costs_a_session_of_the_legacy_era_one_404_at_most() {
+async fn an_edit_of_policies_costs_a_legacy_session_one_404_at_most() {
     let failed = edited_under_load("legacy").await;
     assert!(failed.iter().all(lost_its_session), "{failed:?}");
 }

@@ -11,8 +11,8 @@ use serde_json::json;
 
 /// The limit of the proxy's memory, MiB.
 const MEMORY: u64 = 64;
-/// How long it takes at the longest until a server that never answers is given up and replaced: three minutes of patience, and what
-/// a busy machine adds.
+/// The longest time until a server that never answers is replaced: three minutes of patience, and what a busy machine
+/// adds.
 const REPLACED: Duration = Duration::from_mins(6);
 
 /// Starts a server that serves badly, and returns its URL and the name of its proxy's pod.
@@ -53,7 +53,7 @@ async fn assert_within_memory(node: &Node, namespace: &Namespace, proxy: &str) {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ignores_the_end_of_its_input_is_replaced_and_answers_the_next_proxy() {
+async fn a_server_that_ignores_the_end_of_its_input_is_replaced() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("ignores-eof").await;
@@ -94,7 +94,7 @@ async fn garbage_between_the_answers_of_a_server_costs_none_of_them() {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_of_100_megabytes_is_dropped_and_said_and_the_answers_after_it_come() {
+async fn a_line_of_100_megabytes_is_dropped_and_logged() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("long-line").await;
@@ -111,7 +111,7 @@ async fn a_line_of_100_megabytes_is_dropped_and_said_and_the_answers_after_it_co
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_never_reads_leaves_its_proxy_healthy_within_its_memory_and_is_replaced() {
+async fn a_server_that_never_reads_is_replaced_by_its_healthy_proxy() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("deaf").await;

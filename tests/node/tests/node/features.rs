@@ -14,7 +14,7 @@ use portcullis_node::{Calls, Namespace, Node, Outcome, POD_IMAGE, install_operat
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
-/// How long forty pods may take to start on two cores.
+/// The time that forty pods may take to start on two cores.
 const STARTED: Duration = Duration::from_mins(8);
 /// Clients that run at once.
 const CLIENTS: usize = 4;
@@ -28,7 +28,7 @@ struct Feature {
     inspect: Option<Value>,
     greeted: &'static str,
     audience: Option<&'static str>,
-    /// What is in the answer.
+    /// The text that the answer contains.
     expected: &'static str,
 }
 
@@ -110,7 +110,7 @@ fn name(route: &Route, feature: &Feature) -> String {
     format!("{}-{}", route.name, feature.name)
 }
 
-/// What the servers refer to.
+/// Creates the objects that the servers refer to.
 async fn prepare(namespace: &Namespace) {
     let healthy = json!({ "httpGet": { "path": "/healthz", "port": 8443, "scheme": "HTTPS" } });
     namespace.serve("policy", POD_IMAGE, &["webhook", "-listen", ":8443"], 8443, healthy).await;
@@ -176,7 +176,7 @@ async fn is_answered(namespace: &Namespace, route: &Route, feature: &Feature) {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_servers_of_different_features_become_ready_at_once_and_each_answers() {
+async fn twenty_servers_of_different_features_start_and_answer() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("features").await;

@@ -4,7 +4,7 @@ use portcullis_node::{Node, Outcome, greeter, install_operator};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_calls_with_a_token_of_its_service_account_and_not_without() {
+async fn a_pod_calls_only_with_its_service_account_token() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("login").await;

@@ -1,4 +1,4 @@
-//! What users of a cluster see. `make e2e` brings the node up, loads the images and runs these.
+//! The platform as users of a cluster see it. `make e2e` brings the node up, loads the images and runs these tests.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

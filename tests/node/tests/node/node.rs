@@ -7,7 +7,7 @@ use portcullis_node::{EVERYTHING_IMAGE, Node};
 use serde_json::json;
 
 #[tokio::test]
-async fn the_node_is_ready_and_a_service_answers_by_its_name_from_another_pod() {
+async fn the_node_is_ready_and_a_service_answers_by_name() {
     let node = Node::running().await;
     let machines: Api<Machine> = Api::all(node.client.clone());
     for machine in machines.list(&ListParams::default()).await.unwrap() {

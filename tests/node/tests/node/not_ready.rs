@@ -112,7 +112,7 @@ impl Bad {
 
 // R6
 #[tokio::test(flavor = "multi_thread")]
-async fn no_server_is_ready_that_cannot_answer_and_each_is_once_it_is_mended() {
+async fn a_server_is_ready_only_while_it_can_answer() {
     let node = Node::running().await;
     install_operator().await;
     // The node has two CPUs.

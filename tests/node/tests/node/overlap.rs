@@ -35,7 +35,7 @@ async fn callers(namespace: &Namespace, url: &str, way: &str) -> Vec<(String, Ca
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn no_client_gets_the_answer_to_a_call_that_came_through_another_proxy_of_the_same_process() {
+async fn no_client_gets_an_answer_to_another_proxys_call() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("overlap").await;

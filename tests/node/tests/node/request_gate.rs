@@ -19,7 +19,7 @@ fn webhook_config(namespace: &Namespace, path: &str, failure_policy: &str) -> Va
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_echo_server_as_webhook_refuses_each_call_and_an_edit_replaces_the_pod_without_losing_one() {
+async fn a_webhook_without_a_verdict_refuses_each_call_until_edited() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("plan").await;

@@ -22,7 +22,7 @@ async fn restarts(namespace: &Namespace) -> [Option<String>; 2] {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_restart_of_proxy_or_server_replaces_its_pod_and_the_operator_does_not_undo_it() {
+async fn a_rollout_restart_is_not_undone_by_the_operator() {
     let node = Node::running().await;
     install_operator().await;
     for route in [STREAMABLE, STDIO] {
@@ -46,7 +46,7 @@ async fn a_rollout_restart_of_proxy_or_server_replaces_its_pod_and_the_operator_
 
         let before = restarts(&namespace).await;
         assert!(before.iter().all(Option::is_some), "{before:?}");
-        // Whatever the operator does with both from now on, it leaves what kubectl wrote.
+        // The operator must keep what kubectl wrote, whatever it does with both from now on.
         let proxies = namespace.pods(NAME).await;
         let edit = r#"{ "spec": { "env": [{ "name": "EDITED", "value": "yes" }] } }"#;
         kubectl_in(&namespace.name, &["patch", "mcpserver", NAME, "--type=merge", "--patch", edit]);

@@ -38,7 +38,7 @@ async fn a_rollout_of_the_proxy_loses_no_call_of_the_stateless_era() {
 
 /// As `kubectl drain` does: the pods are evicted one after another, each when the one before is replaced.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_of_a_proxy_with_two_replicas_loses_no_call_of_the_stateless_era() {
+async fn a_drain_of_a_two_replica_proxy_loses_no_stateless_call() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("drain").await;
@@ -59,7 +59,7 @@ async fn a_drain_of_a_proxy_with_two_replicas_loses_no_call_of_the_stateless_era
 /// A client of the legacy era has sessions, which end with the pod that they were opened on: each costs the client one answer 404, and the
 /// client opens another, as MCP 2025-11-25 has it ("Session Management").
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_costs_a_session_of_the_legacy_era_one_404_at_most_and_refuses_no_connection() {
+async fn a_rollout_costs_a_legacy_session_one_404_at_most() {
     let outcomes = restart_under_load("legacy").await;
     let failed: Vec<_> = outcomes.iter().filter(|outcome| !outcome.answers("Hi Ada")).collect();
     eprintln!("{} of {} calls of the legacy era failed: {failed:?}", failed.len(), outcomes.len());

@@ -6,7 +6,7 @@ use serde_json::json;
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_of_every_transport_answer_clients_of_every_era_in_other_pods_by_dns_name() {
+async fn servers_of_every_transport_answer_clients_of_every_era() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("transports").await;

@@ -1,4 +1,4 @@
-//! What `mcp-operator doctor` says of an installation whose pods run, and of what was broken in it.
+//! Runs `mcp-operator doctor` on an installation whose pods run, and on a broken one.
 
 use std::process::Command;
 
@@ -47,7 +47,7 @@ fn doctor() -> (Vec<String>, Value) {
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_names_what_was_broken_and_finds_nothing_when_it_is_mended() {
+async fn doctor_names_what_is_broken_until_it_is_repaired() {
     let _alone = alone().await;
     install_operator().await;
     let deployment = format!("deployment/{RELEASE}");

@@ -1,5 +1,6 @@
-//! What a kill costs: pods are deleted one after another under clients of every era and transport at once. With `--nocapture`, the
-//! test prints a row of a table for each: transport, era, kill, failed calls, the longest time without an answer.
+//! Measures the cost of a kill: pods are deleted one after another under clients of every era and transport at once.
+//! With `--nocapture`, the test prints a row of a table for each: transport, era, kill, failed calls, the longest time
+//! without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,14 @@ use crate::alone;
 const WEBHOOK: &str = "policy";
 /// Calls on their way when a pod goes began so long before, in milliseconds.
 const UNDER_WAY: u64 = 1000;
-/// How long a client waits for one call. Every call has to come to something before that. Longer than what may be waited for in turn: with a
-/// new session a call is three messages, each with up to 10 s for the webhook and 26 s for a connection to the server, and 60 s for a stdio server that
-/// is away.
+/// A client's timeout for one call, within which every call has an outcome. It is longer than all waits in turn: with a
+/// new session, a call is three messages, each with up to 10 s for the webhook and 26 s for a connection to the server,
+/// and 60 s for a stdio server that is away.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// How long clients may be without an answer: a pod's grace period, the start of the next, what a busy machine adds.
+/// The longest time without an answer: a pod's grace period, the start of the next, and what a busy machine adds.
 const GAP: Duration = Duration::from_mins(2);
 
-/// What is done to a pod.
+/// A disturbance of a pod.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     DeleteOperator,
@@ -97,7 +98,7 @@ fn delete(namespace: &str, pods: &[String]) {
     kubectl_in(namespace, &arguments);
 }
 
-/// What a step cost: failed calls of all that began in its time, and the longest time without an answer.
+/// The cost of a step: failed calls of all that began in its time, and the longest time without an answer.
 fn cost(calls: &[Call], from: u64, to: u64) -> (usize, usize, Duration) {
     let within = |at: u64| (from..to).contains(&at);
     let begun: Vec<_> = calls.iter().filter(|call| within(call.began + UNDER_WAY)).collect();
@@ -187,7 +188,7 @@ impl Called {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_over_every_transport_go_on_after_each_kill_without_help() {
+async fn calls_over_every_transport_go_on_after_each_kill() {
     let _alone = alone().await;
     let node = Node::running().await;
     install_operator().await;

@@ -17,10 +17,11 @@ use tokio::task::JoinHandle;
 
 use crate::alone;
 
-/// How often the API server is asked to ask the webhooks.
+/// The interval of the requests that call the webhooks.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How long the next leader may take after one that did not say goodbye: the lease's 15 s, and what a busy machine adds.
+/// The time in which another replica takes over from a leader that was killed: the lease's 15 s, and what a busy
+/// machine adds.
 const TAKEN_OVER: Duration = Duration::from_secs(30);
 
 fn objects(client: &Client, namespace: &str, version: &str, kind: &str) -> Api<DynamicObject> {
@@ -65,12 +66,12 @@ impl Asking {
         Self { stop, counts, asked }
     }
 
-    /// How often each outcome was seen so far.
+    /// The number of times that each outcome was seen so far.
     fn so_far(&self) -> BTreeMap<String, u32> {
         self.counts.lock().unwrap().clone()
     }
 
-    /// How often each outcome was seen.
+    /// Stops, and returns the number of times that each outcome was seen.
     async fn end(self) -> BTreeMap<String, u32> {
         self.stop.send(true).unwrap();
         let counts = Arc::clone(&self.counts);
@@ -144,7 +145,7 @@ async fn reconciled(namespace: &Namespace, client: &Client, name: &str) {
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_evicted_hands_over_and_no_review_goes_unanswered() {
+async fn an_evicted_leader_hands_over_without_a_lost_review() {
     let _alone = alone().await;
     let node = Node::running().await;
     install_operator().await;
@@ -163,7 +164,7 @@ async fn a_leader_that_is_evicted_hands_over_and_no_review_goes_unanswered() {
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out_and_nothing_is_admitted_unseen() {
+async fn a_killed_leader_is_followed_once_its_lease_expires() {
     let _alone = alone().await;
     let node = Node::running().await;
     install_operator().await;
@@ -186,7 +187,7 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out_and_noth
     let outcomes = asking.end().await;
     eprintln!("{leader} killed: {outcomes:?}, {meanwhile:?} until another led, {before:?} when it was killed");
     assert!(!outcomes.contains_key("admitted"), "{outcomes:?}");
-    // What was on its way to the one that died goes unanswered, until its endpoint is taken out. The other answers all the while.
+    // Requests on their way to the killed replica fail until its endpoint is removed. The other answers all the while.
     let since = |counts: &BTreeMap<String, u32>, outcome: &str| {
         counts.get(outcome).copied().unwrap_or_default() - before.get(outcome).copied().unwrap_or_default()
     };

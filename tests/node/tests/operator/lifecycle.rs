@@ -19,7 +19,7 @@ use crate::alone;
 
 // P5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_serves_through_upgrade_and_rollback_and_nothing_stays_but_what_is_documented() {
+async fn a_server_serves_through_the_operators_upgrade_and_rollback() {
     let _alone = alone().await;
     let (node, helm) = (Node::running().await, helm());
     // Another test's installation.
@@ -55,7 +55,7 @@ async fn a_server_serves_through_upgrade_and_rollback_and_nothing_stays_but_what
     assert!(failed.is_empty(), "{} of {} calls failed: {failed:?}", failed.len(), outcomes.len() - begun);
     assert_eq!(namespace.pods(greeter::NAME).await, pods, "the operator's upgrade replaced a proxy that it need not");
 
-    // What a user has to do first: objects with finalizers go while the operator runs.
+    // Users have to delete objects with finalizers first, while the operator runs.
     let servers = namespace.api::<MCPServer>();
     servers.delete(greeter::NAME, &DeleteParams::default()).await.unwrap();
     wait_until("the server to be gone", DEADLINE, || async {

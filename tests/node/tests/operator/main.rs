@@ -1,5 +1,5 @@
-//! What becomes of the operator itself: installed, upgraded, killed, broken, removed. There is one installation on the node, so one
-//! test runs at a time.
+//! The life of the operator itself: installed, upgraded, killed, broken, removed. There is one installation on the
+//! node, so one test runs at a time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -12,7 +12,7 @@ use crate::metadata::{docs_rs, library, name, nightly_rustdoc, target_folder, te
 
 /// The format of rustdoc's JSON that `public-api` reads: the minor version of `rustdoc-types` in Cargo.lock.
 const FORMAT: u64 = 57;
-/// How many lines of a difference are shown.
+/// The number of lines of a difference that are shown.
 const SHOWN: usize = 40;
 const ACCEPT: &str = "`UPDATE_API=1 cargo test --workspace --test release api` accepts it";
 
@@ -94,7 +94,7 @@ fn items(json: &Path) -> String {
     let document: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let format = document["format_version"].as_u64().unwrap();
     assert_eq!(format, FORMAT, "rustdoc writes another format: take the release of `public-api` that reads it");
-    // Of the rest follows from the types whether it is there, or it is there for every type.
+    // Blanket impls exist for every type, and auto traits follow from the fields.
     let builder = public_api::Builder::from_rustdoc_json(json).omit_blanket_impls(true).omit_auto_trait_impls(true);
     builder.build().unwrap().to_string()
 }
@@ -139,7 +139,7 @@ fn shown(lines: &[String]) -> String {
 }
 
 #[test]
-fn a_difference_is_the_lines_that_only_one_side_has_each_as_often_as_it_is_missing() {
+fn a_difference_counts_every_line_that_only_one_side_has() {
     let table: [(&str, &str, &[&str]); 4] = [
         ("a\nb\n", "b\na\n", &[]),
         ("a\nb\n", "a\nc\n", &["  - b", "  + c"]),

@@ -20,7 +20,7 @@ fn is_library(target: &Value) -> bool {
     target["kind"].as_array().unwrap().iter().any(|kind| kind == "lib" || kind == "proc-macro")
 }
 
-/// What the manifest says to docs.rs.
+/// The manifest's settings for docs.rs.
 pub(crate) fn docs_rs(package: &Value) -> &Value {
     &package["metadata"]["docs"]["rs"]
 }

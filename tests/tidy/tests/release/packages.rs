@@ -1,4 +1,4 @@
-//! What a registry, and a user who has nothing of this workspace, get to see of the published crates.
+//! The published crates as a registry gets them, and a user who has nothing of this workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,15 +10,16 @@ use serde_json::Value;
 
 use crate::metadata::{docs_rs, library, name, nightly_rustdoc, target_folder, texts};
 
-/// How much of what cargo said is shown of a failure.
+/// The number of lines of cargo's output that a failure shows.
 const SHOWN: usize = 40;
 
-/// As packages, without the workspace, where another crate may switch on what one forgot to ask for: each is compiled as
-/// the only dependency of somebody else's crate, with each of its features alone, and documented as docs.rs does it.
+/// Packages are tried without the workspace, where another crate may enable a feature that one needs: each is compiled
+/// as the only dependency of a crate, with each of its features alone, and documented as docs.rs does it.
 #[test]
 fn each_published_crate_stands_alone() {
     let packages: Vec<Package> = published().unwrap().into_iter().map(Package::new).collect();
-    // What no other crate of the workspace switches on may not have been fetched yet; from here on, the network is left alone.
+    // A crate that nothing in the workspace enables may not have been fetched yet; from here on, the network is not
+    // used.
     cargo(&["fetch", "--locked", "--quiet"], &repository_root()).unwrap();
     pack(&packages);
     for package in &packages {
@@ -79,7 +80,7 @@ impl Package {
         take_over(&package, &self.unpacked());
     }
 
-    /// What fails, with the end of what cargo said.
+    /// The failures, each with the end of cargo's output.
     fn failures(&self, all: &[Self]) -> Vec<String> {
         let mut failures = Vec::new();
         let mut attempt = |what: &str, arguments: &[&str], folder: &Path| {

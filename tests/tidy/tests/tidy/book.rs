@@ -1,4 +1,4 @@
-//! What the book in docs/ points to exists.
+//! Links of the book in docs/ lead to something.
 
 use std::path::{Component, Path, PathBuf};
 

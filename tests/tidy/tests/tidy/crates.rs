@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the crates in `sdk/`: what each is built on, how much a user compiles, how large they are.
+//! ARCHITECTURE.md on the crates in `sdk/`: their dependencies, the number of crates that a user compiles, their size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -108,7 +108,7 @@ fn direct(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn the_direct_dependencies_of_each_crate_of_the_sdk_are_those_of_the_table() {
+fn the_dependencies_of_sdk_crates_are_those_of_the_table() {
     let manifests = sources(|path| path.starts_with("sdk/") && path.ends_with("/Cargo.toml")).unwrap();
     let of_crate = |path: &str| path.split('/').count() == 3;
     let folder = |path: &str| path.split('/').nth(1).unwrap().to_owned();
@@ -149,7 +149,8 @@ fn a_crate_of_the_sdk_depends_on_those_below_it_only() {
     }
 }
 
-/// What is compiled for a crate with its default features, which must be no client of the API server.
+/// The packages that are compiled for a crate with its default features. None of them may be a client of the API
+/// server.
 fn without_client(package: &str) -> BTreeSet<String> {
     let packages = Graph::resolve().unwrap().packages(package).unwrap();
     assert!(packages.iter().any(|compiled| compiled.starts_with(&format!("{package} "))), "{packages:?}");
@@ -161,12 +162,12 @@ fn without_client(package: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn helpers_for_tests_of_webhooks_and_conversions_compile_no_client_of_the_api_server() {
+fn test_helpers_for_webhooks_compile_no_client() {
     without_client("portcullis-testing");
 }
 
 #[test]
-fn webhooks_alone_compile_few_packages_and_no_client_of_the_api_server() {
+fn webhooks_alone_compile_few_packages_and_no_client() {
     // The facade, which has them by default, is one package more.
     for (package, most) in [("portcullis-webhook", WEBHOOK_PACKAGES), ("portcullis", WEBHOOK_PACKAGES + 1)] {
         let packages = without_client(package);
@@ -180,7 +181,7 @@ fn webhooks_alone_compile_few_packages_and_no_client_of_the_api_server() {
 }
 
 #[test]
-fn what_looks_at_an_installation_knows_nothing_of_development_sessions() {
+fn doctor_knows_nothing_of_development_sessions() {
     let folders = ["certificates", "lease", "manifest", "doctor", "controller"].map(|folder| format!("sdk/{folder}/"));
     let words = ["DEV_", "dev-session", "Development session", "development session"];
     for source in sources(|path| folders.iter().any(|folder| path.starts_with(folder))).unwrap() {

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the crates' dependencies.
+//! ARCHITECTURE.md on the crates' dependencies.
 
 use portcullis_tidy::{Graph, sources};
 
@@ -14,11 +14,11 @@ const SANS_IO: [&str; 9] = [
     "mcp-plan",
     "mcp-authz",
 ];
-/// What is built into images.
+/// The crates that are built into images.
 const SHIPPED: [&str; 3] = ["mcp-operator", "mcp-runner", "dynamo-webhooks"];
 
 #[test]
-fn sans_io_crates_depend_on_no_runtime_no_http_stack_and_no_client() {
+fn sans_io_crates_depend_on_no_runtime_http_stack_or_client() {
     let graph = Graph::resolve().unwrap();
     for package in SANS_IO {
         assert!(graph.contains(package), "{package} is in the list but not in the workspace");
@@ -53,7 +53,7 @@ fn heavy_or_lossy_dependencies_stay_in_one_crate() {
 }
 
 #[test]
-fn the_sdk_knows_nothing_of_its_users_and_they_nothing_of_each_other() {
+fn the_sdk_and_its_users_do_not_depend_on_each_other() {
     let graph = Graph::resolve().unwrap();
     for (layer, others) in [("sdk", &["mcp-", "dynamo-"][..]), ("mcp", &["dynamo-"]), ("dynamo", &["mcp-"])] {
         let members = graph.members_in(layer);
@@ -78,7 +78,7 @@ fn the_proxies_listener_brings_no_kubernetes_client() {
 }
 
 #[test]
-fn a_crate_of_the_sdk_is_behind_a_feature_of_the_facade_and_in_the_map() {
+fn an_sdk_crate_has_a_feature_of_the_facade_and_is_in_the_map() {
     let graph = Graph::resolve().unwrap();
     let map = sources(|path| path == "ARCHITECTURE.md").unwrap().remove(0).text;
     let behind = graph.dependencies_of_all_features("portcullis").unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_tidy::{Source, sources};
 
-/// How a metric is made known to the registry; its name follows, as a literal.
+/// The code before a metric's name, where it is registered.
 const REGISTERED_BY: [&str; 3] = [".register(", ".encode_descriptor(", "each("];
 
 fn read(path: &str) -> Vec<Source> {
@@ -50,7 +50,7 @@ fn table(text: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_metric_is_in_the_book_and_in_the_documentation_of_the_crate_with_the_same_labels() {
+fn every_metric_is_documented_with_its_labels() {
     let code = registered();
     assert!(code.len() > 15, "{code:?}; has registering another form?");
     let book = table(&read("docs/src/reference/metrics.md").remove(0).text);
@@ -78,7 +78,7 @@ fn the_values_of_labels_are_those_that_the_code_gives_them() {
     }
 }
 
-/// What the book tells to watch is there to be watched.
+/// Every metric that a page names exists.
 #[test]
 fn every_metric_that_a_page_names_exists() {
     let code = registered();
@@ -88,7 +88,7 @@ fn every_metric_that_a_page_names_exists() {
                 .chars()
                 .take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_')
                 .collect();
-            // What is not a metric is a crate or a module.
+            // Other names that begin so are crates or modules.
             let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
             let known = code.contains(&name) || of_histogram.is_some_and(|name| code.contains(name));
             let family = [

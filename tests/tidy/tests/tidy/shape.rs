@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of the shape of the crates: what knows of what, and how large they are.
+//! ARCHITECTURE.md on the shape of the crates: which module names which, and their size.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ const LINES: usize = 8_000;
 /// The most that the second operator on the SDK may have there: were it more, the SDK would leave too much to its users.
 const LINES_OF_SECOND: usize = 2_000;
 
-/// How a kind is named in code and text, in lower case and without `_` and `-`.
+/// The spellings of a kind in code and text, in lower case and without `_` and `-`.
 fn spellings(kind: &str) -> Vec<String> {
     let short = kind.strip_prefix("MCP").filter(|short| !GENERAL.contains(short));
     [kind].into_iter().chain(short).map(str::to_lowercase).collect()

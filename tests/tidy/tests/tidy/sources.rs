@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md and CONTRIBUTING.md say of the sources.
+//! ARCHITECTURE.md and CONTRIBUTING.md on the sources.
 
 use std::path::Path;
 
@@ -79,9 +79,9 @@ fn leases_have_their_time_from_the_clock_that_they_were_given() {
     );
 }
 
-/// What decides is a function of what was seen; what looks and writes is elsewhere.
+/// A module that decides is a function of what was observed; another one reads and writes.
 #[test]
-fn decisions_about_leases_and_what_doctor_makes_of_what_it_saw_do_no_io() {
+fn decisions_of_leases_and_of_doctor_do_no_io() {
     let pure = ["decide", "elector", "handovers", "law", "ownership", "record", "timing", "scopes/view"];
     let wanted = |path: &str| {
         let lease = path.strip_prefix("sdk/lease/src/").and_then(|path| path.strip_suffix(".rs"));
@@ -101,7 +101,7 @@ const OUTSIDE: [&str; 4] = [
 ];
 
 #[test]
-fn the_workspace_forbids_unsafe_and_every_crate_follows_its_lints() {
+fn every_crate_has_the_lints_of_the_workspace() {
     let manifests = sources(|path| path.ends_with("Cargo.toml")).unwrap();
     let root = manifests.iter().find(|source| source.path == "Cargo.toml").unwrap();
     assert!(root.text.contains("unsafe_code = \"forbid\""));
@@ -144,7 +144,7 @@ fn no_test_is_ignored_and_nothing_is_unfinished() {
 
 /// On wall time, such a test fails whenever its machine stalls.
 #[test]
-fn an_upper_bound_on_time_is_asserted_by_a_stopwatch_or_on_simulated_time() {
+fn upper_bounds_on_time_are_measured_by_a_stopwatch() {
     let bound = |line: &str| line.contains("assert!(") && line.contains(".elapsed() <");
     let measured = |text: &str| text.contains("Stopwatch") || text.contains("start_paused");
     let found: Vec<String> = sources(rust)

@@ -21,13 +21,13 @@ fn the_cases_are_the_rows_of_dynamos_tables_and_some_more() {
 }
 
 #[test]
-fn the_validators_say_of_every_row_of_dynamos_tables_what_dynamo_says() {
+fn the_validators_answer_every_table_row_as_dynamo_does() {
     let [namespace, name] = PLACE;
     let mut wrong = Vec::new();
     for vector in FILES.into_iter().flat_map(|name| File::named(name).vectors()) {
         let said = said(&vector);
         let expected = vector.said_alone(namespace, name);
-        // What the schema refuses may be something that no type can hold.
+        // An object that its type cannot hold is refused by the schema.
         let undecodable = said.is_none() && vector.case.stage == Some(Stage::Schema);
         if !undecodable && said.as_ref() != Some(&expected) {
             wrong.push(format!("{} {:?}: {said:?}, not {expected:?}", vector.kind, vector.case.name));

@@ -5,14 +5,14 @@ use crate::acceptance::api::answered_otherwise;
 use crate::acceptance::cases::{FILES, File, Vector};
 use crate::clusters::cluster_wide;
 
-/// Those that can be sent, to a cluster-wide operator.
+/// The cases that can be sent to a cluster-wide operator.
 fn vectors(file: &str) -> Vec<Vector> {
     let vectors = File::named(file).vectors().into_iter();
     vectors.filter(|vector| !vector.case.restricted && vector.can_be_sent()).collect()
 }
 
 #[tokio::test]
-async fn a_user_is_told_of_every_row_of_dynamos_tables_what_dynamo_tells() {
+async fn a_user_gets_dynamos_answer_to_every_table_row() {
     let (cluster, operator) = cluster_wide().await;
     let namespace = cluster.namespace("cases").await;
     let vectors: Vec<Vector> = FILES.into_iter().flat_map(vectors).collect();

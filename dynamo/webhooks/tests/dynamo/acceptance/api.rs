@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::acceptance::cases::{Said, Stage, Vector};
 
-/// What the API server answered.
+/// An answer of the API server.
 struct Answer {
     code: u16,
     body: Value,

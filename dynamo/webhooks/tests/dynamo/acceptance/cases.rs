@@ -1,4 +1,4 @@
-//! What the files in `cases/` say.
+//! The cases in the files of `cases/`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(crate) const FILES: [&str; 5] =
     ["dynamocomponentdeployment", "dynamographdeployment", "dynamomodel", "dynamographdeploymentrequest", "shared"];
 
-/// Who refuses an object.
+/// The check that refuses an object.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Stage {
@@ -36,7 +36,7 @@ pub(crate) struct Case {
     /// It is about an operator that is restricted to the object's namespace.
     #[serde(default)]
     pub(crate) restricted: bool,
-    /// Who makes the request, where that matters; nobody who is known when it is empty.
+    /// The user of the request, where that matters; an unknown one if empty.
     pub(crate) user: Option<String>,
     /// The spec that is there already: it is an update.
     old: Option<Value>,
@@ -46,14 +46,14 @@ pub(crate) struct Case {
     component: Option<Value>,
     /// `profilingConfig.config` as no JSON object can have it: the validator alone is asked.
     pub(crate) text: Option<String>,
-    /// Who refuses it first; nobody where there is none.
+    /// The check that refuses it first; none if it is admitted.
     pub(crate) stage: Option<Stage>,
     /// The field that a schema or its rules name.
     pub(crate) field: Option<String>,
     pub(crate) error: Option<String>,
     #[serde(default)]
     pub(crate) warnings: Vec<String>,
-    /// What the validator alone says, where that is something else.
+    /// The validator's own answer, where it differs.
     pub(crate) rules: Option<Said>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Case {
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     kind: Option<String>,
-    /// How many rows Dynamo's table has.
+    /// The number of rows in Dynamo's table.
     pub(crate) rows: usize,
     cases: Vec<Case>,
 }
@@ -126,12 +126,12 @@ impl Vector {
         (self.case.old.as_ref().map(object), object(&self.case.spec))
     }
 
-    /// What a user is told of it.
+    /// The answer to the user.
     pub(crate) fn said(&self, namespace: &str, name: &str) -> Said {
         self.filled(&Said { error: self.case.error.clone(), warnings: self.case.warnings.clone() }, namespace, name)
     }
 
-    /// What the validator alone says of it.
+    /// The validator's own answer.
     pub(crate) fn said_alone(&self, namespace: &str, name: &str) -> Said {
         match &self.case.rules {
             Some(said) => self.filled(said, namespace, name),

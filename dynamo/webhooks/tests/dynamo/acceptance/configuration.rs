@@ -14,7 +14,7 @@ fn entries(kind: WebhookKind) -> Vec<Webhook> {
 
 /// In the order of Dynamo's: its certificate hook fills in the CA by index.
 #[test]
-fn the_validating_configuration_has_the_entries_of_dynamos_in_their_order() {
+fn the_validating_configuration_has_dynamos_entries_in_order() {
     let entries = entries(WebhookKind::Validating);
     assert_eq!(entries.len(), 4);
     for (entry, kind) in entries.iter().zip(FILES) {

@@ -9,7 +9,7 @@ use crate::guide::home::{CONFIGURATION, Home, MODELS, PATIENCE, SERVICE, SERVICE
 /// One of the two ways out that the guide gives.
 pub(crate) enum WayOut {
     DeleteTheConfiguration,
-    /// Of every entry, as `doctor` prints it: the guide names the first only.
+    /// Sets `Ignore` for every entry, as `doctor` prints it: the guide names the first only.
     IgnoreFailures,
 }
 

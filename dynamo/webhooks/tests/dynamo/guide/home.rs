@@ -28,10 +28,10 @@ pub(crate) const SECRET: Sort = ("v1", "Secret", true);
 const ROLE: Sort = ("rbac.authorization.k8s.io/v1", "Role", true);
 const CLUSTER_ROLE: Sort = ("rbac.authorization.k8s.io/v1", "ClusterRole", false);
 
-/// What is broken, and put back.
+/// The objects that tests break and restore.
 const PARTS: [(Sort, &str); 3] = [(VALIDATING, CONFIGURATION), (SERVICE, SERVICE_NAME), (SECRET, SECRET_NAME)];
 
-/// What `doctor` found.
+/// The findings of `doctor`, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) code: i32,
@@ -173,7 +173,7 @@ impl Home {
         wait_until(&format!("a user to be told {words:?}"), PATIENCE, told).await;
     }
 
-    /// What a user is told who creates a model that is wrong, in a dry run.
+    /// Creates an invalid model in a dry run, and returns the answer.
     async fn told(&self) -> String {
         let wrong = model("wrong", "", &[]);
         match self.models().create(&PostParams { dry_run: true, ..PostParams::default() }, &wrong).await {
@@ -182,7 +182,7 @@ impl Home {
         }
     }
 
-    /// What the binary says in this installation: exit code, standard output and standard error.
+    /// Runs a command in this installation, and returns its exit code, standard output and standard error.
     pub(crate) async fn command(&self, words: &[&str]) -> (i32, String, String) {
         let configuration = self.api(VALIDATING).get_opt(CONFIGURATION).await.unwrap();
         let port = configuration.and_then(|it| it.data.pointer("/webhooks/0/clientConfig/service/port")?.as_i64());

@@ -1,5 +1,5 @@
-//! What the guide tells its readers to do about configuration, certificates and trouble (`guide.yaml`), done to the binary
-//! behind a real API server.
+//! The guide's instructions on configuration, certificates and troubleshooting (`guide.yaml`), carried out on the
+//! binary behind a real API server.
 
 mod deleting;
 mod home;
@@ -18,18 +18,18 @@ use home::{CONFIGURATION, Home, PATIENCE, SECRET, SECRET_NAME, SERVICE, SERVICE_
 
 /// In turn, on a control plane of its own: what is broken is the only cluster-wide installation.
 #[tokio::test]
-async fn what_a_reader_of_the_guide_looks_at_reads_well_and_each_of_its_symptoms_is_named_with_what_mends_it() {
+async fn every_symptom_of_the_guide_is_found_with_its_fix() {
     let mut home = Home::new().await;
     what_is_read_reads_well(&home).await;
     the_log_says_who_was_refused_what_and_why(&home).await;
     let wrong = symptoms::compare(&home, symptoms::all(&home.namespace)).await;
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), home.log());
     certificates_are_rotated_by_hand(&home).await;
-    an_object_that_a_webhook_keeps_from_going_goes_by_either_way_out_of_the_guide(&home).await;
+    an_object_kept_by_a_webhook_is_freed_in_either_way(&home).await;
     connections_are_refused_where_the_process_is_dead(&mut home).await;
 }
 
-async fn an_object_that_a_webhook_keeps_from_going_goes_by_either_way_out_of_the_guide(home: &Home) {
+async fn an_object_kept_by_a_webhook_is_freed_in_either_way(home: &Home) {
     an_object_that_is_stuck_goes(home, "ignored", WayOut::IgnoreFailures).await;
     an_object_that_is_stuck_goes(home, "deleted", WayOut::DeleteTheConfiguration).await;
 }

@@ -1,4 +1,4 @@
-//! What the guide's section Troubleshooting begins with: what a user sees, and what `doctor` says of it.
+//! Symptoms from the guide's section Troubleshooting: the user's error, and the findings of `doctor`.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ pub(crate) enum Act {
     Patch(Sort, &'static str, Value),
     Delete(Sort, &'static str),
     Create(Sort, Value),
-    /// What its controller would write into the status.
+    /// Writes the status, as its controller would.
     Status(Sort, &'static str, Value),
     /// The Service goes, and with it every connection.
     Disconnect,
@@ -26,7 +26,7 @@ pub(crate) struct Symptom {
     /// As `guide.yaml` refers to it.
     pub(crate) name: &'static str,
     pub(crate) acts: Vec<Act>,
-    /// What a user is told who creates an object that is wrong. Nothing where that depends on the network.
+    /// The error of a user who creates an invalid object; `None` where it depends on the network.
     pub(crate) told: Option<&'static str>,
     pub(crate) arguments: Vec<&'static str>,
     pub(crate) says: Vec<Said>,

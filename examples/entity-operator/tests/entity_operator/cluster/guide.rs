@@ -8,19 +8,19 @@ use serde_json::json;
 
 use crate::cluster::installation::Installation;
 
-/// What the API server puts before the message of a webhook.
+/// The API server's error for a webhook's denial with this message.
 fn denied(message: &str) -> String {
     format!("admission webhook \"username.entities.demo.example\" denied the request: {message}")
 }
 
 /// `Fail("name may not be 'forbidden'.", 422)` on create, and without a code, which means 400, on update.
 #[tokio::test]
-async fn a_forbidden_name_is_refused_with_422_on_create_and_400_on_update() {
+async fn a_forbidden_name_gets_422_on_create_and_400_on_update() {
     let home = Installation::new().await;
     let old = |username: &str| json!({"name": "Ada Lovelace", "username": username});
     let new = |username: &str| json!({"firstname": "Ada", "lastname": "Lovelace", "username": username});
 
-    // Whatever version it is written in: the API server converts it for the webhook.
+    // The API server converts the object for the webhook, so the version does not matter.
     for (version, spec) in [("v1", old("forbidden")), ("v2", new("forbidden")), ("v3", new("forbidden"))] {
         let refused = home.create(version, "ada", &spec).await.unwrap_err();
         assert_eq!(refused, (422, denied("name may not be 'forbidden'.")), "{version}");
@@ -34,7 +34,7 @@ async fn a_forbidden_name_is_refused_with_422_on_create_and_400_on_update() {
 }
 
 #[tokio::test]
-async fn overwrite_becomes_random_overwritten_on_create_and_stays_itself_on_update() {
+async fn overwrite_is_replaced_on_create_and_kept_on_update() {
     let home = Installation::new().await;
     for version in ["v1", "v3"] {
         let spec = match version {
@@ -74,7 +74,7 @@ async fn entities_are_converted_through_v3_by_splitting_the_name() {
 
 /// CEL refuses, with or without webhooks; what the older versions cannot say is none of their business.
 #[tokio::test]
-async fn a_birthday_can_be_added_and_not_changed_and_older_versions_leave_it_alone() {
+async fn a_birthday_can_be_added_but_not_changed() {
     let home = Installation::new().await;
     home.create("v1", "ada", &json!({"name": "Ada Lovelace", "username": "ada"})).await.unwrap();
     home.change("v3", "ada", &json!({"birthday": "1815-12-10"})).await.unwrap();

@@ -39,7 +39,7 @@ impl Home {
         SHARED.get_or_init(|| async { CertManager::start(self.cluster).await.unwrap() }).await;
     }
 
-    /// What is generated for this place.
+    /// Generates manifests for this installation.
     pub(crate) async fn generate(&self, what: &str, flags: &[&str]) -> Vec<Value> {
         let port = self.port.to_string();
         let place = ["--namespace", &self.namespace, "--service-port", &port, "--image", "entity-operator:test"];
@@ -58,7 +58,7 @@ impl Home {
         Running::start(self.cluster, &pods[0], self.port)
     }
 
-    /// What `generate --webhooks off` says is to be done first where the kind was converted.
+    /// Removes the conversion, as `generate --webhooks off` tells users of a converted kind to do first.
     pub(crate) async fn ends_conversion(&self) {
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
         let crds: Api<CustomResourceDefinition> = Api::all(self.cluster.admin());

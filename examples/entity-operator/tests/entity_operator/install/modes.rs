@@ -37,7 +37,7 @@ async fn automatic_certificates_need_nothing_but_the_manifests() {
     let home = Home::new().await;
     let running = home.install(&[]).await;
     let people = works(&home, &running).await;
-    // What guards the Pods counts them: the budget has found both.
+    // The PodDisruptionBudget selects both Pods.
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(home.cluster.admin(), &home.namespace);
     let counted = |budget: &PodDisruptionBudget| budget.status.as_ref().is_some_and(|status| status.expected_pods == 2);
     wait_for_object(&budgets, "entity-operator", "the budget to count", PATIENCE, counted).await;
@@ -56,7 +56,7 @@ async fn cert_manager_makes_the_certificate_and_publishes_its_ca() {
 
 // D5
 #[tokio::test]
-async fn external_certificates_are_the_secret_and_the_bundle_that_a_person_brings() {
+async fn external_certificates_take_a_secret_and_a_bundle() {
     let home = Home::new().await;
     let example = home.generate("certificates", &["--certificates", "external"]).await.remove(0);
     let (ca, secret) = filled(example, &format!("entity-operator-webhook.{}.svc", home.namespace));
@@ -71,7 +71,7 @@ async fn external_certificates_are_the_secret_and_the_bundle_that_a_person_bring
 
 // D6
 #[tokio::test]
-async fn an_operator_that_is_restricted_to_a_namespace_judges_there_and_nowhere_else() {
+async fn a_restricted_operator_judges_its_namespace_only() {
     let home = Home::new().await;
     // The kinds are the business of the cluster-wide operator.
     home.ends_conversion().await;
@@ -86,7 +86,7 @@ async fn an_operator_that_is_restricted_to_a_namespace_judges_there_and_nowhere_
 
 // D7: what the webhook would have refused, its controller finds.
 #[tokio::test]
-async fn without_webhooks_the_stored_version_is_served_and_nothing_is_called() {
+async fn only_the_stored_version_is_served_without_webhooks() {
     let home = Home::new().await;
     home.ends_conversion().await;
     let running = home.install(&["--webhooks", "off"]).await;

@@ -31,7 +31,7 @@ fn command(arguments: &[String]) -> Command {
     command
 }
 
-/// What `generate` prints, as objects.
+/// The objects that `generate` prints.
 pub(crate) async fn generate(what: &str, flags: &[&str]) -> Vec<Value> {
     let words = ["generate", what].into_iter().chain(flags.iter().copied());
     let output = command(&words.map(str::to_owned).collect::<Vec<_>>()).output();

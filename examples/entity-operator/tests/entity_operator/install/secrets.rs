@@ -1,4 +1,4 @@
-//! What a person brings who makes certificates elsewhere.
+//! A certificate that a user makes elsewhere.
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Ca, CertificateParams, Usage};

@@ -133,7 +133,7 @@ fn status_v2() -> impl Strategy<Value = v2::Status> {
         .prop_map(|(phase, conditions)| v2::Status { phase, conditions })
 }
 
-/// What the types write, for the version that is asked for.
+/// Generates objects of a version that its type can write.
 pub fn typed(version: &'static str) -> BoxedStrategy<Value> {
     let object = move |spec: Value, status: Option<Value>| {
         let mut object = json!({

@@ -45,7 +45,7 @@ impl Deaf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_watch_hides_a_restricted_operator_for_no_longer_than_it_settles() {
+async fn a_dead_watch_hides_a_restricted_operator_while_it_settles() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("deaf").await;
     let deaf = Deaf::new(cluster.admin());
@@ -63,7 +63,7 @@ async fn a_dead_watch_hides_a_restricted_operator_for_no_longer_than_it_settles(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_nobody_asks_for_makes_no_request_and_is_confirmed_when_somebody_does() {
+async fn an_unused_view_makes_no_request_until_it_is_asked() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("rest").await;
     let counted = Deaf::new(cluster.admin());

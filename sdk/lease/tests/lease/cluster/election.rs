@@ -29,7 +29,7 @@ fn watch(candidates: &[&Candidate]) -> Observer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_crash_another_holds_within_the_duration_whatever_their_walls_say() {
+async fn another_holds_within_the_duration_after_a_crash() {
     let cluster = ControlPlane::shared().await;
     for skew in [300, -300] {
         let namespace = cluster.namespace("crash").await;
@@ -125,7 +125,7 @@ async fn a_lease_that_is_being_taken_when_the_end_comes_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_whose_machine_stood_still_finds_out_with_its_next_renewal() {
+async fn a_holder_finds_out_about_a_stall_at_its_next_renewal() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("pause").await;
     let first = Candidate::start(cluster.admin(), election(&namespace, "first"), 0);
@@ -195,7 +195,7 @@ async fn a_new_hold_settles_before_one_may_act() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_steady_holder_writes_one_small_patch_in_each_renewal_and_reads_nothing() {
+async fn a_steady_holder_writes_one_small_patch_per_renewal() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("steady").await;
     let user = cluster.user_with("holder", &[super::rights::holder(&namespace)]).await;

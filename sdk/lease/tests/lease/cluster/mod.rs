@@ -46,7 +46,8 @@ fn quick_scope_timing() -> ScopeTiming {
 
 const OPERATOR: &str = "lease-tests";
 
-/// What an administrator does: a policy with its binding. Who may write the Lease under it is not what is tested here.
+/// Creates the policy and binding by which an administrator hands a namespace over. The rights to write its Lease are
+/// not tested here.
 async fn hand_over(cluster: &ControlPlane, namespace: &str) {
     let (api, name) = ("admissionregistration.k8s.io/v1", policy_name(LEASE, namespace));
     let metadata = json!({ "name": name, "labels": { "app.kubernetes.io/name": OPERATOR } });
@@ -128,7 +129,7 @@ impl Observer {
         Self { most, done, thread }
     }
 
-    /// How many were seen to act at once until now, at most.
+    /// The highest number of holders seen to act at once so far.
     fn seen(&self) -> usize {
         self.most.load(Ordering::Acquire)
     }

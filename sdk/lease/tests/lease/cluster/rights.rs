@@ -27,7 +27,7 @@ fn on(group: &str, resources: &[&str], verbs: &[&str], name: Option<&str>) -> Po
     }
 }
 
-/// What a holder needs in its namespace: no update, no delete.
+/// The rights of a holder in its namespace: no update, no delete.
 pub(crate) fn holder(namespace: &str) -> Grant<'_> {
     static RULES: LazyLock<[PolicyRule; 2]> =
         LazyLock::new(|| [rule(&["get", "patch"], Some(LEASE)), rule(&["create"], None)]);
@@ -72,7 +72,7 @@ async fn rights_narrowed_to_the_lease_by_name_are_enough_for_both() {
 
 /// Race 13.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_right_is_named_in_time_and_nothing_is_written_meanwhile() {
+async fn a_missing_right_is_named_in_time_before_any_write() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("none").await;
     let nobody = cluster.client_as("nobody-at-all", &[]);

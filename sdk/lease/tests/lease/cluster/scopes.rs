@@ -70,7 +70,7 @@ fn watch(wide: &ClusterWide, others: &[&Candidate], namespace: &str) -> Observer
 
 /// Races 1, 4, 5 and 6.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cluster_wide_operator_steps_back_at_once_and_resumes_after_duration_and_grace() {
+async fn the_cluster_wide_operator_resumes_after_duration_and_grace() {
     let walls = [(0, 0), (300, -300), (-300, 300)];
     join_all(walls.map(|(skew, wide_skew)| steps_back_and_resumes(skew, wide_skew))).await;
 }
@@ -110,7 +110,7 @@ async fn steps_back_and_resumes(skew: i64, wide_skew: i64) {
 
 /// Race 7.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_update_of_a_restricted_operator_gives_the_cluster_wide_one_no_turn() {
+async fn a_rolling_update_gives_the_cluster_wide_operator_no_turn() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("rolling").await;
     hand_over(cluster, &team).await;
@@ -133,7 +133,7 @@ async fn a_rolling_update_of_a_restricted_operator_gives_the_cluster_wide_one_no
 
 /// The other implementation: its own identity, no transitions, deleted at its end.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_of_another_make_is_left_alone_also_after_it_deletes_its_lease() {
+async fn a_foreign_operator_is_left_alone_after_deleting_its_lease() {
     let cluster = ControlPlane::shared().await;
     let wide = cluster_wide(cluster, 0).await;
     let mut changes = wide.scopes.changes();
@@ -167,7 +167,7 @@ async fn an_operator_of_another_make_is_left_alone_also_after_it_deletes_its_lea
 
 /// Race 8.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_strangers_lease_takes_nothing_until_an_administrator_hands_the_namespace_over_and_nothing_after_that() {
+async fn a_strangers_lease_takes_no_namespace() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("stranger").await;
     let wide = cluster_wide(cluster, 0).await;
@@ -193,7 +193,7 @@ async fn a_strangers_lease_takes_nothing_until_an_administrator_hands_the_namesp
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_wide_operator_that_stood_still_writes_nothing_on_old_knowledge_for_longer_than_that_counts() {
+async fn a_stalled_cluster_wide_operator_writes_on_no_stale_view() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("stale").await;
     hand_over(cluster, &team).await;
@@ -240,7 +240,7 @@ async fn without_its_driver_nothing_is_known_and_streams_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_namespace_is_taken_back_or_handed_over_anew_a_hold_ends_and_two_never_act() {
+async fn a_hold_ends_when_the_namespace_is_taken_back_or_handed_anew() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("handed-over").await;
     hand_over(cluster, &team).await;

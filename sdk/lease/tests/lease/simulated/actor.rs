@@ -1,4 +1,4 @@
-//! What takes part: holders, as `LeaseElection` drives them, and a cluster-wide operator, as `Scopes` does.
+//! The actors: holders, as `LeaseElection` drives them, and a cluster-wide operator, as `Scopes` does.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Holder {
             }
             late
         });
-        // What is on its way arrives even while its sender stands still.
+        // A request on its way arrives even while its sender stands still.
         if let Some((_, request)) = &mut self.request
             && let Request::There { at: Some(at), ask } = request
             && *at <= time

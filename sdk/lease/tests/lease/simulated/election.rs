@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn a_machine_that_stood_still_with_its_clock_acts_on_for_its_deadline_at_most_and_in_a_lower_epoch(
+    fn a_stopped_clock_lets_a_holder_act_for_its_deadline_at_most(
         seed: u64,
         clocks in proptest::collection::vec(clock(), 2..=3),
         faults in schedule(prop_oneof![fault(), seconds(0..40).prop_map(Fault::Stop)]),
@@ -159,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn after_a_restore_of_etcd_nobody_waits_for_a_version_that_never_comes_and_no_two_act(
+    fn leases_recover_from_an_etcd_restore_and_no_two_act(
         seed: u64,
         clocks in proptest::collection::vec(clock(), 2..=3),
         faults in schedule(fault()),
@@ -174,7 +174,8 @@ proptest! {
         world.run_until(restored + Duration::from_mins(1));
         prop_assert_eq!(world.first(Duration::ZERO, |tick| tick.acting() > 1), None);
         assert_epochs_grow(&world);
-        // Who had it until the restore finds out, then the duration on a clock that may be slow, then a read and a write.
+        // The holder before the restore finds out; then the duration passes on a clock that may be slow; then a
+        // candidate reads and writes.
         let timing = Timing::LEADER;
         let settled = restored + timing.renew() + timing.duration() + timing.retry() + Duration::from_secs(1);
         prop_assert_eq!(world.first(settled, |tick| tick.acting() != 1), None);

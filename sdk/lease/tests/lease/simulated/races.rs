@@ -73,7 +73,7 @@ fn listed(view: &mut ScopeView, now: u64) {
 }
 
 #[test]
-fn race_1_a_namespace_is_told_when_it_is_taken_and_when_it_comes_back() {
+fn race_1_listeners_learn_when_a_namespace_is_taken_or_returned() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     let told = || Some(NAMESPACE.to_owned());
     assert_eq!(view.owns(NAMESPACE, moment(0)), Ownership::Unknown);
@@ -91,7 +91,7 @@ fn race_1_a_namespace_is_told_when_it_is_taken_and_when_it_comes_back() {
 }
 
 #[test]
-fn a_lease_counts_for_the_duration_that_it_states_also_when_it_is_released() {
+fn a_lease_counts_for_its_stated_duration_even_when_released() {
     for (holder, states, ends) in [("other", Some(30), 36), ("other", None, 31), ("", Some(30), 36), ("", Some(1), 7)] {
         let mut view = ScopeView::new(ScopeTiming::DEFAULT);
         listed(&mut view, 0);
@@ -142,7 +142,7 @@ fn race_4_clocks_five_minutes_apart_change_no_window() {
 
 /// By counting: one event of the Lease has reached the cluster-wide operator since.
 #[test]
-fn the_first_event_of_a_lease_that_is_taken_again_gives_its_namespace_back() {
+fn a_retaken_leases_first_event_gives_its_namespace_back() {
     let mut world = one_restricted([0, 0]);
     world.run_until(at(60));
     world.holders[0].meet(Fault::Crash(at(40)), at(60), &mut world.server);
@@ -159,7 +159,7 @@ fn the_first_event_of_a_lease_that_is_taken_again_gives_its_namespace_back() {
 }
 
 #[test]
-fn race_5_before_and_while_the_lease_is_made_nobody_writes_beside_another() {
+fn race_5_no_two_write_while_the_lease_is_created() {
     for (watch, what) in [(true, "a new restricted operator"), (false, "a new restricted operator, no watch event")] {
         let mut world = one_restricted([0, 0]);
         world.cluster.as_mut().unwrap().watch = watch;
@@ -176,7 +176,7 @@ fn race_5_before_and_while_the_lease_is_made_nobody_writes_beside_another() {
 }
 
 #[test]
-fn race_6_after_a_crash_the_cluster_wide_operator_resumes_after_duration_and_grace() {
+fn race_6_the_cluster_wide_operator_resumes_after_a_crash() {
     // Right after a renewal, and right before one.
     for crash in 56..72 {
         let mut world = one_restricted([0, 0]);
@@ -191,7 +191,7 @@ fn race_6_after_a_crash_the_cluster_wide_operator_resumes_after_duration_and_gra
 }
 
 #[test]
-fn race_6_the_other_replica_takes_over_before_the_cluster_wide_operator_would() {
+fn race_6_the_other_replica_takes_over_first() {
     let mut world = world(7, Network::GOOD, [exact(0), exact(0), exact(0)]);
     world.run_until(at(60));
     world.holders[0].meet(Fault::Crash(at(1000)), at(60), &mut world.server);
@@ -206,7 +206,7 @@ fn race_6_the_other_replica_takes_over_before_the_cluster_wide_operator_would() 
 }
 
 #[test]
-fn race_7_a_rolling_update_gives_the_cluster_wide_operator_no_turn() {
+fn race_7_the_cluster_wide_operator_gets_no_turn_in_an_update() {
     let mut world = one_restricted([0, 0]);
     world.run_until(at(60));
     world.holders[0].meet(Fault::Restart(at(10)), at(60), &mut world.server);
@@ -219,7 +219,7 @@ fn race_7_a_rolling_update_gives_the_cluster_wide_operator_no_turn() {
 }
 
 #[test]
-fn race_7_a_lease_that_is_released_for_good_or_deleted_ends_later_than_its_holder() {
+fn race_7_a_released_or_deleted_lease_outlives_its_holder() {
     // Handed over, and nobody comes.
     let mut world = one_restricted([0, 0]);
     world.run_until(at(60));
@@ -253,7 +253,7 @@ fn race_7_a_lease_that_is_released_for_good_or_deleted_ends_later_than_its_holde
 }
 
 #[test]
-fn race_8_a_lease_in_a_namespace_that_is_not_handed_over_takes_nothing() {
+fn race_8_a_lease_without_a_handover_takes_no_namespace() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     for second in 0..60 {
         listed(&mut view, second);
@@ -270,7 +270,7 @@ fn not_handed_over(view: &mut ScopeView, now: u64) {
 }
 
 #[test]
-fn race_8_a_claim_outlives_its_proof_until_its_holder_has_noticed_and_no_renewal_makes_that_longer() {
+fn race_8_a_claim_outlives_its_proof_only_until_noticed() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     listed(&mut view, 0);
     view.see(NAMESPACE, record("restricted", 1, 10), moment(1));
@@ -289,7 +289,7 @@ fn race_8_a_claim_outlives_its_proof_until_its_holder_has_noticed_and_no_renewal
 }
 
 #[test]
-fn race_8_nobody_acts_in_a_namespace_that_is_not_handed_over_and_two_never_do_when_it_is_taken_back() {
+fn race_8_no_two_act_when_the_namespace_is_taken_back() {
     let mut world = one_restricted([0, 0]);
     world.server.hand_over(false);
     world.run_until(at(90));
@@ -325,7 +325,7 @@ fn race_8_nobody_acts_in_a_namespace_that_is_not_handed_over_and_two_never_do_wh
 
 // The cluster-wide operator lists every six seconds and sees none of them: so a hold ends with the proof that it began under.
 #[test]
-fn race_8_proofs_that_come_and_go_between_two_lists_let_nobody_act() {
+fn race_8_proofs_between_two_lists_let_nobody_act() {
     let mut world = one_restricted([0, 0]);
     world.cluster.as_mut().unwrap().watch = false;
     world.server.hand_over(false);
@@ -368,7 +368,7 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
 
 // A watch on policies that has died is noticed by the lists: nothing that is older than twelve seconds counts.
 #[test]
-fn a_dead_watch_on_policies_lets_nobody_write_on_a_view_older_than_its_bound() {
+fn a_dead_watch_on_policies_lets_nobody_write_on_a_stale_view() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     not_handed_over(&mut view, 1);
     assert!(view.owns(NAMESPACE, moment(12)).may_write());
@@ -384,7 +384,7 @@ fn a_dead_watch_on_policies_lets_nobody_write_on_a_view_older_than_its_bound() {
     assert!(view.owns(NAMESPACE, moment(27)).may_write());
 }
 
-/// What anybody who may write a Lease may write: sixty-eight years, and a time to come.
+/// A record that any account with the right to write Leases can write: 68 years, renewed in the future.
 fn for_ever(version: u64) -> Record {
     let spec = LeaseSpec {
         holder_identity: Some("stranger".to_owned()),
@@ -399,7 +399,7 @@ fn for_ever(version: u64) -> Record {
 }
 
 #[test]
-fn race_8_a_lease_that_says_it_lasts_for_ever_keeps_nobody_off_for_long_once_it_is_deleted() {
+fn race_8_a_deleted_endless_lease_blocks_nobody_for_long() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     listed(&mut view, 0);
     view.see(NAMESPACE, for_ever(10), moment(1));
@@ -422,7 +422,7 @@ fn race_8_a_lease_that_says_it_lasts_for_ever_keeps_nobody_off_for_long_once_it_
 }
 
 #[test]
-fn race_9_without_the_api_server_the_cluster_wide_operator_answers_from_memory_and_writes_nothing() {
+fn race_9_reviews_go_on_from_memory_without_the_api_server() {
     let mut world = one_restricted([0, 0]);
     world.run_until(at(60));
     world.cluster.as_mut().unwrap().meet(Fault::Partition(at(100)), at(60));
@@ -441,7 +441,7 @@ fn race_9_without_the_api_server_the_cluster_wide_operator_answers_from_memory_a
 }
 
 #[test]
-fn a_restricted_operator_that_is_cut_off_stops_before_the_cluster_wide_one_resumes() {
+fn a_cut_off_restricted_operator_stops_before_the_other_resumes() {
     let mut world = one_restricted([0, 0]);
     world.run_until(at(60));
     world.holders[0].meet(Fault::Partition(at(100)), at(60), &mut world.server);
@@ -466,7 +466,7 @@ fn a_frozen_restricted_operator_does_nothing_when_it_thaws_late() {
 }
 
 #[test]
-fn a_restricted_operator_whose_machine_stood_still_writes_beside_the_other_until_its_next_renewal() {
+fn a_stopped_clock_may_overlap_until_the_next_renewal() {
     // The one case that no lease can close: neither clock nor network say that time passed.
     let mut longest = Duration::ZERO;
     for stop in 56..72 {
@@ -480,7 +480,7 @@ fn a_restricted_operator_whose_machine_stood_still_writes_beside_the_other_until
 }
 
 #[test]
-fn a_cluster_wide_operator_that_stood_still_knows_nothing_until_it_has_listed() {
+fn a_stalled_cluster_wide_operator_knows_nothing_until_it_lists() {
     let list = ScopeTiming::DEFAULT.confirm();
     for (fault, what, bound) in [
         (Fault::Freeze(at(60)), "cluster-wide process frozen: two", Duration::ZERO..=Duration::ZERO),
@@ -498,7 +498,7 @@ fn a_cluster_wide_operator_that_stood_still_knows_nothing_until_it_has_listed() 
 }
 
 #[test]
-fn a_cluster_wide_operator_that_starts_beside_a_dead_lease_checks_at_once_and_waits_once_for_its_end() {
+fn a_new_cluster_wide_operator_waits_out_a_dead_lease() {
     let mut world = one_restricted([0, 0]);
     world.holders.clear();
     let write = Write { record: record("long-gone", 4, 1), replaces: None, begun: moment(0) };

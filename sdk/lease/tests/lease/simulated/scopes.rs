@@ -49,7 +49,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn at_no_time_do_two_write_while_clocks_run_whether_watches_work_or_not(
+    fn no_two_write_while_clocks_run_even_with_broken_watches(
         seed: u64,
         delay in 10..800_u64,
         loss in 0..20_u64,
@@ -65,7 +65,7 @@ proptest! {
 
     /// An administrator hands the namespace over and takes it back, at any times.
     #[test]
-    fn at_no_time_do_two_write_however_often_the_namespace_is_handed_over_and_taken_back(
+    fn no_two_write_however_often_the_namespace_changes_hands(
         seed: u64,
         delay in 10..800_u64,
         loss in 0..20_u64,
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn somebody_writes_again_within_duration_and_grace_when_faults_end(
+    fn writes_resume_within_duration_and_grace_after_faults(
         seed: u64,
         watch: bool,
         gone: bool,
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn machines_that_stood_still_with_their_clocks_are_found_out_by_the_next_renewal_or_list(
+    fn a_stopped_clock_is_noticed_at_the_next_renewal_or_list(
         seed: u64,
         clocks in clocks(),
         stops in proptest::collection::vec((seconds(30..120), 0..3_usize, seconds(0..60)), 1..4),

@@ -75,11 +75,11 @@ pub(crate) enum Answer {
 pub(crate) struct Server {
     pub(crate) lease: Option<Record>,
     pub(crate) version: u64,
-    /// What the versions of all Leases of one API server are counted with.
+    /// The counter of versions, which all Leases of one API server share.
     pub(crate) versions: Rc<Cell<u64>>,
-    /// Each state that there ever was, and its version, for watches.
+    /// Each state that the Lease ever had, with its version, for watches.
     pub(crate) log: Vec<(Option<Record>, u64)>,
-    /// The proof that the namespace is handed over; the same of that.
+    /// The version of the proof that the namespace is handed over, and its history in `handover_log`.
     pub(crate) proof: Option<u64>,
     pub(crate) handover_log: Vec<(bool, u64)>,
 }
@@ -139,12 +139,12 @@ impl Chance {
     }
 }
 
-/// How the network is.
+/// The quality of the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Network {
     /// The longest that one way takes.
     pub(crate) delay: Duration,
-    /// How many of a hundred messages are lost.
+    /// The percentage of messages that are lost.
     pub(crate) loss: u64,
 }
 
@@ -159,7 +159,7 @@ impl Network {
     }
 }
 
-/// What goes wrong, and when.
+/// A fault, with its duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The process ends; another, with another identity, starts after this time.
@@ -174,7 +174,7 @@ pub(crate) enum Fault {
     Restart(Duration),
 }
 
-/// Who acts at one tick.
+/// The actors that act at one tick.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tick {
     pub(crate) time: Duration,
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// How long `what` held, from `after` on: the longest run without a break.
+    /// The longest unbroken time after `after` during which `what` held.
     pub(crate) fn longest(&self, after: Duration, what: impl Fn(&Tick) -> bool) -> Duration {
         let (mut longest, mut run) = (0, 0);
         for tick in self.ticks.iter().filter(|tick| tick.time > after) {

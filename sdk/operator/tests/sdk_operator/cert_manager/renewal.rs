@@ -149,7 +149,7 @@ async fn a_leaf_and_its_authority_are_renewed_without_a_lost_call() {
 
 // cert-manager#5519: an issuer of the user's own that is self-signed, so that each leaf is its own authority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_self_signed_issuer_of_the_user_is_renewed_without_a_lost_call() {
+async fn a_users_self_signed_issuer_renews_without_a_lost_call() {
     let issuer = json!({ "apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": { "name": "mine" }, "spec": { "selfSigned": {} } });
     let (place, serving, load) = start(Some("Issuer/mine".parse().unwrap()), &[issuer]).await;
     for _ in 0..2 {
@@ -160,7 +160,7 @@ async fn a_self_signed_issuer_of_the_user_is_renewed_without_a_lost_call() {
     load.end().await;
 }
 
-// What cert-manager does not do is told, and the operator serves the previous pair.
+// A certificate that cert-manager cannot issue is reported, and the operator serves the previous pair.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_is_asked_for_wrongly_is_told_by_its_name() {
     let (place, serving, load) = start(None, &[]).await;

@@ -17,7 +17,7 @@ use crate::operator_cli::process::Running;
 
 // D3: what hook Jobs of an installation run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ensure_makes_the_secrets_once_and_publish_puts_the_ca_everywhere() {
+async fn ensure_creates_the_secrets_and_publish_writes_the_ca() {
     let place = Installation::new().await;
     let shown = place.shown(&[]).await;
     assert_eq!(
@@ -133,7 +133,7 @@ async fn rotate_begins_one_rotation_that_the_replicas_carry_out() {
 
 // A hook Job that waits for a configuration while the operator rotates its CA.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn publish_puts_in_what_is_stored_in_the_end_and_not_what_was_stored_when_it_began() {
+async fn publish_writes_the_ca_that_is_stored_at_the_end() {
     let place = Installation::new().await;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let names = vec![format!("{0}-webhook.{0}.svc", place.name)];
@@ -182,7 +182,7 @@ async fn the_operators_own_rights_are_enough_for_every_command() {
 
 // It accepts connections and says nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_command_waits_for_a_silent_api_server_any_longer_than_it_is_told() {
+async fn no_command_exceeds_its_timeout_on_a_silent_api_server() {
     let mute = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "mute",
@@ -217,7 +217,7 @@ async fn a_flag_that_would_do_nothing_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn times_by_which_a_certificate_is_due_when_it_is_made_make_none_and_are_refused_for_good() {
+async fn a_timing_that_renews_at_once_is_refused_for_good() {
     let place = Installation::new().await;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let names = vec!["webhook.certs.svc".to_owned()];

@@ -10,7 +10,7 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const ENSURE: [&str; 3] = ["ensure", "--certificates", "hooks"];
 const PUBLISH: [&str; 3] = ["publish", "--certificates", "hooks"];
 
-/// How many days are left of what is stored under this key.
+/// Days until the certificate under this key expires.
 async fn days_left(place: &Installation, suffix: &str, key: &str) -> i64 {
     let certificate = Certificate::from_pem(&place.secret(suffix).await[key].0).unwrap();
     certificate.not_after.duration_since(Timestamp::now()).as_hours() / 24
@@ -40,7 +40,7 @@ async fn stored_ca(place: &Installation) -> Ca {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_of_hooks_last_for_years_and_are_kept_until_their_last_month() {
+async fn hook_certificates_last_years_and_are_kept_to_the_last_month() {
     let place = Installation::new().await;
     let said = place.fails(&PUBLISH).await;
     assert!(said.contains("'certs ensure --certificates hooks' makes or repairs it"), "{said}");
@@ -64,7 +64,7 @@ async fn certificates_of_hooks_last_for_years_and_are_kept_until_their_last_mont
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_under_an_authority_that_ends_is_replaced_with_it_and_both_are_trusted() {
+async fn an_expiring_ca_and_its_leaf_are_replaced_and_both_trusted() {
     let place = Installation::new().await;
     let now = Timestamp::now();
     let old = Ca::generate("old", now - DAY, now + DAY * 20).unwrap();
@@ -86,7 +86,7 @@ async fn a_certificate_under_an_authority_that_ends_is_replaced_with_it_and_both
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authority_that_is_given_up_stays_trusted_until_it_is_taken_out_as_the_command_says() {
+async fn a_replaced_ca_stays_trusted_until_it_is_removed() {
     let place = Installation::new().await;
     place.says(&ENSURE).await;
     place.install(&["webhooks", "--certificates", "hooks"]).await;
@@ -110,7 +110,7 @@ async fn an_authority_that_is_given_up_stays_trusted_until_it_is_taken_out_as_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_made_is_published_and_the_stored_authority_is_not_asked_for() {
+async fn hooks_publish_the_new_ca_without_reading_the_ca_secret() {
     let place = Installation::new().await;
     place.says(&ENSURE).await;
     place.install(&["webhooks", "--certificates", "hooks"]).await;
@@ -127,8 +127,7 @@ async fn what_was_made_is_published_and_the_stored_authority_is_not_asked_for() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_callers_trust_stays_trusted_until_the_new_authority_is_published_alone_also_when_another_one_applied_it()
-{
+async fn trusted_cas_stay_in_the_bundle_until_publish() {
     let place = Installation::new().await;
     let now = Timestamp::now();
     let other = Ca::generate("other", now - DAY, now + DAY * 20).unwrap();

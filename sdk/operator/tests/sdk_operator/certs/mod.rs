@@ -43,7 +43,7 @@ impl Installation {
         process::output_of(self.example, &[&["certs"], arguments, &place].concat()).await
     }
 
-    /// What it prints, when it succeeds.
+    /// Returns the output of a command that succeeds.
     async fn says(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.certs(arguments).await;
         assert!(status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));

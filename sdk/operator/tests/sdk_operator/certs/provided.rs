@@ -6,7 +6,7 @@ use portcullis_pki::{Ca, CertificateParams, Usage};
 use super::Installation;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn external_certificates_are_checked_with_their_cure_and_waited_for() {
+async fn external_certificates_are_checked_and_awaited() {
     let place = Installation::new().await;
     let external = |command| [command, "--certificates", "external"];
     let said = place.fails(&external("ensure")).await;

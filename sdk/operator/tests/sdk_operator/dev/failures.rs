@@ -9,7 +9,7 @@ use super::fixture::{cluster, configurations, start};
 use super::process::{Dev, ENTITIES, command};
 
 #[tokio::test]
-async fn rights_that_are_missing_are_all_named_before_anything_is_done() {
+async fn all_missing_rights_are_named_before_anything_is_done() {
     let cluster = cluster().await;
     let user = cluster.user_with("ann", &[]).await;
     let error = Dev::start(ENTITIES, &user.kubeconfig, "powerless", &[]).fails().await;
@@ -28,7 +28,7 @@ async fn rights_that_are_missing_are_all_named_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn a_host_that_the_api_server_does_not_reach_is_said_with_its_own_words_and_leaves_nothing() {
+async fn an_unreachable_host_is_reported_and_leaves_nothing_behind() {
     let cluster = cluster().await;
     for (host, reason) in [("nowhere.invalid", "no such host"), ("127.0.0.2", "connection refused")] {
         let error = start(cluster, ENTITIES, "far", &["--host", host]).fails().await;
@@ -40,7 +40,7 @@ async fn a_host_that_the_api_server_does_not_reach_is_said_with_its_own_words_an
 }
 
 #[tokio::test]
-async fn an_address_in_use_a_cluster_that_is_not_there_and_flags_that_contradict_each_other_are_said() {
+async fn a_used_address_a_lost_cluster_and_bad_flags_are_errors() {
     let cluster = cluster().await;
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -1,4 +1,4 @@
-//! What sessions leave behind that could not put things in order, and who removes it.
+//! Leftovers of sessions that could not clean up, and their removal.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -43,7 +43,7 @@ async fn what_a_killed_session_leaves_is_removed_by_the_next() {
 }
 
 #[tokio::test]
-async fn sessions_of_others_are_swept_when_they_have_expired_and_left_while_they_live() {
+async fn other_peoples_sessions_are_swept_only_when_expired() {
     let cluster = cluster().await;
     let now = Timestamp::now();
     leave(cluster, "sweeping", "expired", now - SignedDuration::from_hours(1)).await;
@@ -57,7 +57,7 @@ async fn sessions_of_others_are_swept_when_they_have_expired_and_left_while_they
 }
 
 #[tokio::test]
-async fn sweeping_listens_on_nothing_and_says_when_it_took_from_a_session_at_work_and_when_there_is_nothing() {
+async fn sweeping_opens_no_port_and_says_what_it_removed() {
     let cluster = cluster().await;
     let mut dev = start(cluster, ENTITIES, "broom", &["--only-namespace", "nobody-s"]);
     dev.open().await;
@@ -73,7 +73,7 @@ async fn sweeping_listens_on_nothing_and_says_when_it_took_from_a_session_at_wor
 }
 
 #[tokio::test]
-async fn a_session_that_took_over_says_so_and_the_one_before_removes_nothing_that_is_not_its_own() {
+async fn a_replaced_session_removes_nothing_of_its_successor() {
     let cluster = cluster().await;
     let only = ["--only-namespace", "nobody-s"];
     let mut first = start(cluster, ENTITIES, "twice", &only);

@@ -9,7 +9,7 @@ use super::process::ENTITIES;
 
 // K6
 #[tokio::test]
-async fn a_session_judges_and_defaults_until_it_is_ended_and_leaves_nothing() {
+async fn a_session_serves_until_it_ends_and_leaves_nothing_behind() {
     let cluster = cluster().await;
     for (owner, signal) in [("term", "-TERM"), ("int", "-INT"), ("hup", "-HUP")] {
         let team = cluster.namespace("team").await;
@@ -40,7 +40,7 @@ async fn a_session_judges_and_defaults_until_it_is_ended_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn people_are_told_what_is_served_where_until_when_and_how_it_ends() {
+async fn a_session_prints_its_webhooks_address_and_end() {
     let cluster = cluster().await;
     let mut dev = start(cluster, ENTITIES, "Told.By", &["--ttl", "30m", "--only-namespace", "nobody-s"]);
     dev.open().await;
@@ -73,7 +73,7 @@ async fn a_session_ends_by_itself_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn other_namespaces_are_left_alone_and_so_is_everybody_when_the_machine_is_gone() {
+async fn other_namespaces_are_left_alone_even_if_the_machine_is_gone() {
     let cluster = cluster().await;
     let (team, others) = (cluster.namespace("team").await, cluster.namespace("others").await);
     let mut dev = start(cluster, ENTITIES, "narrow", &["--only-namespace", &team]);
@@ -90,7 +90,7 @@ async fn other_namespaces_are_left_alone_and_so_is_everybody_when_the_machine_is
 }
 
 #[tokio::test]
-async fn the_installed_operator_keeps_its_configurations_and_people_are_told_that_they_are_called_too() {
+async fn a_session_leaves_the_installed_operators_webhooks_in_place() {
     let cluster = cluster().await;
     // They are called for no namespace: nothing serves them here, and others share this cluster.
     let nobody = ["--namespace-selector", "nobody=here"];

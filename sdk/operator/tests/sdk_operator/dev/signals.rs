@@ -1,4 +1,4 @@
-//! Who asks a session twice to end does not want to wait.
+//! Signals to a session: the first ends it in order, a second one at once.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::process::{Dev, ENTITIES, PATIENCE};
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_second_signal_ends_a_session_at_once_when_the_cluster_is_in_order() {
+async fn a_second_signal_ends_a_session_at_once_after_clean_up() {
     let cluster = cluster().await;
     let team = cluster.namespace("team").await;
     let mut dev = start(cluster, ENTITIES, "hasty", &["--only-namespace", &team, "--think", "60000"]);
@@ -54,7 +54,7 @@ async fn two_signals_at_once_are_one() {
 }
 
 #[tokio::test]
-async fn a_second_signal_says_what_is_left_in_the_cluster_and_who_removes_it() {
+async fn a_second_signal_names_the_leftovers_and_their_removal() {
     let cluster = cluster().await;
     let rules = [on_configurations(&["list", "get", "create", "delete"])];
     let user = cluster.user_with("ann", &[Grant::ClusterRules(&rules)]).await;

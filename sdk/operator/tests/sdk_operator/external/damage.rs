@@ -16,7 +16,7 @@ type Damage = for<'a> fn(&'a Place, &'a Pair, &'a Ca) -> BoxFuture<'a, ()>;
 struct Case {
     what: &'static str,
     damage: Damage,
-    /// What is said of it, and what a person and what an owner of cert-manager is told to do.
+    /// The problem in the log, with the fix for a user and the one for cert-manager.
     said: &'static str,
     user: &'static str,
     cert_manager: &'static str,
@@ -225,7 +225,7 @@ async fn survives(case: &Case, provided_by: ProvidedBy) {
 
 // D5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_secret_is_refused_with_its_cure_while_the_pair_before_it_serves() {
+async fn a_damaged_secret_is_refused_while_the_previous_pair_serves() {
     let all = cases();
     for some in all.chunks(7) {
         join_all(some.iter().map(|case| survives(case, ProvidedBy::User))).await;
@@ -234,7 +234,7 @@ async fn a_damaged_secret_is_refused_with_its_cure_while_the_pair_before_it_serv
 
 // D4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cert_manager_leaves_damaged_is_refused_with_its_cure_too() {
+async fn a_damaged_secret_of_cert_manager_is_refused_with_the_fix() {
     let all = cases();
     for some in all.chunks(7) {
         join_all(some.iter().map(|case| survives(case, ProvidedBy::CertManager))).await;

@@ -45,7 +45,7 @@ impl Load {
         wait_until("more calls", Duration::from_mins(1), reached).await;
     }
 
-    /// How many calls there were. Not one of them may have failed.
+    /// Ends the load, and returns the number of calls. None of them may have failed.
     pub(crate) async fn end(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         let mut failures = Vec::new();

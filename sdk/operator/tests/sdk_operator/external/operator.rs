@@ -21,7 +21,7 @@ async fn generate(arguments: &[&str]) -> Vec<Value> {
 
 // D5, from the first start without a Secret to a renewed one: nothing restarts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_waits_for_its_secret_says_what_it_needs_and_outlives_damage() {
+async fn an_operator_waits_for_its_secret_and_outlives_damage() {
     let cluster = ControlPlane::shared().await;
     let name = cluster.namespace("op").await;
     let crds = generate(&["crds"]).await.into_iter().map(|crd| serde_json::from_value(crd).unwrap());
@@ -76,7 +76,7 @@ async fn an_operator_waits_for_its_secret_says_what_it_needs_and_outlives_damage
     fill(&[("tls.crt", &pair.cert_pem), ("tls.key", "gone"), ("ca.crt", owner.cert_pem())]).await;
     running.says("tls.key: the private key cannot be read").await;
     assert!(refused().await.is_some() && running.health("/readyz").await.0 == 200);
-    // What was put right before anybody noticed is nothing new.
+    // A pair that was repaired in time is not reported as new.
     fill(&[("tls.crt", &pair.cert_pem), ("tls.key", &pair.key_pem), ("ca.crt", owner.cert_pem())]).await;
     assert!(refused().await.is_some());
     assert!(!running.log().contains("PRIVATE KEY"));

@@ -1,4 +1,4 @@
-//! What is published, against what is served.
+//! Published bundles, compared with the pair that is served.
 
 use portcullis::certificates::ProvidedBy;
 use portcullis_pki::Ca;
@@ -14,7 +14,7 @@ async fn start(provided_by: ProvidedBy, ca: &Ca) -> (Place, Serving) {
     (place, serving)
 }
 
-/// What is missing now.
+/// Waits until the report of missing bundles contains these words.
 async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
     let said = || async {
         let (mut said, configurations) = (String::new(), place.configurations());
@@ -27,7 +27,7 @@ async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
 
 // A bundle that is mended by index goes to the wrong entry when the list is in another order: entries count by name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_under_which_callers_refuse_the_pair_is_named_with_the_cure() {
+async fn an_entry_whose_bundle_does_not_trust_the_pair_is_named() {
     let (owner, stranger) = (ca("owner"), ca("stranger"));
     let ended = authority("ended", -DAY * 9, -DAY);
     for (provided_by, cure) in [

@@ -55,7 +55,7 @@ async fn a_new_ca_costs_no_call_whichever_comes_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bundle_that_drops_the_old_ca_at_once_brings_the_new_pair_at_once() {
+async fn a_bundle_without_the_old_ca_switches_to_the_new_pair_at_once() {
     let (old, new) = (ca("old"), ca("new"));
     let (place, serving, load) = start(&old).await;
     load.end().await;
@@ -79,7 +79,7 @@ async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_pair_that_nobody_trusts_waits_no_longer_than_the_old_one_lives() {
+async fn an_untrusted_new_pair_is_served_once_the_old_one_expires() {
     let (old, new) = (ca("old"), ca("new"));
     let place = Place::new(ProvidedBy::User).await;
     let lives = jiff::SignedDuration::from_secs(5);

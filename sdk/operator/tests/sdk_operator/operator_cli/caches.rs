@@ -60,7 +60,7 @@ impl Place {
         self.cluster.install_webhooks(&manifests, running.webhooks().await.port()).await;
     }
 
-    /// What the API server says to an object that is not kept: nothing when it takes it.
+    /// Creates an object in a dry run, and returns the API server's error, if any.
     async fn tried(&self, namespace: &str, object: Value) -> Option<String> {
         let kind = GroupVersionKind::gvk("caches.example", "v1", object["kind"].as_str().unwrap());
         let api: Api<DynamicObject> =
@@ -88,7 +88,7 @@ async fn metric(running: &Running, line: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn no_webhook_judges_by_a_cache_that_is_not_filled_and_then_every_replica_judges() {
+async fn no_webhook_decides_by_an_unfilled_cache() {
     let cluster = ControlPlane::shared().await;
     let (home, team) = (cluster.namespace("caches").await, cluster.namespace("team").await);
     let crds = generate(&["crds", "--namespace", &home]).await.into_iter();
@@ -150,7 +150,7 @@ async fn no_webhook_judges_by_a_cache_that_is_not_filled_and_then_every_replica_
 }
 
 #[tokio::test]
-async fn what_a_cache_would_hold_comes_from_the_files_and_nothing_is_judged_without() {
+async fn explain_fills_caches_from_the_given_files() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, object: Value| {
         let path = directory.path().join(name);

@@ -1,4 +1,4 @@
-//! What `generate` prints, in a cluster.
+//! The output of `generate`, applied to a cluster.
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};

@@ -8,7 +8,7 @@ use super::cluster::{cluster, generate};
 use super::process::{Running, command, fails, output};
 
 #[tokio::test]
-async fn a_command_line_that_does_not_parse_is_explained_with_exit_code_2() {
+async fn an_invalid_command_line_is_explained_with_exit_code_2() {
     let long = "a".repeat(64);
     let cases: [(&[&str], &str); 21] = [
         (
@@ -131,7 +131,7 @@ async fn a_controller_that_fails_ends_the_process_with_its_error() {
 }
 
 #[tokio::test]
-async fn every_complaint_about_an_api_server_that_is_not_there_names_its_address_and_the_reason() {
+async fn every_error_about_a_lost_api_server_names_its_address() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let text = "{ current-context: a, clusters: [{ name: a, cluster: { server: 'http://127.0.0.1:1' } }], \

@@ -18,7 +18,7 @@ fn args(objects: &[Value]) -> Value {
 
 // Issues 8 and 22: names and places are in the process's own arguments, and the process is started as it was generated.
 #[tokio::test]
-async fn the_deployment_runs_with_what_differs_from_the_defaults_and_the_operators_own_arguments() {
+async fn the_deployment_has_the_non_default_flags_and_own_arguments() {
     let cases: [(&[&str], &[&str]); 5] = [
         (
             &["--bind", "[::]:10250", "--health-bind", "0.0.0.0:8081", "--think=5"],
@@ -111,7 +111,7 @@ async fn addresses_that_nobody_could_call_in_a_pod_are_refused() {
 
 // D6, and the guide's names.
 #[tokio::test]
-async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kinds() {
+async fn a_restricted_operator_has_namespaced_rights_and_no_crds() {
     let objects = operator(&["--release", "blue", "--namespace", "here", "--restrict-to-namespace", "team"]).await;
     let named = |kind: &str| -> Vec<(Value, Value)> {
         let found = objects.iter().filter(|object| object["kind"] == kind);
@@ -129,8 +129,8 @@ async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kind
         "certificates; what the controller does, and leases"
     );
     assert_eq!(named("Deployment"), [(json!("here"), json!("blue"))]);
-    // What hands the namespace over, and the right that it asks for: on the whole cluster, where nobody in a namespace can
-    // grant it.
+    // The policy that hands the namespace over asks for a right on the whole cluster, which nobody in a namespace can
+    // grant.
     let policy = json!("entity-operator-namespace-scope.team");
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         assert_eq!(named(kind), [(Value::Null, policy.clone())]);
@@ -151,7 +151,7 @@ async fn a_restricted_operator_has_names_and_rights_of_its_namespace_and_no_kind
 }
 
 #[tokio::test]
-async fn each_source_of_certificates_has_its_manifests_and_no_right_too_many() {
+async fn each_certificate_source_has_its_manifests_and_minimal_rights() {
     let kinds = |objects: &[Value]| -> Vec<String> {
         objects.iter().map(|object| object["kind"].as_str().unwrap().to_owned()).collect()
     };
@@ -184,7 +184,7 @@ async fn each_source_of_certificates_has_its_manifests_and_no_right_too_many() {
 
 // Issues 2 and 3: a leaf, or what was encoded already, is no bundle.
 #[tokio::test]
-async fn a_bundle_that_nobody_could_be_verified_with_is_refused_with_what_to_give() {
+async fn a_useless_bundle_is_refused_with_the_fix() {
     use portcullis_pki::{Ca, CertificateParams, Usage};
     let (from, to) = (jiff::Timestamp::UNIX_EPOCH, jiff::Timestamp::from_second(4_000_000_000).unwrap());
     let ca = Ca::generate("authority", from, to).unwrap();
@@ -273,7 +273,7 @@ async fn a_restricted_installation_under_the_default_names_is_refused() {
 }
 
 #[tokio::test]
-async fn external_certificates_without_a_bundle_are_generated_with_a_warning() {
+async fn external_certificates_without_a_bundle_are_a_warning() {
     for what in ["operator", "webhooks", "crds"] {
         let generated = output(&["generate", what, "--image", "op:1", "--certificates", "external"]).await;
         let said = String::from_utf8(generated.stderr).unwrap();

@@ -35,7 +35,7 @@ async fn status(connector: &TlsConnector, name: &ServerName<'static>, port: u16,
 }
 
 #[tokio::test]
-async fn a_conversion_that_never_fits_into_the_memory_limit_of_the_process_is_not_waited_for() {
+async fn a_conversion_that_never_fits_the_memory_limit_is_refused() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("shop").await;
     let user = cluster.user_of(&generate(&["rbac", "--namespace", &namespace]).await).await;

@@ -21,7 +21,7 @@ async fn migrate(home: &Home, more: &[&str]) -> Output {
     output_of(VERSIONS, &arguments(kubeconfig.to_str().unwrap(), more)).await
 }
 
-/// What is said of the one kind, and the exit code.
+/// The report on the one kind, and the exit code.
 async fn report(home: &Home, more: &[&str]) -> (Value, Option<i32>) {
     let output = migrate(home, &[&["--output", "json"], more].concat()).await;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -45,9 +45,9 @@ async fn old_versions_can_be_removed(home: &Home, manifest: &Value, people: usiz
     assert!(read.items.iter().all(|person| person.data["spec"]["name"]["first"] == "Ada"));
 }
 
-// What no other SDK does.
+// No other SDK prunes `status.storedVersions` this safely.
 #[tokio::test]
-async fn no_object_is_left_in_an_old_version_when_the_list_of_stored_versions_is_pruned() {
+async fn no_object_is_in_an_old_version_when_versions_are_pruned() {
     let home = Home::new().await;
     let running = home.start();
     let manifest = home.install(&running).await;
@@ -77,7 +77,7 @@ async fn no_object_is_left_in_an_old_version_when_the_list_of_stored_versions_is
 
 // An upgraded operator beside the CRD of the one before it.
 #[tokio::test]
-async fn objects_are_not_written_back_in_an_old_version_because_the_new_crd_was_not_applied() {
+async fn objects_are_not_rewritten_under_an_outdated_crd() {
     let home = Home::new().await;
     let running = home.start();
     let manifest = home.install(&running).await;
@@ -129,7 +129,7 @@ async fn in_the_middle(home: &Home) -> Running {
 }
 
 #[tokio::test]
-async fn a_migration_that_is_killed_in_the_middle_is_finished_by_the_next() {
+async fn a_killed_migration_is_finished_by_the_next() {
     let home = Home::new().await;
     let running = home.start();
     let manifest = home.install(&running).await;
@@ -161,7 +161,7 @@ async fn a_migration_that_is_told_to_end_says_what_is_left() {
 }
 
 #[tokio::test]
-async fn an_old_version_is_not_pruned_while_an_object_is_refused_and_the_object_is_named() {
+async fn a_refused_object_is_named_and_keeps_its_version_listed() {
     let home = Home::new().await;
     let running = home.start();
     let manifest = home.install(&running).await;
@@ -192,7 +192,7 @@ async fn an_old_version_is_not_pruned_while_an_object_is_refused_and_the_object_
 /// The list alone would not tell: it is the same before and after, while what is written in between is in the other
 /// version.
 #[tokio::test]
-async fn an_old_version_is_not_pruned_when_the_storage_version_changed_in_between() {
+async fn no_version_is_pruned_if_the_storage_version_has_changed() {
     let home = Home::new().await;
     let running = home.start();
     let manifest = home.install(&running).await;
@@ -250,7 +250,7 @@ async fn objects_are_migrated_to_a_version_that_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_does_not_answer_is_said_with_what_is_the_matter() {
+async fn a_cluster_that_does_not_answer_is_reported_with_the_cause() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("kubeconfig");
     // Nothing listens on port 1.

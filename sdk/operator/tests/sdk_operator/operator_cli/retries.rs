@@ -41,7 +41,7 @@ impl PutOff {
 }
 
 #[tokio::test]
-async fn an_answer_that_asks_to_come_again_in_an_hour_keeps_back_neither_lease_nor_certificate() {
+async fn retry_after_delays_neither_lease_nor_certificate() {
     let cluster = cluster().await;
     let (home, team) = (cluster.namespace("op").await, cluster.namespace("team").await);
     let flags = ["--release", "put-off", "--namespace", &home, "--restrict-to-namespace", &team];

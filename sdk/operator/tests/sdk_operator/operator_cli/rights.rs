@@ -53,7 +53,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn the_rights_that_are_generated_suffice_for_the_operator_and_its_controllers() {
+async fn the_generated_rights_suffice_for_operator_and_controllers() {
     let place = Place::new(&[]).await;
     let (user, mark) = (place.cluster.user_of(&place.manifests).await, place.cluster.audit().mark());
     let _running = place.start(&user);
@@ -68,7 +68,7 @@ async fn the_rights_that_are_generated_suffice_for_the_operator_and_its_controll
 
 // A controller that judged what no webhook would be called for would make another operator of it.
 #[tokio::test]
-async fn with_webhooks_off_a_controller_judges_what_the_selectors_of_the_installation_select() {
+async fn controllers_validate_selected_objects_with_webhooks_off() {
     let place = Place::new(&["--object-selector=judged"]).await;
     let user = place.cluster.user_of(&place.manifests).await;
     let _running = place.start(&user);

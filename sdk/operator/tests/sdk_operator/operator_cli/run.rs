@@ -64,7 +64,7 @@ impl Home {
 
 // The whole way, with the rights of `generate rbac` and the webhooks of `generate webhooks`.
 #[tokio::test]
-async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_called() {
+async fn an_operator_is_ready_when_the_api_server_can_call_it() {
     let home = Home::new().await;
     let mut running = home.start(&[]);
     assert_eq!(running.health("/healthz").await, (200, "ok\n".to_owned()));
@@ -108,7 +108,7 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
     let (status, metrics) = running.health("/metrics").await;
     assert_eq!(status, 200);
     assert!(metrics.contains(r#"portcullis_admission_requests_total{webhook="/validate/username""#), "{metrics}");
-    // What the guide has people search the log for.
+    // The guide has people search the log for these lines.
     running.logged("Webhooks are enabled - webhooks will validate, controllers will skip validation").await;
     running.logged("Starting webhook server").await;
     running.logged("Updated current TLS certificate").await;
@@ -127,7 +127,7 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it_and_then_it_is_cal
 
 // A laptop, beside an operator that is installed.
 #[tokio::test]
-async fn nothing_is_written_where_a_kubeconfig_points_while_the_webhooks_are_another_installations() {
+async fn nothing_is_written_while_the_webhooks_are_anothers() {
     let home = Home::new().await;
     home.cluster.apply(&home.webhooks().await).await;
     let elsewhere = home.cluster.namespace("elsewhere").await;
@@ -177,7 +177,7 @@ async fn a_restart_serves_the_same_certificate_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn starts_that_are_killed_at_any_moment_are_completed_by_the_next() {
+async fn a_start_killed_at_any_moment_is_completed_by_the_next() {
     let home = Home::new().await;
     home.cluster.install_webhooks(&home.webhooks().await, 443).await;
     let (mut ca, mut after) = (None, 0);
@@ -206,7 +206,7 @@ async fn starts_that_are_killed_at_any_moment_are_completed_by_the_next() {
 }
 
 #[tokio::test]
-async fn sigterm_lets_the_call_under_way_be_answered_and_ends_with_exit_code_0() {
+async fn sigterm_answers_calls_in_flight_and_exits_with_0() {
     let home = Home::new().await;
     let mut running = home.start(&["--think", "1500"]);
     home.install(&running).await;
@@ -214,7 +214,7 @@ async fn sigterm_lets_the_call_under_way_be_answered_and_ends_with_exit_code_0()
     let entities = entities(home.cluster.admin(), &home.team);
     let (call, address) = (entity("one", "Mary"), running.webhooks().await);
     let (made, ()) = tokio::join!(
-        // What comes before the configuration is in force is not judged.
+        // A call before the configuration is in force is not judged, so repeat it.
         async {
             wait_until("a call that is judged", PATIENCE, || async {
                 let dry = PostParams { dry_run: true, ..Default::default() };

@@ -53,7 +53,7 @@ impl Home {
         objects.remove(0)
     }
 
-    /// What `kubectl apply --server-side` does.
+    /// Applies server-side, as `kubectl apply --server-side` does.
     pub(crate) async fn apply(&self, manifest: &Value) {
         let params = PatchParams::apply("kubectl");
         self.crds().patch(CRD, &params, &Patch::Apply(manifest)).await.unwrap();
@@ -135,7 +135,7 @@ async fn generate(arguments: &[&str]) -> Vec<Value> {
 
 // K5. Issue 22: names that were hard-coded in the generator.
 #[tokio::test]
-async fn a_conversion_stanza_does_not_name_another_service_than_the_one_that_is_served() {
+async fn a_conversion_stanza_names_no_other_service_than_the_served() {
     let of = |arguments: &'static [&'static str]| async move {
         let crd = generate(&[&["crds"], arguments].concat()).await.remove(0);
         crd["spec"]["conversion"].clone()
@@ -150,7 +150,7 @@ async fn a_conversion_stanza_does_not_name_another_service_than_the_one_that_is_
 }
 
 #[tokio::test]
-async fn the_right_to_publish_is_for_the_crds_that_are_converted_and_no_others() {
+async fn the_right_to_publish_covers_converted_crds_only() {
     let objects = generate(&["rbac"]).await;
     let role = objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
     let rules = role["rules"].as_array().unwrap();
@@ -202,7 +202,7 @@ async fn a_generated_crd_does_not_need_a_patch_to_be_converted() {
 }
 
 #[tokio::test]
-async fn controllers_begin_when_their_objects_can_be_converted_and_meet_no_error_before_the_first_reconcile() {
+async fn controllers_start_when_their_objects_can_be_converted() {
     let home = Home::new().await;
     let mut first = home.start();
     home.install(&first).await;

@@ -19,13 +19,13 @@ pub(crate) struct Caller {
     refused: Arc<Mutex<Vec<String>>>,
 }
 
-/// Whom it calls, and how.
+/// The calls of one caller.
 pub(crate) struct Calls {
     pub(crate) address: SocketAddr,
     pub(crate) server_name: String,
-    /// By how much it is late.
+    /// Its delay in learning of a new bundle.
     pub(crate) lag: Duration,
-    /// Who is later than this (a busy machine makes anyone) is promised nothing.
+    /// The delay from which no call is guaranteed to succeed. A busy machine may exceed it.
     pub(crate) settle: Duration,
     /// Held for reading by each call under way.
     pub(crate) gate: Arc<RwLock<()>>,

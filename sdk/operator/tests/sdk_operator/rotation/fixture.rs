@@ -26,14 +26,14 @@ const RELEASE: &str = "tickets";
 /// Where the authorities are.
 pub(crate) const CA_SECRET: &str = "tickets-webhook-tls-ca";
 
-/// How long a CA settles and drains.
+/// The settle and drain time of a CA.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) settle: Duration,
     pub(crate) drain: Duration,
 }
 
-/// What is stored and published, as far as a rotation shows in it.
+/// The stored and published certificates, as far as a rotation shows in them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) ca_keys: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Installation {
     /// The replicas' ways to the API server.
     pub(crate) proxies: [Proxy; 2],
     skews: [i64; 2],
-    /// Of replicas that are gone.
+    /// Handshake errors of replicas that are gone.
     errors: Vec<String>,
 }
 
@@ -187,7 +187,7 @@ impl Installation {
         self.errors.iter().cloned().chain(errors).collect()
     }
 
-    /// What must hold after all of it.
+    /// Asserts that no call and no handshake failed during the rotation.
     pub(crate) async fn judge(self, what: &str, load: Load, callers: &[Caller], begun: Instant) {
         let rotated = begun.elapsed();
         let lap = load.end().await;
@@ -209,7 +209,7 @@ impl Installation {
         self.cluster.stop().await;
     }
 
-    /// What the first replica shows when a rotation is over.
+    /// Asserts that the first replica's metrics show no rotation.
     pub(crate) async fn shows_rest(&self) {
         let metrics = self.replicas[0].get("/metrics").await.unwrap();
         for wanted in [

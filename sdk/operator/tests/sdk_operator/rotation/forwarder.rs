@@ -1,4 +1,4 @@
-//! What a Service is to the API server: one address, and behind it the replicas that are ready, in turn.
+//! A stand-in for a Service: one address, which forwards to the ready replicas in turn.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -22,10 +22,10 @@ pub(crate) const FULL: Duration = Duration::from_millis(150);
 #[allow(dead_code, reason = "a bench is alone")]
 pub(crate) const QUARTER: Duration = Duration::from_millis(600);
 
-/// What happened between two looks.
+/// The calls between two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Lap {
-    /// How long each create took.
+    /// The duration of each create.
     created: Vec<Duration>,
     pub(crate) failed: Vec<String>,
     pub(crate) took: Duration,
@@ -77,7 +77,7 @@ impl Load {
                 people.spawn(async move {
                     // Not all at once.
                     let mut ticks = interval_at(Instant::now() + every * person / PEOPLE, every);
-                    // What the machine holds: nobody makes up for time lost.
+                    // Ticks that a busy machine misses are not made up for.
                     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                     while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
                         call(&tickets, &counted, &gated).await;
@@ -93,7 +93,7 @@ impl Load {
         self.tally.lock().unwrap().created()
     }
 
-    /// What happened since the last time, or the start.
+    /// Returns the calls since the last lap, or the start.
     pub(crate) fn lap(&mut self) -> Lap {
         let took = std::mem::replace(&mut self.begun, Instant::now()).elapsed();
         Lap { took, ..std::mem::take(&mut *self.tally.lock().unwrap()) }

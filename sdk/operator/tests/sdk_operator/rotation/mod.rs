@@ -41,13 +41,13 @@ async fn a_ca_is_rotated_under_load_and_no_admission_fails() {
 
 // D3: nobody compares one machine's clock with another's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ca_is_rotated_by_replicas_whose_clocks_are_five_minutes_off_on_either_side() {
+async fn a_ca_rotates_under_clocks_that_are_five_minutes_off() {
     a_whole_rotation("rotation with clocks 5 min ahead and behind", [300, -300]).await;
 }
 
 // D3: what is stored says where a rotation stands, so any process can go on with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_is_killed_at_any_boundary_of_a_rotation_costs_no_admission() {
+async fn killing_a_replica_during_a_rotation_costs_no_admission() {
     /// Boundaries that lie within one rotation, so far apart that a replica is mostly back before the next.
     type Boundary = (&'static str, fn(&Seen, &Seen) -> bool);
     const ROTATIONS: [&[Boundary]; 3] = [

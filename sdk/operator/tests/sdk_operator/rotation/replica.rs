@@ -33,7 +33,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// What `generate` prints.
+/// The objects that `generate` prints.
 pub(crate) async fn generate(what: &str, arguments: &[&str]) -> Vec<Value> {
     let output = command(&[&["generate", what], arguments].concat()).output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

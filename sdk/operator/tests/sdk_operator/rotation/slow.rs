@@ -32,7 +32,7 @@ async fn promoted(installation: &Installation) {
 
 // D3: what the slowest replica serves stays trusted, whoever is there to see to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_has_lost_the_api_server_is_trusted_until_the_drain_ends() {
+async fn a_replica_without_the_api_server_is_trusted_until_the_drain() {
     let mut installation = Installation::new([0, 0], TIMES).await;
     // All calls go to the slow one, so nothing hides what becomes of them.
     let [quick, slow] = [0, 1].map(|replica| installation.replicas[replica].webhooks);
@@ -46,7 +46,8 @@ async fn a_replica_that_has_lost_the_api_server_is_trusted_until_the_drain_ends(
     to_quick.delay(Duration::from_millis(150));
     let (before, ()) = tokio::join!(installation.rotate(), promoted(&installation));
 
-    // Who has promoted serves under the old CA and knows that it must stay trusted. That is lost with its process.
+    // The promoting replica serves under the old CA and knows that it must stay trusted. Its process ends with that
+    // knowledge.
     installation.replicas[0].kill().await;
     installation.proxies[0].delay(Duration::ZERO);
     installation.replace(0).await;

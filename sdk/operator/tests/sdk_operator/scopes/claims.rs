@@ -67,7 +67,7 @@ fn renewal() -> Patch<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_no_restricted_installation_exists_no_editor_takes_the_operator_off_a_namespace() {
+async fn no_editor_takes_the_cluster_wide_operator_off_a_namespace() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let teams = [cluster.namespace("team").await, cluster.namespace("team").await];
@@ -112,7 +112,7 @@ async fn where_no_restricted_installation_exists_no_editor_takes_the_operator_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_at_rest_makes_no_request_but_those_of_its_own_lease() {
+async fn an_idle_operator_only_renews_its_own_lease() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let platform = Installation::new(cluster, "platform", None, &[]).await;
@@ -136,7 +136,7 @@ async fn an_operator_at_rest_makes_no_request_but_those_of_its_own_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_who_may_only_edit_a_namespace_writes_the_lease_by_which_a_restricted_operator_holds_it() {
+async fn no_editor_of_a_namespace_writes_its_scope_lease() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let all = ["--ignore-failures"];
@@ -235,7 +235,7 @@ async fn nobody_who_may_only_edit_a_namespace_writes_the_lease_by_which_a_restri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_whose_policy_or_binding_is_deleted_is_checked_at_once_and_written_by_one_at_a_time() {
+async fn deleting_the_handover_policy_lets_no_two_write() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let team = cluster.namespace("team").await;

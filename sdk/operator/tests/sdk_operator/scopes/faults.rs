@@ -1,4 +1,4 @@
-//! What breaks, and how long two act or nobody does. Figures are printed; bounds are the documented ones, scaled.
+//! Faults: the time for which two operators act, or none. Figures are printed; bounds are the documented ones, scaled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ pub(crate) fn row(
 
 // Races 1, 5 and 7.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restricted_operator_that_starts_is_replaced_or_crashes_leaves_no_time_in_which_two_write() {
+async fn no_two_write_when_a_restricted_operator_starts_or_crashes() {
     let turn = Turn::take().await;
     let pair = Pair::new(turn.cluster).await;
     let client = pair.cluster.admin();
@@ -156,7 +156,7 @@ async fn a_restricted_operator_that_starts_is_replaced_or_crashes_leaves_no_time
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restricted_operator_that_is_paused_or_cut_off_does_not_write_beside_the_other() {
+async fn no_two_write_when_a_restricted_operator_is_cut_off() {
     let turn = Turn::take().await;
     let pair = Pair::new(turn.cluster).await;
     let proxy = Proxy::start(pair.cluster, &pair.tenant.kubeconfig).await;
@@ -190,7 +190,7 @@ async fn a_restricted_operator_that_is_paused_or_cut_off_does_not_write_beside_t
 
 // Race 6: nobody can know of a dead operator's configuration but people. Taking it away is all that is needed.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_crash_the_tenants_configuration_refuses_writes_until_it_is_taken_away() {
+async fn a_crashed_tenants_configuration_refuses_writes_until_removed() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let team = cluster.namespace("orphan").await;
@@ -213,7 +213,7 @@ async fn after_a_crash_the_tenants_configuration_refuses_writes_until_it_is_take
 
 // A webhook that is asked to end is still called for a while.
 #[tokio::test(flavor = "multi_thread")]
-async fn on_sigterm_it_is_not_ready_at_once_and_serves_on_until_callers_know() {
+async fn sigterm_ends_readiness_at_once_and_serving_later() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let platform = Installation::new(cluster, "platform", None, &[]).await;

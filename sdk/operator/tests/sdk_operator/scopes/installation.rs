@@ -15,7 +15,7 @@ pub(crate) struct Installation {
     cluster: &'static ControlPlane,
     pub(crate) release: &'static str,
     pub(crate) namespace: String,
-    /// What `generate` and `run` are both told.
+    /// The flags of both `generate` and `run`.
     place: Vec<String>,
     pub(crate) kubeconfig: String,
 }
@@ -96,7 +96,7 @@ impl Installation {
         process.ready().await;
     }
 
-    /// What it would install.
+    /// The objects that it would install.
     pub(crate) async fn generated(&self, what: &str) -> Vec<Value> {
         generate(what, &self.place).await
     }
@@ -123,14 +123,14 @@ pub(crate) fn widget(name: &str, size: u32) -> Value {
     json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name }, "spec": { "size": size } })
 }
 
-/// What became of a widget, and of whose hands it went through.
+/// The answer to a widget, and the operators that handled it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
-    /// Who checked it.
+    /// The operators whose validating webhook was called.
     pub(crate) checked: Vec<String>,
-    /// Who marked it.
+    /// The operators whose mutating webhook was called.
     pub(crate) marked: Vec<String>,
 }
 

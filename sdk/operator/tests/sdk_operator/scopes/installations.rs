@@ -20,7 +20,7 @@ async fn shows_another(process: &Process, home: &str, expected: u8) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_releases_that_share_a_lease_one_acts_and_the_other_says_so_and_takes_over() {
+async fn one_of_two_releases_that_share_a_lease_acts() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let (team, home) = (cluster.namespace("team").await, cluster.namespace("elects").await);

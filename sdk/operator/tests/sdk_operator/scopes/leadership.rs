@@ -12,7 +12,7 @@ use super::turn::Turn;
 use super::{DURATION, LAPSE};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_later_epoch() {
+async fn one_of_two_replicas_acts_and_both_validate() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let begun = Stopwatch::start();
@@ -48,7 +48,7 @@ async fn of_two_replicas_one_acts_both_validate_and_the_other_takes_over_in_a_la
         let lines = process.said("leading: this replica");
         lines.iter().map(|line| line["epoch"].as_str().unwrap().parse::<u32>().unwrap()).collect::<Vec<_>>()
     };
-    // Of each epoch there is one leader. A Lease that lapses on a busy machine adds an epoch.
+    // Every epoch has one leader. A Lease that lapses on a busy machine adds an epoch.
     let (ours, theirs) = (led(&first), led(&second));
     let distinct: BTreeSet<_> = ours.iter().chain(&theirs).collect();
     assert_eq!(distinct.len(), ours.len() + theirs.len(), "{ours:?} {theirs:?}");

@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const FRESHNESS: Duration = Duration::from_secs(2);
 /// A new restricted operator begins after it.
 const SETTLE: Duration = Duration::from_millis(2400);
-/// What a busy machine and this measurement add; for how long the machine stalls is known, and added as well.
+/// The time that a busy machine and the measurement add, beside stalls of the machine, which are measured.
 const SLACK: Duration = Duration::from_secs(6);
 /// A machine that stalls for so long may have let a Lease lapse, which gives another one its turn.
 const LAPSE: Duration = Duration::from_millis(600);

@@ -18,7 +18,7 @@ fn command(arguments: &[String]) -> Command {
     examples::command("scopes_operator", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What `generate` prints.
+/// The objects that `generate` prints.
 pub(crate) async fn generate(what: &str, arguments: &[String]) -> Vec<Value> {
     let arguments = [&["generate".to_owned(), what.to_owned()], arguments].concat();
     let output = tokio::time::timeout(PATIENCE, command(&arguments).output()).await.unwrap().unwrap();

@@ -11,7 +11,7 @@ use super::turn::Turn;
 
 // Races 2, 5, 10 and 12.
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_two_restricted_operators_each_object_is_checked_and_written_by_exactly_one() {
+async fn each_object_is_checked_and_written_by_exactly_one_operator() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let (a, b) = (cluster.namespace("team-a").await, cluster.namespace("team-b").await);
@@ -53,7 +53,7 @@ async fn beside_two_restricted_operators_each_object_is_checked_and_written_by_e
     assert!(left_out.iter().any(|line| line["namespace"] == *a && line["decision"] == "allow"), "{left_out:?}");
     assert!(!wide.said("skipping mutation - namespace has namespace-restricted operator").is_empty());
     let (_, metrics) = wide.health("/metrics").await;
-    // Those of tests before this one are among them.
+    // Namespaces of earlier tests are among them.
     let excluded = metrics.lines().find_map(|line| line.strip_prefix("portcullis_scope_excluded_namespaces "));
     assert!(excluded.unwrap().parse::<u32>().unwrap() >= 2, "{metrics}");
     assert!(metrics.contains("portcullis_scope_age_seconds "), "{metrics}");
@@ -119,7 +119,7 @@ async fn the_lease_of_an_operator_of_another_make_is_respected() {
 // Race 9: both are called for a tenant's object, so the tenant waits for both; a selector on the cluster-wide
 // configuration takes that away.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_wide_operator_that_is_down_blocks_a_tenant_unless_its_selector_leaves_the_tenant_out() {
+async fn a_selector_keeps_a_lost_operator_from_blocking_a_tenant() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let team = cluster.namespace("team").await;
@@ -149,7 +149,7 @@ async fn a_cluster_wide_operator_that_is_down_blocks_a_tenant_unless_its_selecto
 
 // Race 11: what one set of rules let in is judged by the other's at its next write, and can always go.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_tenants_rules_let_in_meets_the_others_rules_at_its_next_write_and_can_be_deleted() {
+async fn a_tenants_object_meets_other_rules_at_its_next_write() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let team = cluster.namespace("skew").await;
@@ -179,7 +179,7 @@ async fn what_the_tenants_rules_let_in_meets_the_others_rules_at_its_next_write_
 
 // `WATCH_NAMESPACE` is how other operators are restricted, by people and by the tools that install them.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_variable_by_which_others_are_restricted_restricts_as_the_flag_does() {
+async fn watch_namespace_restricts_as_the_flag_does() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let team = cluster.namespace("watched").await;

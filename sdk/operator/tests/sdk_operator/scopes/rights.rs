@@ -7,7 +7,7 @@ use super::installation::Installation;
 use super::turn::Turn;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_rights_on_leases_it_is_not_ready_and_says_what_to_grant() {
+async fn missing_rights_on_leases_are_named_and_block_readiness() {
     let turn = Turn::take().await;
     let cluster = turn.cluster;
     let team = cluster.namespace("poor").await;

@@ -1,8 +1,8 @@
-//! For how long two acted, and for how long nobody.
+//! Measures for how long two operators acted, and for how long none did.
 
 use std::time::{Duration, Instant};
 
-/// Who acts says so every 20 ms; a pause that is longer than this on a busy machine is one.
+/// The longest silence of an operator that acts: it reports every 20 ms, but the machine may be busy.
 const PAUSE: Duration = Duration::from_millis(400);
 
 /// The longest time in which two acted and in which nobody did, after `from`.

@@ -37,7 +37,7 @@ fn managers(object: &DynamicObject) -> BTreeMap<(String, String), (String, Value
 }
 
 #[tokio::test]
-async fn server_side_apply_in_each_version_loses_no_field_label_managed_field_or_unknown_member() {
+async fn server_side_apply_in_each_version_loses_nothing() {
     // Stored in a spoke, so that every way leads over the hub.
     let home = Home::new(applied::convert(), applied::crd("v1")).await;
     for version in VERSIONS {
@@ -93,7 +93,7 @@ async fn server_side_apply_in_each_version_loses_no_field_label_managed_field_or
         let again = api.get(&name).await.unwrap();
         assert_eq!(again.metadata.resource_version, version_now, "an apply of what is there writes nothing");
 
-        // What a manager leaves out goes, in any version; the rest stays.
+        // A field that its manager leaves out is removed, in any version; the rest stays.
         let mut less = first.clone();
         less["spec"]["extra"] = json!({ "π": "é" });
         let read = api.patch(&name, &one, &Patch::Apply(&less)).await.unwrap();
@@ -108,10 +108,10 @@ async fn server_side_apply_in_each_version_loses_no_field_label_managed_field_or
     }
 }
 
-/// What `kubectl apply` sends without `--server-side`: at first the object, with itself in an annotation; then a merge
-/// patch of what changed.
+/// `kubectl apply` without `--server-side` sends at first the object, with itself in an annotation; then a merge patch
+/// of the changes.
 #[tokio::test]
-async fn client_side_apply_in_each_version_loses_nothing_and_finds_again_what_it_applied_last() {
+async fn client_side_apply_in_each_version_loses_nothing() {
     let home = Home::new(patched::convert(), patched::crd("v2")).await;
     let kubectl = || PatchParams { field_manager: Some("kubectl-client-side-apply".into()), ..PatchParams::default() };
     for version in VERSIONS {
@@ -161,7 +161,7 @@ async fn client_side_apply_in_each_version_loses_nothing_and_finds_again_what_it
 // Issue 16, through the API server: what was kept for a version that could not say it comes back, but not over an edit
 // that was made since.
 #[tokio::test]
-async fn what_an_old_version_cannot_say_does_not_come_back_over_a_newer_edit() {
+async fn a_stashed_value_does_not_come_back_over_a_newer_edit() {
     let home = Home::new(super::kinds::kept::convert(), super::kinds::kept::crd("v1")).await;
     let (old, new) = (home.api("v1"), home.api("v3"));
     let spec = json!({ "first": "Ada", "last": "Lovelace", "nicknames": ["Countess"] });

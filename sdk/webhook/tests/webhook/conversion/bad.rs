@@ -92,7 +92,7 @@ async fn a_bad_object_does_not_hide_others_from_lists_and_watches() {
 }
 
 #[tokio::test]
-async fn where_bad_objects_fail_a_review_the_message_names_the_object_and_the_path() {
+async fn a_failed_review_names_the_bad_object_and_the_path() {
     let objects = [
         person("a-good", json!({ "name": "Ada Lovelace" })),
         person("b-bad", json!({ "name": { "secret": "value" } })),

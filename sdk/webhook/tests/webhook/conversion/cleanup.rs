@@ -17,7 +17,7 @@ const COLLECTED: Duration = Duration::from_mins(2);
 // Issue 15: deletion, garbage collection and the end of namespaces, stopped by conversion. The namespace controller
 // lists every kind there is, so this cluster has no other whose conversion is away.
 #[tokio::test]
-async fn a_bad_object_does_not_block_deletion_finalizers_garbage_collection_or_its_namespace() {
+async fn a_bad_object_does_not_block_its_deletion() {
     let bad = |name: &str| person(name, json!({ "name": ["not", "a", "name"] }));
     let mut kept = bad("kept");
     kept["metadata"]["finalizers"] = json!(["demo.example/keep"]);
@@ -37,7 +37,7 @@ async fn a_bad_object_does_not_block_deletion_finalizers_garbage_collection_or_i
     api.delete("kept", &DeleteParams::default()).await.unwrap();
     let kept = api.get("kept").await.unwrap();
     assert!(kept.metadata.deletion_timestamp.is_some());
-    // What a controller does in the version that it knows.
+    // A controller removes its finalizer in the version that it knows.
     let done = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     api.patch("kept", &PatchParams::default(), &done).await.unwrap();
     gone("kept").await;

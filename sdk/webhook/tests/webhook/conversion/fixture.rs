@@ -136,7 +136,7 @@ impl Home {
         let webhook = self.crd.spec.conversion.as_mut().unwrap().webhook.as_mut().unwrap();
         webhook.client_config.as_mut().unwrap().ca_bundle = Some(ByteString(self.ca.cert_pem().as_bytes().to_vec()));
         self.cluster.install_crds(std::slice::from_ref(&self.crd)).await;
-        // What comes from the cache of before is not converted.
+        // The API server's cache may still return unconverted objects.
         self.until_converted().await;
         self.know_storage().await;
     }
@@ -214,7 +214,7 @@ impl Drop for Home {
     }
 }
 
-/// What belongs to the user of an object: labels and annotations other than the engine's.
+/// The user's annotations: all but the engine's.
 pub(crate) fn annotations(object: &DynamicObject) -> BTreeMap<String, String> {
     let mut annotations = object.metadata.annotations.clone().unwrap_or_default();
     annotations.remove(portcullis::conversion::STASH);

@@ -13,7 +13,7 @@ use super::kinds::down;
 const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn conversions_fail_while_the_webhook_is_away_and_work_at_once_when_it_is_back() {
+async fn conversions_work_again_as_soon_as_the_webhook_is_back() {
     let mut home = Home::new(down::convert(), down::crd("v1")).await;
     let create = PostParams::default();
     let ada = |name: &str| home.person("v1", name, json!({ "name": "Ada Lovelace" }));
@@ -23,7 +23,7 @@ async fn conversions_fail_while_the_webhook_is_away_and_work_at_once_when_it_is_
     home.shut_down().await;
     let problem = home.api("v3").get("before").await.unwrap_err().to_string();
     assert!(problem.contains("conversion webhook") && problem.contains("failed"), "{problem}");
-    // What needs no conversion goes on.
+    // Requests without a conversion still work.
     let during = home.person("v1", "during", json!({ "name": "Ada Lovelace" }));
     home.api("v1").create(&create, &during).await.unwrap();
     assert_eq!(home.api("v1").list(&ListParams::default()).await.unwrap().items.len(), 2);

@@ -47,7 +47,7 @@ async fn answered(routes: &Routes, review: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_has_every_object_in_its_place_whatever_the_size_of_the_list() {
+async fn an_answer_keeps_the_order_of_a_list_of_any_size() {
     let routes = routes(reviewed::convert());
     // The last ones are too large for the thread that reads them.
     for (count, notes) in [(0, 0), (1, 10), (40, 100), (300, 10_000), (1, 2_000_000)] {
@@ -81,7 +81,7 @@ async fn an_old_review_is_answered_in_its_own_version() {
 }
 
 #[tokio::test]
-async fn a_failure_names_the_first_object_that_fails_by_index_namespace_and_name() {
+async fn a_failure_names_the_first_bad_object() {
     let routes = routes(reviewed::convert().fail_on_bad_objects());
     for notes in [0, 10_000] {
         let bad = |n: usize| if n == 63 || n == 98 { json!(["secret"]) } else { json!("Ada") };
@@ -140,7 +140,7 @@ fn slow() -> Convert<v3::Person> {
 }
 
 #[tokio::test]
-async fn slow_converters_are_given_up_when_the_api_server_waits_no_longer() {
+async fn a_slow_conversion_ends_when_the_api_server_gives_up() {
     let routes = routes(slow());
     for notes in [0, 10_000] {
         let objects = (0..500).map(|n| person(&format!("p-{n}"), json!("Ada"), notes)).collect();

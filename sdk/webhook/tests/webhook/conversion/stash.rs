@@ -41,7 +41,7 @@ async fn same_nicknames(old: Arc<forged::v3::Person>, new: Arc<forged::v3::Perso
     Verdict::deny("nicknames are for ever, whoever writes")
 }
 
-/// What somebody who may write `v1` alone sends to change, or to drop, what only `v3` has.
+/// Patches by which a user with rights on `v1` alone tries to change, or to drop, fields that only `v3` has.
 fn forgeries() -> [Value; 2] {
     let stash = json!({ "v3": { "o": { "spec": { "nicknames": ["Forged"] } }, "r": { "spec": {} } } }).to_string();
     [

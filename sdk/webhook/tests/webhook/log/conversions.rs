@@ -32,7 +32,7 @@ async fn ask(routes: &Routes, objects: Vec<Value>) -> Value {
 }
 
 #[test]
-fn a_bad_object_is_logged_by_namespace_name_and_path_and_never_by_its_values() {
+fn a_bad_object_is_logged_by_name_and_path_without_its_values() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(lines.clone());
     heard_by(subscriber.finish(), bad_objects(lines));
@@ -55,7 +55,7 @@ async fn bad_objects(lines: Lines) {
     let (webhook, uid, trace) = (&warned["span"]["webhook"], &warned["span"]["uid"], &warned["span"]["trace"]);
     assert_eq!([webhook, uid, trace], ["people", "u-1", "0af7651916cd43dd8448eb211c80319c"]);
 
-    // What a converter's error says is for the log alone.
+    // A converter's error is for the log alone.
     let fails = |_: logged::v1::Person| Err::<logged::v3::Person, _>("no such person in the register");
     let convert = || Convert::<logged::v3::Person>::hub().spoke(fails, logged::v3_to_v1);
     for (convert, level) in [(convert(), "WARN"), (convert().fail_on_bad_objects(), "ERROR")] {

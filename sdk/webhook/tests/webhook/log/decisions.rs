@@ -45,7 +45,7 @@ fn turned() -> Mutate<Turned> {
 
 /// D11
 #[test]
-fn each_decision_is_one_line_that_says_who_what_and_why_and_never_the_object() {
+fn each_decision_is_one_log_line_without_the_object() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().with_writer(lines.clone()).finish();
     heard_by(subscriber, decisions(lines));
@@ -148,7 +148,7 @@ async fn decisions(lines: Lines) {
         let line: Value = serde_json::from_str(&said).unwrap();
         let fields = &line["fields"];
         assert_eq!((&line["level"], &fields["decision"]), (&json!(level), &json!(decision)), "{said}");
-        // What the guide has people search for.
+        // The guide has people search for this message.
         let verb = if path.starts_with("/mutate") { "mutate" } else { "validate" };
         assert_eq!(fields["message"], format!("{verb} {}", operation.to_lowercase()));
         assert_eq!(path.rsplit('/').next(), fields["webhook"].as_str());

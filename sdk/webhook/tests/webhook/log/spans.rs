@@ -13,7 +13,7 @@ use crate::fixture::{Entity, entity, review};
 
 /// D11: what a handler logs can be found by the API server's uid and by the trace that the request is part of.
 #[test]
-fn what_a_handler_logs_carries_the_uid_and_the_trace_of_its_review() {
+fn a_handlers_log_carries_the_uid_and_trace_of_its_review() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
         .json()

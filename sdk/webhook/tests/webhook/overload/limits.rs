@@ -17,7 +17,7 @@ const CONCURRENCY: usize = 8;
 /// The most that the server's memory may come to, in MiB: 64 for bodies, 64 for connections, and itself.
 const MEMORY: usize = 192;
 
-/// What 2x saturation came to.
+/// The answers under twice the load that saturates the server.
 #[derive(Default)]
 struct Shares {
     decided: usize,
@@ -27,7 +27,7 @@ struct Shares {
 
 // It takes some ten seconds: thousands of handshakes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overload_is_shed_memory_stays_bounded_and_the_api_server_is_answered() {
+async fn overload_is_shed_and_the_api_server_is_answered() {
     let cluster = ControlPlane::shared().await;
     let (fast, slow) = (cluster.namespace("fast").await, cluster.namespace("slow").await);
     let names = ["webhook.test.svc".to_owned(), format!("{SERVICE}.{fast}.svc")];
@@ -172,7 +172,7 @@ async fn saturate(peers: &Peers, done: &CancellationToken) -> Shares {
     shares
 }
 
-/// How many connections this process may have open at a time, less those of the tests beside this one.
+/// The number of connections that this process may have open, less those of other tests.
 fn wave() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();

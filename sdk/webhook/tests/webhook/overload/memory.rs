@@ -41,7 +41,7 @@ fn list(bytes: usize) -> String {
 async fn status(peers: &Peers, path: &str, length: usize, body: &str) -> Option<u16> {
     let mut connection = peers.connect().await.ok()?;
     let head = post(path, "").replace("content-length: 0", &format!("content-length: {length}"));
-    // Who is refused before all was sent is told so.
+    // The server may refuse the call before all of it was sent.
     for part in [head.as_str(), body] {
         let _ = connection.write_all(part.as_bytes()).await;
     }
@@ -80,7 +80,7 @@ async fn flood(peers: &Peers, limit: usize) -> Vec<u16> {
 
 // The generated Deployment limits memory to 512 Mi, which conversions alone were allowed to take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_never_take_more_memory_than_the_process_is_limited_to() {
+async fn reviews_never_exceed_the_memory_limit_of_the_process() {
     // A debug build takes ten seconds for these. What one flood leaves behind shows in the next.
     for (limit, floods) in [(128, 3), (256, 1), (512, 2)] {
         let bytes = (limit * MIB).to_string();
@@ -104,7 +104,7 @@ async fn reviews_never_take_more_memory_than_the_process_is_limited_to() {
         );
         assert!(shed > 0, "{decided} decided and {shed} shed: not the load that was meant");
         assert!(most <= limit, "{most} MiB of {limit}");
-        // What could never be converted is not tried again.
+        // A review that can never fit is not answered with a retry.
         let too_long = limit * MIB / 8 + MIB;
         assert_eq!(status(&peers, "/convert/people", too_long, "").await, Some(413), "{limit} MiB");
         assert!(process.end().await, "and it ends in order");

@@ -17,14 +17,14 @@ use crate::client::{PATIENCE, Reply, connect_with, post, read_reply, trusting};
 /// Time for a connection to come about: the kernel's queue is part of the defence, and may be full.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Whoever can reach the server.
+/// Clients that can reach the server.
 #[derive(Clone)]
 pub(crate) struct Peers {
     address: SocketAddr,
     tls: ClientConfig,
 }
 
-/// What a peer does once it is connected. It then says nothing more.
+/// The behaviour of a peer once it is connected. It then sends nothing more.
 #[derive(Clone, Copy)]
 pub(crate) enum Manner {
     Silent,

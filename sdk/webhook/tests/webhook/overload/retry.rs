@@ -1,4 +1,4 @@
-//! What the API server does with a 429.
+//! The API server's reaction to a 429.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::fixture::serve;
 /// A webhook that takes one review at a time is busy with one; the API server's second call is shed, asked again after
 /// the second that `Retry-After` says, and decided. Its user notices nothing.
 #[tokio::test]
-async fn the_api_server_asks_again_what_was_shed_and_its_user_is_none_the_wiser() {
+async fn the_api_server_retries_a_shed_review_unnoticed_by_its_user() {
     let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
         let (arrived, release) = (Arc::clone(&arrived), Arc::clone(&release));

@@ -1,4 +1,4 @@
-//! What users of the API server see of a decision.
+//! Decisions as users of the API server see them.
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;

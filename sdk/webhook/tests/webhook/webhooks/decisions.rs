@@ -64,7 +64,7 @@ fn the_manifest_says_what_was_registered() {
 }
 
 #[test]
-fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
+fn a_registration_that_the_api_server_would_refuse_fails() {
     let named = |name: &str| {
         Validate::<ConfigMap>::named(name).on_create(|_: Arc<ConfigMap>, _: Context| async { Verdict::allow() })
     };
@@ -123,7 +123,7 @@ fn what_the_api_server_would_refuse_or_never_call_is_refused_at_registration() {
     }
 }
 
-/// What is only a large number is no limit, and none that panics.
+/// A very large limit is as good as none, and must not panic.
 #[tokio::test]
 async fn limits_of_any_size_are_served() {
     for concurrency in [1, usize::MAX] {
@@ -172,7 +172,7 @@ impl Names {
 
 /// D1: with webhooks off a controller asks the same value.
 #[tokio::test]
-async fn methods_of_one_value_judge_and_edit_for_webhooks_and_serve_a_controller() {
+async fn one_value_has_methods_for_webhooks_and_a_controller() {
     let rules = Arc::new(Names { reserved: "root".into() });
     let webhooks = Webhooks::new()
         .validate(

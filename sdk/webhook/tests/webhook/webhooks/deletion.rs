@@ -95,7 +95,7 @@ async fn held(gate: &Gate, name: &str, entity: &str, key: &str) {
 }
 
 #[tokio::test]
-async fn an_object_that_is_being_deleted_does_not_take_a_value_that_the_rules_forbid() {
+async fn a_terminating_object_does_not_take_a_forbidden_value() {
     let (rules, webhooks) = strict_later();
     let mut gate = Gate::over(webhooks, &[Entity::crd()]).await;
     rules.strict.store(true, Ordering::SeqCst);
@@ -129,7 +129,7 @@ async fn an_object_that_is_being_deleted_does_not_take_a_value_that_the_rules_fo
 }
 
 #[tokio::test]
-async fn finalizers_of_a_broken_object_go_whether_the_webhook_is_up_or_down() {
+async fn a_broken_object_loses_its_finalizers_with_the_webhook_down() {
     let (rules, webhooks) = strict_later();
     let mut gate = Gate::over(webhooks, &[Entity::crd()]).await;
     for name in ["up", "down"] {
@@ -268,7 +268,7 @@ fn no_updates(resources: &str, scope: Scope) -> Webhooks {
 }
 
 #[tokio::test]
-async fn no_edit_beside_metadata_and_status_goes_past_the_webhook_in_any_kind() {
+async fn no_edit_of_a_spec_goes_past_the_webhook_in_any_kind() {
     let mut gate = Gate::over(no_updates("*/*", Scope::Namespaced), &[Entity::crd(), Fleet::crd()]).await;
     let mut objects = Vec::new();
     for (index, (api_version, kind, content, edits)) in kinds().into_iter().enumerate() {
@@ -310,7 +310,7 @@ async fn no_edit_beside_metadata_and_status_goes_past_the_webhook_in_any_kind() 
 
 /// Configurations of an earlier version, and API servers that know no match conditions, send what the condition exempts.
 #[tokio::test]
-async fn what_a_match_condition_would_exempt_is_allowed_where_it_is_sent_and_nothing_else_is() {
+async fn an_exempt_request_is_allowed_even_if_it_is_sent() {
     let routes = no_updates("*/*", Scope::Any).routes().unwrap();
     let object = |deleted: bool, content: Value| {
         let mut object = content;
@@ -347,7 +347,7 @@ async fn what_a_match_condition_would_exempt_is_allowed_where_it_is_sent_and_not
 
 /// Namespaces keep finalizers in their spec. What finalizes one that stays is judged.
 #[tokio::test]
-async fn a_namespace_is_finalized_while_a_webhook_for_namespaces_is_down() {
+async fn a_namespace_is_finalized_while_its_webhook_is_down() {
     let mut gate = Gate::over(no_updates("namespaces/*", Scope::Any), &[]).await;
     let namespaces: Api<Namespace> = Api::all(gate.client.clone());
     let finalize = async |gate: &Gate| {
@@ -370,7 +370,7 @@ async fn a_namespace_is_finalized_while_a_webhook_for_namespaces_is_down() {
 
 /// A subresource that is the whole object, and one that is another kind.
 #[tokio::test]
-async fn the_status_of_an_object_being_deleted_is_written_while_the_webhook_is_down_and_its_scale_is_not() {
+async fn the_status_of_a_terminating_object_needs_no_webhook() {
     let mut gate = Gate::over(no_updates("fleets/*", Scope::Namespaced), &[Fleet::crd()]).await;
     let fleets = gate.of::<Fleet>();
     let mut held = fleet("a");

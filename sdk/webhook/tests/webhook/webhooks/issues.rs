@@ -1,5 +1,5 @@
-//! What users of other SDKs met, and must not meet here: through the API server where it shows there. The numbers are
-//! those of the projects' own trackers.
+//! Issues of other SDKs' users, which must not occur here: tested through the API server where they show there. The
+//! numbers are those of the projects' own trackers.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ fn marks() -> Mutate<Entity> {
 /// dotnet-operator-sdk#536, #537, #540: the API server refused every answer of a validating webhook that named a patch
 /// type, and then every one of a mutating webhook that did not. volcano PR#2225: a patch type with an empty patch.
 #[tokio::test]
-async fn no_answer_is_refused_for_a_patch_type_that_does_not_go_with_it() {
+async fn no_answer_is_refused_for_a_wrong_patch_type() {
     let same = Mutate::<Entity>::named("same").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
     let unchanged =
         Mutate::<Entity>::named("unchanged").on_create(|_: Entity, _: Context| async { Mutation::unchanged() });
@@ -60,7 +60,7 @@ async fn no_answer_is_refused_for_a_patch_type_that_does_not_go_with_it() {
 
 /// dotnet-operator-sdk#682: a differ that all requests shared broke, or mixed up what it compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_that_are_mutated_at_the_same_time_never_get_each_others_patches() {
+async fn concurrent_mutations_never_mix_up_their_patches() {
     let gate = Gate::over(Webhooks::new().mutate(marks()), &[Entity::crd()]).await;
     let names: Vec<String> = (0..64).map(|index| format!("n{index}")).collect();
     let made = join_all(names.iter().map(|name| {
@@ -78,7 +78,7 @@ async fn objects_that_are_mutated_at_the_same_time_never_get_each_others_patches
 
 /// dotnet-operator-sdk#532: a webhook for Pods kept all Pods from being made while its operator was down.
 #[tokio::test]
-async fn an_operator_that_is_down_never_blocks_pods_that_were_to_go_on_without_it() {
+async fn an_operator_that_is_down_never_blocks_exempt_pods() {
     let deny = |policy: FailurePolicy| {
         let webhook = Validate::<Pod>::named("pods").failure_policy(policy);
         Webhooks::new().validate(webhook.on_create(|_: Arc<Pod>, _: Context| async { Verdict::deny("no pods") }))
@@ -96,7 +96,7 @@ async fn an_operator_that_is_down_never_blocks_pods_that_were_to_go_on_without_i
         (&mut gate.serving.ended).await.unwrap();
         assert_eq!(pods.create(&PostParams::default(), &pod).await.is_ok(), goes_on, "{policy}");
     }
-    // What keeps the operator's own Pods out whatever the policy is, is in the generated configuration.
+    // The generated configuration excludes the operator's own Pods under either policy.
     let guarded = deny(FailurePolicy::Fail).manifests().unwrap().remove(0).guarded("own").unwrap();
     let expression = &guarded.namespace_selector.unwrap().match_expressions.unwrap()[0];
     assert_eq!((expression.operator.as_str(), expression.values.as_ref().unwrap()[0].as_str()), ("NotIn", "own"));
@@ -125,7 +125,7 @@ async fn a_deletion_never_fails_for_want_of_an_object() {
     assert!(seen.load(Ordering::SeqCst) >= 2, "one alone, and those of the collection");
 }
 
-/// How often a type that counts was read and written.
+/// The number of reads and writes of `Counted`.
 static READ: AtomicUsize = AtomicUsize::new(0);
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -148,7 +148,7 @@ impl Serialize for Counted {
 
 /// controller-runtime#2431: objects were taken apart and compared where nothing had changed.
 #[tokio::test]
-async fn an_object_that_nobody_changed_is_never_taken_apart_to_be_compared() {
+async fn an_unchanged_object_is_never_taken_apart_to_compare() {
     let on_scale = |name: &str| Mutate::<Counted>::subresource_of::<Entity>(name, "x");
     let routes = Webhooks::new()
         .mutate(on_scale("unchanged").on_create(|_: Counted, _: Context| async { Mutation::unchanged() }))
@@ -179,7 +179,7 @@ async fn a_patch_is_never_an_array_of_numbers() {
 
 /// ingress-nginx#4916: "expected response.uid", and nobody knew what was wrong with the object.
 #[tokio::test]
-async fn an_object_that_does_not_decode_never_costs_the_uid_of_the_answer() {
+async fn an_undecodable_object_never_costs_the_uid_of_the_answer() {
     let routes = webhooks().routes().unwrap();
     for object in [json!({"spec": {"username": 7}}), json!({"spec": []}), json!([]), json!("x"), json!({})] {
         for path in ["/validate/username", "/mutate/defaults"] {

@@ -67,7 +67,7 @@ async fn objects_without_a_type_are_judged_and_edited_whole() {
 }
 
 #[test]
-fn an_untyped_webhook_says_what_it_is_for_and_is_refused_where_that_is_nothing() {
+fn an_untyped_webhook_without_a_target_is_refused() {
     let for_target = |target: Target| {
         let webhook = Validate::<DynamicObject>::dynamic("any", target)
             .on_create(|_: Arc<DynamicObject>, _: Context| async { Verdict::allow() });
@@ -141,7 +141,7 @@ impl Resource for Images {
 /// controller-runtime#2931 (reverted in #2982), kueue#3469: a defaulter built on older types wrote objects of others
 /// back without the fields it did not know.
 #[tokio::test]
-async fn fields_that_a_type_does_not_know_are_never_removed_from_objects_of_others() {
+async fn unknown_fields_are_never_removed_from_objects_of_others() {
     let mirror = Mutate::<Images>::named("mirror").on_create(|mut new: Images, _: Context| async move {
         for container in &mut new.spec.template.spec.containers {
             container.image = format!("mirror/{}", container.image);
@@ -174,9 +174,9 @@ async fn fields_that_a_type_does_not_know_are_never_removed_from_objects_of_othe
     assert_eq!(without, expected);
 }
 
-/// Who wrote which field stays with the object, and out of the handlers that did not ask.
+/// Managed fields stay in the object, but only handlers that ask see them.
 #[tokio::test]
-async fn managed_fields_are_for_handlers_that_ask_and_are_lost_by_none() {
+async fn managed_fields_reach_handlers_that_ask_and_are_never_lost() {
     let tell = |new: &Entity| {
         new.metadata.managed_fields.iter().flatten().filter_map(|f| f.manager.clone()).collect::<Vec<_>>()
     };

@@ -62,13 +62,13 @@ async fn answer(spec: Value, change: fn(&mut NastySpec)) -> Answer {
     Reviews::of(&webhooks).unwrap().create(&object).mutate("nasty").await
 }
 
-/// What the API server would store.
+/// Returns the spec that the API server would store.
 async fn edited(spec: Value, change: fn(&mut NastySpec)) -> Value {
     answer(spec, change).await.patched()["spec"].take()
 }
 
 #[tokio::test]
-async fn an_edit_that_is_lost_when_it_is_read_back_is_an_error_and_never_a_patch() {
+async fn an_edit_that_does_not_round_trip_is_an_error_and_no_patch() {
     for spec in [json!({}), json!({"edit": "", "tries": 3}), json!({"edit": "", "map": {}, "tries": 5, "new": 1})] {
         answer(spec.clone(), |new| new.tries = Tries(0)).await.assert_http_error(500);
         let made = edited(spec, |new| new.tries = Tries(7)).await;
@@ -77,7 +77,7 @@ async fn an_edit_that_is_lost_when_it_is_read_back_is_an_error_and_never_a_patch
 }
 
 #[tokio::test]
-async fn elements_of_a_set_that_a_type_sorts_are_edited_where_they_are() {
+async fn elements_of_a_sorted_set_are_edited_in_place() {
     // (before, edit, after)
     let cases: [(Value, Change, Value); 5] = [
         (json!({"sorted": ["b", "a"]}), |new| _ = new.sorted.remove("a"), json!({"sorted": ["b"]})),

@@ -1,4 +1,4 @@
-//! What the API server makes of webhooks that do not decide, and which requests it sends at all.
+//! Webhooks that do not decide, behind the API server, and the requests that it sends at all.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn only(name: &'static str, policy: FailurePolicy) -> Gate {
 
 /// K8s answers a denial as a denial whatever the policy is; so a failure must not look like one unless that was chosen.
 #[tokio::test]
-async fn an_error_or_a_crash_follows_the_failure_policy_unless_the_webhook_chose_to_deny() {
+async fn an_error_or_a_crash_follows_the_failure_policy() {
     let (fail, ignore) = (only("username", FailurePolicy::Fail).await, only("username", FailurePolicy::Ignore).await);
     let strict = only("strict", FailurePolicy::Ignore).await;
     for how in ["fail", "panic"] {
@@ -42,7 +42,7 @@ async fn an_error_or_a_crash_follows_the_failure_policy_unless_the_webhook_chose
 
 /// The API server's own message would be "context deadline exceeded", after the whole timeout.
 #[tokio::test]
-async fn a_handler_that_is_stuck_is_named_before_the_api_server_gives_up() {
+async fn a_stuck_handler_is_named_before_the_api_server_gives_up() {
     let gate = only("username", FailurePolicy::Fail).await;
     let mut said = Vec::new();
     // A machine that stalls is later than the API server waits now and then, and not each time.

@@ -1,4 +1,4 @@
-//! What can be set on a webhook, in its manifest and in force.
+//! Settings of a webhook, in its manifest and in force.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,7 +49,7 @@ impl Registry {
 
 /// K1: dry run.
 #[tokio::test]
-async fn a_dry_run_changes_nothing_outside_and_a_webhook_that_declares_nothing_never_does() {
+async fn a_dry_run_gets_no_permit_for_side_effects() {
     let registry = Arc::new(Registry::default());
     let register = |registry: &Arc<Registry>| {
         let registry = Arc::clone(registry);
@@ -78,7 +78,7 @@ async fn a_dry_run_changes_nothing_outside_and_a_webhook_that_declares_nothing_n
 }
 
 #[tokio::test]
-async fn a_webhook_is_called_again_when_one_after_it_changed_the_object() {
+async fn a_webhook_is_reinvoked_after_a_later_change() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let first = Mutate::<Entity>::named("first").on_create(move |new: Entity, _: Context| {
@@ -96,7 +96,7 @@ async fn a_webhook_is_called_again_when_one_after_it_changed_the_object() {
 
 /// K1: what a handler says for the audit log, and who is told.
 #[tokio::test]
-async fn audit_annotations_are_in_the_audit_log_under_the_name_of_the_webhook() {
+async fn audit_annotations_have_the_webhooks_name_in_the_audit_log() {
     let noted = Mutate::<Entity>::named("noted")
         .on_create(|new: Entity, _: Context| async { Mutation::modified(new).audit("rule", "none") });
     let judged = Validate::<Entity>::named("judged").on_create(|new: Arc<Entity>, _: Context| async move {
@@ -145,7 +145,7 @@ async fn warnings_beyond_what_kubernetes_keeps_are_counted() {
 
 /// An operator that takes the place of another keeps what users and their scripts know.
 #[test]
-fn a_webhook_has_the_full_name_that_it_is_given_if_kubernetes_takes_it_and_no_other_has_it() {
+fn a_full_name_must_be_valid_and_unique() {
     let named =
         |name: &str| Validate::<Entity>::named(name).on_create(|_: Arc<Entity>, _: Context| async { Verdict::allow() });
     let manifests = Webhooks::new().validate(named("judged").full_name("vjudged.kb.io")).manifests().unwrap();

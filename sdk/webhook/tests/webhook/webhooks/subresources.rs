@@ -132,7 +132,7 @@ async fn a_scale_is_judged_and_edited_as_a_scale() {
 }
 
 #[tokio::test]
-async fn a_status_is_judged_and_edited_where_it_is_written_and_nowhere_else() {
+async fn a_status_is_reviewed_at_its_subresource_only() {
     let gate = Gate::over(webhooks(), &[Fleet::crd()]).await;
     gate.of::<Fleet>().create(&PostParams::default(), &fleet("a")).await.unwrap();
     let status = |status: Value| json!({"status": status});
@@ -168,7 +168,7 @@ async fn the_status_of_an_object_being_deleted_is_not_judged() {
 
 /// K1: connect.
 #[tokio::test]
-async fn a_connection_and_an_eviction_are_judged_by_what_was_asked_for() {
+async fn a_connection_and_an_eviction_are_judged_by_their_options() {
     let gate = Gate::over(webhooks(), &[Fleet::crd()]).await;
     let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {
         "containers": [{"name": "app", "image": "i"}, {"name": "side", "image": "i"}]}}))

@@ -52,7 +52,7 @@ async fn a_verdict_reaches_the_wire() {
 }
 
 #[tokio::test]
-async fn the_uid_comes_back_when_the_object_does_not_decode_and_the_field_is_named() {
+async fn an_undecodable_object_is_answered_with_uid_and_field() {
     let serving = serve_webhooks().await;
     let good = entity(json!({"username": "a"}));
     // (what does not decode, path, operation, object, old object, field)
@@ -103,7 +103,7 @@ async fn the_uid_comes_back_when_the_object_does_not_decode_and_the_field_is_nam
 
 /// K2
 #[tokio::test]
-async fn a_patch_names_what_changed_and_spares_what_the_type_does_not_know() {
+async fn a_patch_has_the_changes_and_spares_unknown_fields() {
     let serving = serve_webhooks().await;
     let mut object = entity(json!({"username": "sidecar", "new": {"x": null},
         "parts": [{"name": "app", "new": 1}, {"name": "db", "image": "d"}]}));
@@ -160,7 +160,7 @@ async fn a_deletion_is_never_patched() {
 
 /// D9
 #[tokio::test]
-async fn an_update_of_the_metadata_or_status_of_an_object_being_deleted_reaches_no_handler_and_of_the_rest_it_does() {
+async fn only_spec_updates_of_a_terminating_object_reach_handlers() {
     let serving = serve_webhooks().await;
     let going = |spec: Value| {
         let mut object = entity(spec);
@@ -201,7 +201,7 @@ async fn an_update_of_the_metadata_or_status_of_an_object_being_deleted_reaches_
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_or_panics_leaves_the_decision_to_the_failure_policy_and_says_nothing() {
+async fn a_failing_handler_leaves_the_decision_to_the_failure_policy() {
     let serving = serve_webhooks().await;
     let mut connection = connect(&serving).await;
     for how in ["fail", "panic"] {
@@ -246,7 +246,7 @@ async fn the_time_that_the_caller_waits_is_kept() {
 }
 
 #[tokio::test]
-async fn what_the_configuration_should_not_have_sent_is_said_and_left_to_the_failure_policy() {
+async fn an_unexpected_request_is_left_to_the_failure_policy() {
     let serving = serve_webhooks().await;
     let change = |f: fn(&mut Value)| {
         let mut review = review("CREATE", entity(json!({"username": "a"})), Value::Null);

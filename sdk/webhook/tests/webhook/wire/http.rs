@@ -80,7 +80,7 @@ async fn a_body_over_the_limit_is_refused_with_413() {
     let reply = send(&mut connection, &format!("{chunked}{}0\r\n\r\n", chunk.repeat(8))).await;
     assert_eq!(reply.status, 413, "announced or not");
 
-    // Whoever goes on sending is cut off, answer or not.
+    // A client that goes on sending is cut off, with or without an answer.
     let mut connection = connect(&serving).await;
     connection.write_all(chunked.as_bytes()).await.unwrap();
     let endless = async { while connection.write_all(chunk.as_bytes()).await.is_ok() {} };

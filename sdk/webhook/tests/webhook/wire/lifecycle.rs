@@ -22,7 +22,7 @@ fn request(username: &str) -> String {
 }
 
 #[tokio::test]
-async fn new_certificates_serve_new_connections_and_old_connections_stay() {
+async fn new_certificates_serve_new_connections_only() {
     let serving = serve_webhooks().await;
     let mut old = connect(&serving).await;
     assert_eq!(send(&mut old, &request("fine")).await.status, 200);
@@ -38,7 +38,7 @@ async fn new_certificates_serve_new_connections_and_old_connections_stay() {
 }
 
 #[test]
-fn a_pair_that_cannot_be_served_is_refused_with_the_part_that_is_wrong() {
+fn a_bad_pair_is_refused_with_the_part_that_is_wrong() {
     let (from, to) = (jiff::Timestamp::now(), jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1));
     let one = portcullis_pki::Ca::generate("one", from, to).unwrap();
     let two = portcullis_pki::Ca::generate("two", from, to).unwrap();
@@ -74,7 +74,7 @@ async fn held(limits: Limits) -> Held {
 
 /// kubernetes#127335: idle connections in the API server's pool would send requests to a process that is gone.
 #[tokio::test]
-async fn stopping_closes_idle_connections_and_finishes_answers_under_way() {
+async fn stopping_closes_idle_connections_and_finishes_answers() {
     let mut held = held(Limits::default()).await;
     let mut idle = connect(&held.serving).await;
     assert_eq!(send(&mut idle, &post("/", "")).await.status, 200);
@@ -95,7 +95,7 @@ async fn stopping_closes_idle_connections_and_finishes_answers_under_way() {
 }
 
 #[tokio::test]
-async fn answers_that_do_not_end_are_cut_off_when_draining_takes_too_long() {
+async fn answers_that_never_end_are_cut_off_after_the_drain() {
     let mut held = held(Limits { drain: Duration::from_millis(300), ..Limits::default() }).await;
     let mut stuck = connect(&held.serving).await;
     stuck.write_all(post("/held", "").as_bytes()).await.unwrap();

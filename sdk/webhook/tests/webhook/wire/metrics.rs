@@ -1,4 +1,4 @@
-//! What is counted.
+//! Metrics of reviews.
 
 use portcullis::webhooks::Routes;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn value(routes: &Routes, series: &str) -> Option<f64> {
 
 /// D11
 #[tokio::test]
-async fn each_review_is_counted_by_webhook_operation_decision_and_dry_run() {
+async fn reviews_are_counted_by_webhook_operation_and_decision() {
     let routes = webhooks().routes().unwrap();
     let serving = serve(routes.clone(), portcullis::server::Limits::default(), &["webhook.test.svc"]).await;
     let create = |name: &str| review("CREATE", entity(json!({"username": name})), Value::Null);

@@ -1,4 +1,4 @@
-//! What there is no room for is refused at once, with a word on when to retry.
+//! Load over a limit is shed at once, with the time after which to retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn at_work(slow: &Slow, path: &str) -> TlsStream<TcpStream> {
     busy
 }
 
-/// What those say that say something within a moment.
+/// Returns the responses of those connections that get one within a moment.
 async fn said(connections: &mut [TlsStream<TcpStream>]) -> Vec<String> {
     let mut words = Vec::new();
     for connection in connections {
@@ -81,7 +81,7 @@ fn assert_retry_later(reply: &Reply) {
 }
 
 #[tokio::test]
-async fn reviews_over_a_webhooks_limit_are_told_to_retry_later_and_nothing_else_is() {
+async fn only_reviews_over_the_limit_are_told_to_retry_later() {
     let slow = slow(Limits::default()).await;
     let mut busy = at_work(&slow, "/validate/one").await;
     let mut connection = connect(&slow.serving).await;
@@ -158,7 +158,7 @@ async fn a_connection_beyond_the_limit_waits_for_one_at_work() {
 
 /// 64 MiB for all bodies together: nine of 7 MiB, and not a tenth. Those that do not go on lose theirs.
 #[tokio::test]
-async fn bodies_take_no_more_memory_than_is_granted_and_slow_ones_give_it_back() {
+async fn bodies_stay_within_their_budget_and_slow_ones_return_it() {
     let slow = slow(Limits::default()).await;
     let size = 7 * 1024 * 1024 - 1;
     let head = format!(

@@ -78,7 +78,7 @@ async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_outlives_the_first_deadline_and_ends_with_the_idle_one() {
+async fn a_kept_connection_ends_with_its_idle_deadline() {
     let limits = Limits { first_request: Duration::from_secs(1), idle: Duration::from_secs(2), ..Limits::default() };
     let serving = serve_with(limits).await;
     let mut connection = connect(&serving).await;

@@ -1,4 +1,4 @@
-//! What an admitted server becomes.
+//! Shows the objects that an admitted server becomes.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;

@@ -40,7 +40,7 @@ async fn main() -> ExitCode {
         }
         Err(error) => format!("\nThe demo stops here: {error:#}"),
     };
-    // What is left in a cluster is said to whoever still listens.
+    // The error names objects that are left in the cluster, so print it where somebody may still read it.
     if writeln!(std::io::stdout(), "{error}").is_err() {
         let _ = writeln!(std::io::stderr(), "{error}");
     }
@@ -64,7 +64,7 @@ async fn perform() -> Result<()> {
     }
 }
 
-/// What ends the demo early. Listened to from start to end: no signal cuts off what puts the cluster in order.
+/// The signals that end the demo early. It listens to them from start to end, so that none cuts off the clean-up.
 struct Ends {
     interrupt: Signal,
     terminate: Signal,
@@ -78,8 +78,8 @@ impl Ends {
         Ok(Self { interrupt: interrupt?, terminate: terminate?, hangup: hangup? })
     }
 
-    /// The work, unless something ends it before. A signal to the whole group may end a child first, and with it the work: then too, what ended the demo is
-    /// the signal.
+    /// Does the work until a signal comes. A signal to the whole process group may end a child first, and so make the
+    /// work fail: then, too, the signal is reported.
     async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let failed = tokio::select! {
             biased;
@@ -105,7 +105,7 @@ impl Ends {
     }
 }
 
-/// How much later than the end of a child the signal that ended it may be seen.
+/// The time after the end of a child within which the signal that ended it is noticed.
 const SIGNAL_BEHIND_CHILD: Duration = Duration::from_millis(100);
 
 const NEXT: &str = "
@@ -150,7 +150,7 @@ async fn as_guest(mut ends: Ends) -> Result<()> {
     }
 }
 
-/// What there is to see, wherever it is.
+/// Shows the demo, on either cluster.
 async fn show(client: &Client, namespace: &str, folder: &Path) -> Result<()> {
     chapter("The admission gate: what may enter the cluster");
     refusals(client, namespace).await?;

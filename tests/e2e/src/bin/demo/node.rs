@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::say::{chapter, shown, step};
 
-/// What of a cluster the machine's own tools do not show: the way of a call through pods and Services.
+/// Shows the part that needs pods and Services: the way of a call through them.
 pub(crate) async fn on_node() -> Result<()> {
     chapter("The operator, from its images and charts");
     let node = Node::running().await;

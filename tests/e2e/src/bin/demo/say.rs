@@ -1,4 +1,4 @@
-//! What the demo says.
+//! The output of the demo.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
