@@ -318,7 +318,8 @@ impl Inner {
         if session.backend_id.is_some() {
             name_session(&mut outgoing, &session);
         }
-        outgoing.to = session.backend_address;
+        // A record that ToolHive wrote has the address of a remote server too.
+        outgoing.to = session.backend_address.filter(|_| self.upstream.pins_sessions());
         // Whatever path the client calls: the session takes messages where the server said, and nowhere else.
         outgoing.place = session.messages.as_ref().and_then(|place| place.parse().ok());
         let answer = tokio::select! {

@@ -209,9 +209,10 @@ pub(super) async fn recover(
         let mut reopened = SessionRecord::clone(&current);
         reopened.backend_id = Some(id.to_str().ok()?.into());
         reopened.backend_address = address;
-        store.replace(reopened.clone()).await.ok()?;
-        tracing::info!(?address, "the MCP server had lost a session; it was opened anew");
-        Some(Arc::new(reopened))
+        // Another replica may have been quicker: one of the two is used by both.
+        let kept = store.replace(&current, reopened).await.ok().flatten()?;
+        tracing::info!(address = ?kept.backend_address, "the MCP server had lost a session; it was opened anew");
+        Some(kept)
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
 }

@@ -129,6 +129,11 @@ impl Upstream {
         self.remote.then(|| self.url.scheme())
     }
 
+    /// Whether a session stays at the address that opened it.
+    pub(super) fn pins_sessions(&self) -> bool {
+        !self.remote
+    }
+
     /// Sends a request and returns the head of its answer with the body to come, and the address where what it opens has to stay: none of a
     /// remote server. Dropping the future, or the body of the answer, ends the connection: that is how a client's leaving reaches the server.
     pub(super) async fn send(&self, outgoing: &Outgoing) -> Result<Answer, UpstreamError> {
