@@ -75,7 +75,7 @@ pub(crate) fn encode(record: &SessionRecord, now: Timestamp) -> Result<String, s
 }
 
 /// Reads the record of the session that its client calls `id`, and which is known to belong to `principal`. An address that is a name is left out: the
-/// proxy's own server has the session then.
+/// proxy's own server has the session then. Members that are not named here are lost when the record is replaced.
 pub(crate) fn decode(id: &str, principal: &Principal, value: &[u8]) -> Result<SessionRecord, serde_json::Error> {
     let Envelope { metadata, .. } = serde_json::from_slice(value)?;
     let owned = |text: Option<Cow<'_, str>>| text.map(|text| text.into_owned().into_boxed_str());

@@ -318,8 +318,7 @@ impl Inner {
         if session.backend_id.is_some() {
             name_session(&mut outgoing, &session);
         }
-        // A record that ToolHive wrote has the address of a remote server too.
-        outgoing.to = session.backend_address.filter(|_| self.upstream.pins_sessions());
+        outgoing.to = self.upstream.address_of(&session);
         // Whatever path the client calls: the session takes messages where the server said, and nowhere else.
         outgoing.place = session.messages.as_ref().and_then(|place| place.parse().ok());
         let answer = tokio::select! {
@@ -445,7 +444,7 @@ impl Inner {
         let reopened = recovery::recover(&self.upstream, &*self.sessions, &self.reopening, session, outgoing).await;
         if let Some(reopened) = &reopened {
             name_session(outgoing, reopened);
-            outgoing.to = reopened.backend_address;
+            outgoing.to = self.upstream.address_of(reopened);
         }
         reopened.is_some()
     }
