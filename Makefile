@@ -35,11 +35,12 @@ on-node:
 test: built ## Every test: unit, control plane, data plane, end to end
 	"$${CARGO_TARGET_DIR:-target}/debug/suite" run
 
-release-check: ## What is asked at a release: each published crate alone, its public API, the crates outside of the workspace, MCP's SDKs
+release-check: ## What is asked at a release: each published crate alone, its public API, the crates outside of the workspace, MCP's SDKs, ToolHive's decisions
 	@hack/prerequisites.sh release-check
 	@hack/control-plane/build.sh
 	@hack/mcp-servers/build.sh sdks
 	@hack/collector/build.sh
+	@hack/cedar-vectors/run.sh --check
 	cargo test --workspace --test release --test embedding --test sdks
 
 # Runs under each condition of `make chance`.

@@ -39,8 +39,11 @@ const CHARTS: [Chart; 3] = [
 pub fn values() -> std::io::Result<String> {
     let mut page = HEAD.to_owned();
     for (name, schema, values) in CHARTS {
-        let schema: Value = serde_json::from_str(schema)?;
-        let values: Value = serde_saphyr::from_str(values).map_err(std::io::Error::other)?;
+        let mut schema: Value = serde_json::from_str(schema)?;
+
+        let mut values: Value = serde_saphyr::from_str(values).map_err(std::io::Error::other)?;
+        // Some builds keep members in their order, and others do not.
+        [&mut schema, &mut values].into_iter().for_each(Value::sort_all_objects);
         // Writing to a String cannot fail.
         let _ = write!(page, "\n## {name}\n\n| value | default | what |\n|---|---|---|\n");
         rows(&mut page, &schema, &values, "");

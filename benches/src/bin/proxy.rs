@@ -28,6 +28,7 @@ const WITH_LOGIN: &str = "runner, login";
 const WITH_AUDIT: &str = "runner, audit";
 const WITH_TELEMETRY: &str = "runner, telemetry";
 const WITH_BOTH: &str = "runner, telemetry and audit";
+const WITH_AUTHORIZATION: &str = "runner, authorization";
 const OVER_SSE: &str = "runner, over SSE";
 const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
@@ -48,7 +49,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "legacy"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "authorization", "legacy"])]
     only: Vec<What>,
     /// How to write the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -69,6 +70,8 @@ enum What {
     Audit,
     /// Telemetry alone, and with audit
     Telemetry,
+    /// Policies for one call, and for a list of 1,000 tools
+    Authorization,
     /// HTTP with server-sent events beside streamable HTTP
     Legacy,
     /// A server in a pod of the cluster of KUBECONFIG; tests/node/run.sh bench
@@ -209,6 +212,7 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Login => run.login().await?,
             What::Audit => run.audit().await?,
             What::Telemetry => run.telemetry().await?,
+            What::Authorization => run.authorization().await?,
             What::Legacy => run.legacy().await?,
             What::Attach => run.attach().await?,
         };
@@ -337,6 +341,7 @@ impl Run {
             WITH_AUDIT,
             WITH_TELEMETRY,
             WITH_BOTH,
+            WITH_AUTHORIZATION,
             OVER_SSE,
             ATTACHED,
             BASELINE,
@@ -348,7 +353,8 @@ impl Run {
 
     /// Calls with a line of audit for each, and without.
     async fn audit(&self) -> Result<Taken> {
-        self.with("audit", "a line of audit for each call", vec![(WITH_AUDIT, vec![self.audits()])]).await
+        let ways = vec![(WITH_AUDIT, vec![self.audits()])];
+        self.with("audit", "a line of audit for each call", ways, Workload::Json, 2000).await
     }
 
     /// Calls with metrics and sampled spans, with these and audit, and without. There is no collector: spans are made, and lost.
@@ -359,7 +365,35 @@ impl Run {
         });
         let telemetry = json!({ "type": "telemetry", "parameters": { "config": config } });
         let ways = vec![(WITH_TELEMETRY, vec![telemetry.clone()]), (WITH_BOTH, vec![self.audits(), telemetry])];
-        self.with("telemetry", "metrics of each call, and spans of one in twenty", ways).await
+        self.with("telemetry", "metrics of each call, and spans of one in twenty", ways, Workload::Json, 2000).await
+    }
+
+    /// Calls and lists that policies decide on, and without.
+    async fn authorization(&self) -> Result<Taken> {
+        let authorization = |policies: Vec<String>| {
+            let config = json!({ "version": "1.0", "type": "cedarv1", "cedar": { "policies": policies, "entities_json": "[]" } });
+            let entry = json!({ "type": "authorization", "parameters": { "config_data": config } });
+            vec![(WITH_AUTHORIZATION, vec![entry])]
+        };
+        let team = |at: usize| {
+            format!(
+                r#"permit(principal in THVGroup::"team-{at}", action == Action::"call_tool", resource) when {{ resource.name like "team-{at}-*" }};"#
+            )
+        };
+        let every = r#"permit(principal, action == Action::"call_tool", resource) when { principal has claim_sub };"#;
+        let policies = |count: usize| (1..count).map(team).chain([every.to_owned()]).collect::<Vec<_>>();
+        let (title, ways) = ("a call under five policies", authorization(policies(5)));
+        let call = self.with("authorization", title, ways, Workload::Json, 2000).await?;
+        let (title, ways) = ("a list of 1,000 tools under 50 policies", authorization(policies(50)));
+        let mut list = self.with("list", title, ways, Workload::List, 60).await?;
+        let p99 = |name: &str| {
+            let row = list.rows.iter().find(|row| row.proxy == name)?;
+            median(row.rounds.iter().map(|round| round.one.p99).collect())
+        };
+        let added = shown(p99(WITH_AUTHORIZATION).zip(p99(RUNNER)).map(|(with, without)| with - without), 2);
+        // Writing to a String cannot fail.
+        let _ = write!(list.text, "\npolicies add {added} ms to the p99 of a list");
+        Ok(Taken { text: format!("{}\n\n{}", call.text, list.text), rows: [call.rows, list.rows].concat() })
     }
 
     fn audits(&self) -> Value {
@@ -368,7 +402,14 @@ impl Run {
     }
 
     /// Calls through this build's runner, with other entries of the chain in turn.
-    async fn with(&self, name: &'static str, title: &str, ways: Vec<(&'static str, Vec<Value>)>) -> Result<Taken> {
+    async fn with(
+        &self,
+        name: &'static str,
+        title: &str,
+        ways: Vec<(&'static str, Vec<Value>)>,
+        workload: Workload,
+        calls: usize,
+    ) -> Result<Taken> {
         eprintln!("{name}");
         let folder = self.folder.path();
         let server = Listening::backend(folder, 0).await?;
@@ -378,8 +419,8 @@ impl Run {
             let process = Listening::runner(folder, &binary("mcp-runner")?, &behind, &entries).await?;
             targets.push(Target::of(name, process));
         }
-        let load = [Load { sessions: 1, calls: 2000 }, Load { sessions: 8, calls: 2000 }];
-        let rows = self.take(name, targets, &[server.pid()?], Workload::Json, load).await?;
+        let load = [Load { sessions: 1, calls }, Load { sessions: 8, calls }];
+        let rows = self.take(name, targets, &[server.pid()?], workload, load).await?;
         server.stop().await?;
         let mut taken = Taken::new(title, rows)?;
         let without = taken.rows.iter().find(|row| row.proxy == RUNNER).and_then(cpu);

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::http::SESSION;
-use super::workload::{EVENTS, result};
+use super::workload::{EVENTS, list, result};
 
 /// How long the answer to a call of `long` is, and what of it is written at once, in bytes.
 pub const LONG: usize = 100 << 20;
@@ -68,6 +68,7 @@ fn reply(message: &Message<'_>, id: &str, instructions: usize) -> String {
     match &*message.method {
         "initialize" => introduction(id, instructions),
         "tools/call" => result(id, &message.params.arguments.name),
+        "tools/list" => list(id),
         _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
     }
 }

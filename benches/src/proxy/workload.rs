@@ -1,5 +1,8 @@
 //! The calls that are measured, and the answer that each must have.
 
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
 use anyhow::{Result, ensure};
 
 /// Events of a stream before its result.
@@ -21,6 +24,8 @@ pub enum Workload {
     Large,
     /// A stream of 20 events, a millisecond apart, and a result.
     Stream,
+    /// A list of 1,000 tools.
+    List,
 }
 
 impl Workload {
@@ -31,12 +36,13 @@ impl Workload {
             Self::Sse => "sse",
             Self::Large => "large",
             Self::Stream => "stream",
+            Self::List => "list",
         }
     }
 
     fn text(self, id: u64) -> String {
         let padding = match self {
-            Self::Json | Self::Stream => 0,
+            Self::Json | Self::Stream | Self::List => 0,
             Self::Sse => SSE_BYTES - 130,
             Self::Large => LARGE_BYTES,
         };
@@ -45,6 +51,9 @@ impl Workload {
 
     /// The body of call `id`.
     pub fn call(self, id: u64) -> String {
+        if self == Self::List {
+            return format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+        }
         let (tool, text) = (self.tool(), self.text(id));
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"name":"{text}"}}}}}}"#
@@ -53,7 +62,8 @@ impl Workload {
 
     /// Checks the body of the answer to call `id`, whole: `sse` says whether it is an event stream.
     pub fn check(self, id: u64, answer: &[u8], sse: bool) -> Result<()> {
-        let result = result(&id.to_string(), &self.text(id));
+        let id_text = id.to_string();
+        let result = if self == Self::List { list(&id_text) } else { result(&id_text, &self.text(id)) };
         let answer = std::str::from_utf8(answer)?;
         if !sse {
             ensure!(answer == result, "call {id} got {answer}");
@@ -71,3 +81,22 @@ impl Workload {
 pub fn result(id: &str, name: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"Hi {name}"}}]}}}}"#)
 }
+
+/// The list of tools, in the answer to a request with this `id`.
+pub fn list(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{}]}}}}"#, *TOOLS)
+}
+
+static TOOLS: LazyLock<String> = LazyLock::new(|| {
+    let mut tools = String::new();
+    for at in 0..1000 {
+        let comma = if at == 0 { "" } else { "," };
+        // Writing to a String cannot fail.
+        let _ = write!(
+            tools,
+            r#"{comma}{{"name":"tool-{at}","description":"{}","inputSchema":{{"type":"object","properties":{{"name":{{"type":"string"}}}}}}}}"#,
+            "d".repeat(120)
+        );
+    }
+    tools
+});

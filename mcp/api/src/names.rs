@@ -85,8 +85,10 @@ pub mod condition {
     pub const CONFIGURATION_VALID: &str = "ConfigurationValid";
     /// VirtualMCPServer: `spec.groupRef` can be used.
     pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
-    /// VirtualMCPServer: `spec.incomingAuth.authzConfigRef` can be used.
-    pub const AUTHZ_CONFIG_REF_VALIDATED: &str = "AuthzConfigRefValidated";
+    /// Workloads: what `spec.authzConfig` says can be used.
+    pub const AUTHZ_CONFIG_VALIDATED: &str = "AuthzConfigValidated";
+    /// `True` means that policies name an upstream provider, which has no effect there.
+    pub const AUTHZ_PROVIDER_IGNORED: &str = "AuthzPrimaryUpstreamProviderIgnored";
     /// VirtualMCPServer: every MCPExternalAuthConfig in `spec.outgoingAuth` can be used.
     pub const EXTERNAL_AUTH_CONFIG_VALIDATED: &str = "ExternalAuthConfigValidated";
     /// VirtualMCPServer: `spec.config.compositeToolRefs` can be used.
@@ -138,8 +140,12 @@ pub mod reason {
     pub const AUTH_VALID: &str = "AuthValid";
     /// `AuthConfigured=False` of an MCPRemoteProxy.
     pub const AUTH_INVALID: &str = "AuthInvalid";
-    /// `AuthConfigured=False`: no such ConfigMap, or no such key in it.
+    /// No such ConfigMap with policies, or no such key in it.
     pub const AUTHZ_CONFIG_MAP_NOT_FOUND: &str = "AuthzConfigMapNotFound";
+    /// A ConfigMap with policies cannot be used.
+    pub const AUTHZ_CONFIG_MAP_INVALID: &str = "AuthzConfigMapInvalid";
+    /// Policies in a spec cannot be used.
+    pub const AUTHZ_POLICY_SYNTAX_INVALID: &str = "AuthzPolicySyntaxInvalid";
     /// `DeletionBlocked=True`.
     pub const REFERENCED_BY_WORKLOADS: &str = "ReferencedByWorkloads";
 }

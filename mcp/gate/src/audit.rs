@@ -5,6 +5,7 @@
 
 mod delegation;
 mod event;
+mod line;
 mod text;
 mod writer;
 

@@ -9,6 +9,7 @@
 //! ```
 
 mod audit;
+mod authorization;
 mod bodylimit;
 mod header_forward;
 mod origin;
@@ -19,7 +20,7 @@ mod usage_metrics;
 mod webhook;
 
 use mcp_middleware::Registry;
-use mcp_runconfig::{AUDIT, TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
+use mcp_runconfig::{AUDIT, AUTHORIZATION, TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
 
 /// The registry of all of them; a foreign middleware is added with [`Registry::register`].
 pub fn registry() -> Registry {
@@ -40,6 +41,9 @@ pub fn registry() -> Registry {
             |parameters, context| async move { webhook::Validating::new(parameters, &context) },
         )
         .register(chain::USAGE_METRICS, |parameters, _| async move { Ok(usage_metrics::UsageMetrics::new(parameters)) })
+        .register(AUTHORIZATION, |parameters, context| async move {
+            authorization::Authorization::new(parameters, &context)
+        })
         .register(chain::HEADER_FORWARD, |parameters, context| async move {
             header_forward::HeaderForward::new(parameters, &context)
         })

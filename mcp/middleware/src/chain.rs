@@ -6,16 +6,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::ACCEPT_ENCODING;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use mcp_http::{Body, BoxService};
+use mcp_http::{Body, BoxService, full};
 use mcp_runconfig::chain::MAX_BODY_LIMIT;
 use mcp_store::Bound;
-use mcp_wire::OwnedMessage;
+use mcp_wire::{MessageError, OwnedMessage};
 
 use crate::bodies::Bodies;
-use crate::context::RequestContext;
+use crate::context::{RequestContext, describe};
 use crate::door;
 use crate::exchange::{Exchange, Observation};
 use crate::response_filter::{Refusal, filter_response};
@@ -208,6 +210,29 @@ impl<'a> Next<'a> {
     /// What is known of the request. It may be kept, and read when the rest of the chain has answered.
     pub fn context(&self) -> &'a Arc<RequestContext> {
         self.context
+    }
+
+    /// Asks the MCP server something else for the same caller, through the rest of the chain: `message`, under a `head` that is made true of it. `prepare` may
+    /// register filters of its answer. The request itself can still be handed on.
+    ///
+    /// # Errors
+    /// `message` is none that every parser reads alike, or the request itself carries none.
+    pub async fn ask(
+        &self,
+        head: &Parts,
+        message: Bytes,
+        prepare: impl FnOnce(&RequestContext) + Send,
+    ) -> Result<Response<Body>, MessageError> {
+        let before = self.context.message().ok_or(MessageError::Envelope("there is no message to ask beside"))?;
+        let after = OwnedMessage::read(message)?;
+        let mut head = head.clone();
+        describe(&mut head.headers, &before, &after)?;
+        let body = full(after.body().clone());
+        let context = self.context.aside(after);
+        prepare(&context);
+        head.extensions.insert(Arc::clone(&context));
+        let next = Next { middleware: self.middleware, context: &context, transport: self.transport };
+        Ok(next.call(Request::from_parts(head, body)).await)
     }
 
     /// Runs the rest of the chain. The transport gets the body whole, whether a middleware has read it or not.

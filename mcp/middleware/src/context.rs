@@ -201,16 +201,17 @@ impl RequestContext {
     /// withholds the answer, and says why for the log. A middleware calls it before it hands the request on.
     ///
     /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first. What `edit` does before it returns
-    /// keeps no other client waiting, where the list is long; its future, which may ask somebody about the entries, should do little work itself.
+    /// keeps no other client waiting, where the list is long: `cost` is its work for one entry, as the bytes of a text that take as long to read. Its future, which may ask somebody about the entries, should do little work itself.
     pub fn filter_lists<F>(
         &self,
         middleware: &'static str,
         kinds: &'static [ListKind],
+        cost: usize,
         edit: impl Fn(List) -> F + Send + Sync + 'static,
     ) where
         F: Future<Output = Result<List, &'static str>> + Send + 'static,
     {
-        self.found().filters.add(middleware, kinds, edit);
+        self.found().filters.add(middleware, kinds, cost, edit);
     }
 
     /// Says that what a filter of this request leaves depends on who asks: the answer is for no cache that others use.
@@ -332,9 +333,7 @@ impl RequestContext {
             return Err(ReplaceError::Refused(Box::new(refusal)));
         }
         let (mut head, _) = request.into_parts();
-        headers::update(&mut head.headers, before.message(), after.message())?;
-        head.headers.remove(TRANSFER_ENCODING);
-        set_length(&mut head.headers, after.body().len());
+        describe(&mut head.headers, before, &after)?;
         let body = full(after.body().clone());
         let mut found = self.found();
         // The share counts one body. Those who observe read the name in a longer one no more.
@@ -344,6 +343,15 @@ impl RequestContext {
         (found.message, found.changed) = (Some(after), true);
         drop(found);
         Ok(Request::from_parts(head, body))
+    }
+
+    /// The context of another request of the same caller, which carries `message` and has passed no middleware yet.
+    pub(crate) fn aside(&self, message: OwnedMessage) -> Arc<Self> {
+        let context = Self::new(self.peer, Arc::clone(&self.bodies), false, false);
+        context.read.store(true, Relaxed);
+        let identity = self.identity();
+        *context.found() = Found { identity, message: Some(message), ..Found::default() };
+        Arc::new(context)
     }
 
     /// Gives back the memory that the request's body takes: the request has been answered.
@@ -382,6 +390,18 @@ impl fmt::Debug for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Check")
     }
+}
+
+/// Makes what headers say of the message `before` true of `after`.
+pub(crate) fn describe(
+    headers: &mut HeaderMap,
+    before: &OwnedMessage,
+    after: &OwnedMessage,
+) -> Result<(), MessageError> {
+    headers::update(headers, before.message(), after.message())?;
+    headers.remove(TRANSFER_ENCODING);
+    set_length(headers, after.body().len());
+    Ok(())
 }
 
 fn set_length(headers: &mut HeaderMap, length: usize) {

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use mcp_plan::{
     additions::Additions,
     problem::Problem,
-    reference::{Reference, Referrer, missing},
+    reference::{Data, Reference, Referrer, missing},
     settings::Settings,
     workload::ChildRef,
 };
@@ -38,6 +38,8 @@ pub trait Known: Send + Sync + 'static {
     fn exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool>;
     /// Whether the API server itself says that it has no such object.
     fn is_missing<'a>(&'a self, namespace: &'a str, reference: &'a Reference) -> BoxFuture<'a, bool>;
+    /// The ConfigMaps among `references` whose texts are read, as the API server has them: those that it shows in time.
+    fn texts<'a>(&'a self, namespace: &'a str, references: &'a [Reference]) -> BoxFuture<'a, Data>;
     /// The workloads of a namespace that this child may be made for; none while the cluster has not been seen.
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
 }
@@ -97,13 +99,20 @@ impl<K: Subject> Rules<K> {
             .take(MOST_ASKED)
             .map(|reference| async move { known.is_missing(namespace, reference).await.then(|| reference.warning()) });
         let missing: Vec<_> = join_all(asked).await.into_iter().flatten().collect();
+        let texts = new.text_problems(&known.texts(namespace, &references).await);
         let shared = shared_children(new, &(self.children)(new), |child| known.makers(namespace, child));
         let unknown = Additions::unknown_keys(new.meta().annotations.as_ref()).map(|key| {
             format!(
                 "metadata.annotations[{key}]: is not known, and has no effect; see docs/src/explanation/requests.md"
             )
         });
-        new.warnings(settings).into_iter().chain(unknown).chain(missing).chain(shared).fold(verdict, Verdict::warn)
+        new.warnings(settings)
+            .into_iter()
+            .chain(unknown)
+            .chain(missing)
+            .chain(texts)
+            .chain(shared)
+            .fold(verdict, Verdict::warn)
     }
 
     /// An update that touches neither the spec nor an annotation of ours is not judged: labels, finalizers and restarts go through whatever

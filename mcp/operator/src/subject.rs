@@ -1,7 +1,11 @@
 //! What every kind of this operator says of itself.
 
 use kube::core::object::{HasSpec, HasStatus};
-use mcp_plan::{problem::Problem, reference::Reference, settings::Settings};
+use mcp_plan::{
+    problem::Problem,
+    reference::{Data, Reference},
+    settings::Settings,
+};
 use portcullis::controller::Kind;
 use serde::Serialize;
 
@@ -36,6 +40,12 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
     /// break it stands here: those keep working, and their other changes pass.
     fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
         let _ = old;
+        Vec::new()
+    }
+
+    /// The faults of the texts that it [refers to](Self::references), as far as `texts` has them: sentences.
+    fn text_problems(&self, texts: &Data) -> Vec<String> {
+        let _ = texts;
         Vec::new()
     }
 

@@ -3,6 +3,7 @@
 //!
 //! - [`mod@reference`]: which object names which, and what is known of the Secrets and ConfigMaps among them;
 //! - [`config`]: a configuration whose kind does not matter, and the uses that a workload makes of it;
+//! - [`authorization`]: who may call what, as a document, a spec or a ConfigMap says it;
 //! - [`guards`]: the uses that protect a workload, and what stands there;
 //! - [`workload`]: the children of a workload, and what its pods say of it;
 //! - [`settings`]: what the operator was started with; [`problem`]: a rule that an object breaks; [`digest`]: digests of
@@ -12,6 +13,7 @@
 //! crate for a type of another.
 
 pub mod additions;
+pub mod authorization;
 pub mod config;
 pub mod digest;
 pub mod guards;

@@ -18,7 +18,7 @@ use crate::{
     webhook::WebhookConfig,
 };
 
-use chain::{AUTH, AuditConfig, AuthParameters, HeaderForward, OidcConfig, TelemetryConfig, ToolOverride};
+use chain::{AUTH, AuditConfig, AuthParameters, AuthzConfig, HeaderForward, OidcConfig, TelemetryConfig, ToolOverride};
 
 /// The version of the document that is written, and assumed where none is given.
 pub const SCHEMA_VERSION: &str = "v0.1.0";
@@ -86,6 +86,12 @@ pub struct RunConfig {
     /// The login of callers; `None` where nobody has to log in. The `auth` entry of the chain says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
+    /// The authorization of calls; `None` where everybody may call all. Read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authz_config: Option<AuthzConfig>,
+    /// A file with that. No proxy of this version reads one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub authz_config_path: String,
     /// Which requests are written down; `None` where none are. Read only where `middleware_configs` is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit_config: Option<AuditConfig>,
@@ -299,6 +305,11 @@ impl RunConfig {
         self.thv_ca_bundle.clone_from(&oidc.ca_cert_path);
         self.jwks_auth_token_file.clone_from(&oidc.auth_token_file);
         self.oidc_config = Some(oidc);
+    }
+
+    /// Whether callers have to log in.
+    pub fn requires_login(&self) -> bool {
+        self.oidc_config.is_some()
     }
 
     /// Repeats the login in the chain (toolhive-0.63 §3): two that differ would leave open which one guards.

@@ -64,6 +64,9 @@ pub enum EndpointError {
     /// It has a user or a password in it.
     #[error("has a user name in it; remove it, and send credentials in a header that comes from a Secret")]
     Credentials,
+    /// It ends with more than the path that something is added to.
+    #[error("has a query or a fragment; remove it")]
+    Query,
     /// Its host is neither a name nor an address.
     #[error(
         "host {0:?} is neither a name nor an address in its usual form; write it as a name, 192.0.2.1 or [2001:db8::1]"
@@ -84,6 +87,11 @@ impl EndpointPolicy {
     pub fn new(allow_private: bool, exempt_endpoints: Vec<IpNet>) -> Self {
         let reach = if allow_private { Reach::Private } else { Reach::Public };
         Self { reach, exempt_endpoints, kubernetes_api: None, egress: None }
+    }
+
+    /// Every address but those where clouds answer for the machine's credentials: for servers that are beside the proxy more often than not.
+    pub fn all_but_metadata(exempt_endpoints: Vec<IpNet>) -> Self {
+        Self { reach: Reach::AllButMetadata, ..Self::new(true, exempt_endpoints) }
     }
 
     /// Whether `address` may be called.
@@ -123,6 +131,15 @@ impl EndpointPolicy {
             (false, AddressClass::Private) => Err(EndpointError::Private(text.to_owned())),
             (false, _) => Err(EndpointError::Forbidden(text.to_owned())),
         }
+    }
+
+    /// Judges the text of a URL whose path is continued.
+    ///
+    /// # Errors
+    /// Why nothing below it may be called, and what to write instead.
+    pub fn check_base_url(&self, url: &str) -> Result<(), EndpointError> {
+        self.check_url(url)?;
+        if url.contains(['?', '#']) { Err(EndpointError::Query) } else { Ok(()) }
     }
 
     fn class(&self, address: IpAddr) -> AddressClass {

@@ -32,9 +32,10 @@ pub mod webhook;
 
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
 pub use document::chain::{
-    self, AUDIT, AuditConfig, AuditParameters, AuthParameters, HeaderForward, HeaderForwardParameters, OidcConfig,
-    TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters, ToolOverride,
-    is_claim_header, is_export_header, is_reserved_header, same_header,
+    self, AUDIT, AUTHORIZATION, AuditConfig, AuditParameters, AuthParameters, AuthorizationParameters, AuthzConfig,
+    AuthzKind, CedarConfig, ClaimMapping, HeaderForward, HeaderForwardParameters, OidcConfig, PdpConfig, PdpContext,
+    PdpHttp, TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters,
+    ToolOverride, is_claim_header, is_export_header, is_reserved_header, same_header,
 };
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

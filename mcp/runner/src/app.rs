@@ -26,6 +26,7 @@ use crate::clients::TrustedProxies;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::record::Record;
+use crate::reports::Reports;
 use crate::upload::Upload;
 
 /// The name of the guard that serves MCP endpoints alone.
@@ -51,6 +52,8 @@ pub(crate) struct App {
     pub(crate) streams: Given,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
+    /// The reports that the proxy's port serves.
+    pub(crate) reports: Reports,
     /// The port of the diagnostics listener, where it alone serves `/metrics`.
     pub(crate) metrics_elsewhere: Option<u16>,
     /// Whether callers have to log in.
@@ -252,7 +255,7 @@ impl App {
                     StatusCode::NOT_FOUND,
                     format!("metrics are served by the diagnostics listener alone, on port {port}\n"),
                 ),
-                None => self.metrics(),
+                None => self.metrics(&self.reports),
             }),
             _ if path.starts_with(DOCUMENTS) => {
                 let document = self.chain.document(method, path, request.headers());
@@ -262,8 +265,11 @@ impl App {
         }
     }
 
-    pub(crate) fn metrics(&self) -> Response<Body> {
-        self.metrics.report(&self.chain, &*self.backend, self.health.is_up(&*self.backend))
+    /// Answers a scraper with one of `reports`.
+    pub(crate) fn metrics(&self, reports: &Reports) -> Response<Body> {
+        let make = || self.metrics.report(&self.chain, &*self.backend, self.health.is_up(&*self.backend));
+        let refusal = || busy("scrapers that do not read hold all reports that there may be; ask again in a second");
+        reports.answer(make).unwrap_or_else(refusal)
     }
 }
 

@@ -11,6 +11,7 @@ use portcullis_listener::{Incoming, Limits, Server};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::reports::Reports;
 
 const PORT: u16 = 9464;
 /// Who reads metrics is one scraper, or a few.
@@ -53,16 +54,17 @@ impl Diagnostics {
 
 /// Serves `/metrics` until `stop`.
 pub(crate) async fn serve(server: Server, app: Arc<App>, stop: CancellationToken) {
+    let reports = Reports::default();
     let answer = move |request: Request<Incoming>| {
-        let response = respond(&app, request.method(), request.uri().path());
+        let response = respond(&app, &reports, request.method(), request.uri().path());
         async move { response }
     };
     server.serve_plain(Arc::new(answer), stop).await;
 }
 
-fn respond(app: &App, method: &Method, path: &str) -> Response<Body> {
+fn respond(app: &App, reports: &Reports, method: &Method, path: &str) -> Response<Body> {
     match (path, method) {
-        ("/metrics", &Method::GET) => app.metrics(),
+        ("/metrics", &Method::GET) => app.metrics(reports),
         ("/metrics", _) => text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"),
         _ => text(StatusCode::NOT_FOUND, "GET /metrics\n"),
     }

@@ -15,6 +15,7 @@ mod options;
 mod pod;
 mod record;
 mod registry;
+mod reports;
 mod run;
 mod upload;
 

@@ -4,8 +4,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use mcp_http::{Body, full};
 use mcp_listener::{Given, Places, Use};
 use mcp_middleware::{Chain, Metrics as Registry};
 use mcp_store::Bound;
@@ -128,7 +126,7 @@ impl Metrics {
     }
 
     /// The report of the proxy of `chain` and `backend`; `up` says whether the server answered its last check.
-    pub(crate) fn report(&self, chain: &Chain, backend: &dyn Transport, up: bool) -> http::Response<Body> {
+    pub(crate) fn report(&self, chain: &Chain, backend: &dyn Transport, up: bool) -> String {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let Use { open, at_work, streams } = self.places.usage();
         self.connections.set(number(open));
@@ -143,9 +141,6 @@ impl Metrics {
         }
         self.sessions.set(number(backend.sessions()));
         self.backend_up.set(up.into());
-        let mut response = http::Response::new(full(self.registry.encode()));
-        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        response
+        self.registry.encode()
     }
 }

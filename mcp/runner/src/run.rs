@@ -24,6 +24,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
 use crate::registry::registry;
+use crate::reports::Reports;
 
 /// More threads than this would outrun any MCP server: each passes some 20,000 calls a second on.
 const MAX_WORKERS: usize = 8;
@@ -114,6 +115,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             streams: if answers_on_stream(&config) { Given::Session } else { Given::Stream },
             health,
             metrics: Metrics::new(server.places(), metrics),
+            reports: Reports::default(),
             metrics_elsewhere,
             login,
             ending: AtomicBool::new(false),

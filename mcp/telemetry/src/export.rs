@@ -7,7 +7,7 @@ mod collector;
 mod failure;
 mod grpc;
 mod headers;
-mod queue;
+pub(crate) mod queue;
 mod report;
 mod resource;
 mod signal;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_document_is_refused_with_its_member_and_without_values() {
+    async fn a_bad_member_is_named_without_secrets() {
         for (config, member, problem) in [
             (to("c:1", &json!({"samplingRate": "half"})), "samplingRate", "\"half\" is no part"),
             (to("c:1", &json!({"samplingRate": "1.5"})), "samplingRate", "\"1.5\" is no part"),
@@ -204,21 +204,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_environment_is_refused_with_its_variable_and_without_values() {
+    async fn a_bad_variable_is_named_without_its_value() {
         let header = |name: &str, value: &str| vec![(name.to_owned(), Secret::new(value))];
         let unset: Variables = |_| None;
         let json: Variables = |name| (name == "OTEL_EXPORTER_OTLP_PROTOCOL").then(|| "http/json".to_owned());
+        let grpc: Variables = |name| (name == "OTEL_EXPORTER_OTLP_PROTOCOL").then(|| "grpc".to_owned());
         for (headers, variables, problem) in [
             (header("X_KEY", "s3cret\r\nx: y"), unset, "TOOLHIVE_OTEL_HEADER_X_KEY has a value"),
             (header("X KEY", "s3cret"), unset, "TOOLHIVE_OTEL_HEADER_X KEY has no name"),
             (header("HOST", "s3cret"), unset, "TOOLHIVE_OTEL_HEADER_HOST is one"),
             (header("GRPC_TIMEOUT", "s3cret"), unset, "TOOLHIVE_OTEL_HEADER_GRPC_TIMEOUT is one"),
             (Vec::new(), json, "OTEL_EXPORTER_OTLP_PROTOCOL is \"http/json\""),
+            (Vec::new(), grpc, "\"c:1/otlp\" has a path, and gRPC has paths of its own"),
         ] {
             let change = |settings: &mut ProxySettings| {
                 (settings.collector_headers, settings.variables) = (headers, variables);
             };
-            let error = build(to("c:1", &json!({})), change).await.unwrap_err();
+            let error = build(to("c:1/otlp", &json!({})), change).await.unwrap_err();
             assert!(error.problem.contains(problem) && !error.to_string().contains("s3cret"), "{error}");
         }
     }

@@ -1,7 +1,8 @@
 //! The instruments of ToolHive, and a bounded number of series in them (toolhive-runner §2.12, toolhive-0.63 §10).
 //!
 //! A series is resolved once, and its handles are kept: a request costs two look-ups and no label is built for it. Clients choose methods
-//! and the names of tools, so the pairs of both are bounded; those beyond are counted as [`OTHER`].
+//! and the names of tools, so the pairs of both are bounded; those beyond are counted as [`OTHER`]. A half of the bound is for names that the server
+//! has answered with a result: names that it does not know leave it to those that it does.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,16 +18,18 @@ use opentelemetry::metrics::{
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 
+use crate::claim::Claim;
+
 /// ToolHive's name of what makes its spans and metrics.
 pub(crate) const SCOPE: &str = "github.com/stacklok/toolhive/pkg/telemetry";
 
 /// The value of a label in place of those that are too many.
 pub(crate) const OTHER: &str = "other";
 
-/// The pairs of a method and a resource that have series of their own.
-const OPERATIONS: usize = 512;
-/// The pairs among them that requests of one client may add.
-const OPERATIONS_OF_CLIENT: usize = 256;
+/// The pairs of a method and a resource that have series of their own: those of any name, and as many of names that the server knows.
+const OPERATIONS: usize = 256;
+/// The pairs of each kind that requests of one client may add.
+const OPERATIONS_OF_CLIENT: usize = 128;
 /// The kinds of answers to an operation whose series are kept at hand. Series of others are looked up each time; the SDK bounds their number.
 const ANSWERS: usize = 16;
 /// The most bytes of a label's value.
@@ -50,7 +53,8 @@ pub(crate) struct Instruments {
     transport: Arc<str>,
     network: Network,
     operations: RwLock<Operations>,
-    shares: Arc<Shares>,
+    any: Arc<Shares>,
+    proven: Arc<Shares>,
 }
 
 /// The operations by method and resource.
@@ -135,7 +139,8 @@ impl Instruments {
             server,
             transport,
             operations: RwLock::default(),
-            shares: Shares::new(OPERATIONS, OPERATIONS_OF_CLIENT),
+            any: Shares::new(OPERATIONS, OPERATIONS_OF_CLIENT),
+            proven: Shares::new(OPERATIONS, OPERATIONS_OF_CLIENT),
         }
     }
 
@@ -144,32 +149,43 @@ impl Instruments {
         self.network
     }
 
-    /// The operation of a message with this method and resource; `client` is asked for where it is new, which then counts for its share.
+    /// The operation of a message with this method and resource; `client` is asked for where it is new, which then counts for its share. Where there
+    /// is no room, the operation is that of others, and beside it is the claim to one of its own.
     pub(crate) fn operation(
         &self,
         method: Option<&str>,
         resource: &str,
-        client: impl FnOnce() -> Client,
-    ) -> Arc<Operation> {
+        client: impl Fn() -> Client,
+    ) -> (Arc<Operation>, Option<Claim>) {
         let (name, resource) = (cut(method.unwrap_or("unknown")), cut(resource));
         if let Some(operation) = self.known(name, resource) {
-            return operation;
+            return (operation, None);
         }
-        let add = |name: &str, resource: &str, share| {
-            let mut operations = self.operations.write().unwrap_or_else(PoisonError::into_inner);
-            let of_method = operations.entry(name.into()).or_default();
-            let new = || Operation::new(method.map(|_| name), resource, share);
-            Arc::clone(of_method.entry(resource.into()).or_insert_with(|| Arc::new(new())))
-        };
         if method.is_none() {
-            return add(name, resource, None);
+            return (self.add(name, None, resource, None), None);
         }
-        if let Some(share) = self.shares.take(&client(), 1) {
-            return add(name, resource, Some(share));
+        if let Some(share) = self.any.take(&client(), 1) {
+            return (self.add(name, Some(name), resource, Some(share)), None);
         }
+        let claim = Claim::new(name, resource, client);
         let name = if is_method(name) { name } else { OTHER };
         let resource = if resource.is_empty() { "" } else { OTHER };
-        self.known(name, resource).unwrap_or_else(|| add(name, resource, None))
+        let other = self.known(name, resource).unwrap_or_else(|| self.add(name, Some(name), resource, None));
+        (other, claim)
+    }
+
+    /// The server knows the name that was claimed: it has an operation of its own from now on, where there is room.
+    pub(crate) fn prove(&self, Claim { method, resource, client }: &Claim) {
+        if let Some(share) = self.proven.take(client, 1) {
+            self.add(method, Some(method), resource, Some(share));
+        }
+    }
+
+    fn add(&self, name: &str, method: Option<&str>, resource: &str, share: Option<Share>) -> Arc<Operation> {
+        let mut operations = self.operations.write().unwrap_or_else(PoisonError::into_inner);
+        let of_method = operations.entry(name.into()).or_default();
+        let new = || Arc::new(Operation::new(method, resource, share));
+        Arc::clone(of_method.entry(resource.into()).or_insert_with(new))
     }
 
     fn known(&self, method: &str, resource: &str) -> Option<Arc<Operation>> {
@@ -179,7 +195,7 @@ impl Instruments {
 
     /// The bound on series, for metrics.
     pub(crate) fn bound(&self) -> Bound {
-        self.shares.bound("telemetry_operations")
+        Bound { name: "telemetry_operations", used: self.any.taken() + self.proven.taken(), limit: 2 * OPERATIONS }
     }
 
     /// Counts a request that is under way.

@@ -10,6 +10,7 @@
 //! assert!(registry.kinds().eq(["telemetry"]));
 //! ```
 
+mod claim;
 mod export;
 mod instruments;
 mod reader;
@@ -33,6 +34,7 @@ use mcp_store::Bound;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracer;
 
+use self::claim::{Claim, proves};
 use self::export::Pipeline;
 use self::instruments::{Active, Answer, Instruments, Operation, resource};
 use self::reader::Reader;
@@ -74,6 +76,8 @@ struct Recording {
     status: Option<StatusCode>,
     sent: u64,
     traced: Option<Box<Traced>>,
+    /// The name in it that has no series of its own.
+    claim: Option<Claim>,
 }
 
 /// Records a request when it is dropped: the answer is complete, or nobody wants it any more.
@@ -133,7 +137,7 @@ impl Recorder {
         let method = message.as_ref().and_then(|message| message.method());
         let name = message.as_ref().and_then(target_name);
         let resource = resource(method.unwrap_or_default(), name);
-        let operation = self.instruments.operation(method, &resource, || context.client());
+        let (operation, claim) = self.instruments.operation(method, &resource, || context.client());
         let called = message.as_ref().filter(|_| method.is_some()).map(|message| (message, &*resource));
         let traced = self.spans.as_ref().and_then(|spans| spans.start(request, context, called, started));
         Ending(Some(Recording {
@@ -146,6 +150,7 @@ impl Recorder {
             status: None,
             sent: 0,
             traced: traced.map(Box::new),
+            claim,
         }))
     }
 }
@@ -182,6 +187,18 @@ impl Recording {
             traced.opened(answer.version);
         }
         self.instruments.open(answer)
+    }
+
+    /// These bytes of the answer are sent.
+    fn sends(&mut self, data: &[u8]) {
+        self.sent += data.len() as u64;
+        let is_proven = self.claim.as_ref().and_then(|_| proves(data));
+        if is_proven.is_some()
+            && let Some(claim) = self.claim.take()
+            && is_proven == Some(true)
+        {
+            self.instruments.prove(&claim);
+        }
     }
 
     /// The request has ended.
@@ -243,7 +260,7 @@ impl HttpBody for Recorded {
         if let Some(recording) = &mut self.ending.0
             && let Poll::Ready(Some(Ok(frame))) = &frame
         {
-            recording.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+            recording.sends(frame.data_ref().map_or(&[][..], |data| data));
         }
         frame
     }

@@ -53,9 +53,7 @@ impl Collector for Reader {
         if self.0.collect(&mut metrics).is_err() {
             return Ok(());
         }
-        let mut resource: Labels =
-            metrics.resource().iter().map(|(key, value)| label(key.as_str(), &value.as_str())).collect();
-        resource.sort_unstable();
+        let resource = distinct(metrics.resource().iter().map(|(key, value)| label(key.as_str(), &value.as_str())));
         encoder.encode_descriptor("target", "Target metadata", None, MetricType::Info)?.encode_info(&resource)?;
         for scope in metrics.scope_metrics() {
             for metric in scope.metrics() {
@@ -125,11 +123,29 @@ fn sorted<'a, P, A: Iterator<Item = &'a KeyValue>>(
     points
 }
 
+/// The labels in order, each name once: a scraper takes nothing of a report in which one stands twice. As OpenTelemetry's exporters do it, the
+/// values of names that become the same are in one label.
+fn distinct(labels: impl Iterator<Item = (String, String)>) -> Labels {
+    let mut labels: Labels = labels.collect();
+    labels.sort_unstable();
+    labels.dedup_by(|(later, value), (name, values)| {
+        let is_same = later == name;
+        if is_same {
+            values.push(';');
+            values.push_str(value);
+        }
+        is_same
+    });
+    labels
+}
+
 fn label(name: &str, value: &str) -> (String, String) {
     (sanitized(name), value.to_owned())
 }
 
-/// A name with the characters that names of Prometheus may have.
+/// A name with the characters that names of Prometheus may have, and none of its digits first.
 fn sanitized(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
+    let prefix = if name.starts_with(|c: char| c.is_ascii_digit()) { "key_" } else { "" };
+    let rest = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' });
+    prefix.chars().chain(rest).collect()
 }

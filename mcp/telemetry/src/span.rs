@@ -20,6 +20,7 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
+use crate::export::queue::CLIENT;
 use crate::instruments::{Answer, Network, cut, version_name};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -233,6 +234,8 @@ impl Traced {
     /// The answer begins, or nobody waits for it any more: adds a span for each webhook that was asked.
     pub(crate) fn answered(&mut self) {
         let Some(context) = self.context.take() else { return };
+        let client = KeyValue::new(CLIENT, format!("{:?}", context.client()));
+        self.span.set_attribute(client.clone());
         let parent = Context::new().with_remote_span_context(self.span.span_context().clone());
         let (time, began) = self.began;
         for Decision { guard, webhook, outcome, started, took } in context.decisions() {
@@ -245,6 +248,7 @@ impl Traced {
                     KeyValue::new("webhook.name", webhook),
                     KeyValue::new("webhook.type", guard),
                     KeyValue::new("webhook.outcome", outcome.as_str()),
+                    client.clone(),
                 ]);
             let mut span = self.spans.tracer.build_with_context(builder, &parent);
             if matches!(outcome, Outcome::Failed | Outcome::Ignored) {

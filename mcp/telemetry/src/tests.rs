@@ -20,6 +20,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::export::queue::CLIENT;
 use crate::instruments::SCOPE;
 
 /// The spans of ToolHive for these requests, with the values that its run had.
@@ -162,9 +163,11 @@ fn attributes(span: &SpanData) -> BTreeMap<&str, serde_json::Value> {
         Value::F64(value) => json!(value),
         value => json!(value.as_str()),
     };
-    let attributes: BTreeMap<_, _> =
+    let mut attributes: BTreeMap<_, _> =
         span.attributes.iter().map(|KeyValue { key, value: it, .. }| (key.as_str(), value(it))).collect();
     assert_eq!(attributes.len(), span.attributes.len(), "twice in {:?}", span.attributes);
+    // The queue takes this one.
+    assert!(attributes.remove(CLIENT).is_some(), "{:?}", span.attributes);
     attributes
 }
 
@@ -302,6 +305,41 @@ async fn a_webhook_has_a_span_below_that_of_the_request() {
 }
 
 #[tokio::test]
+async fn every_span_counts_for_the_client_that_caused_it() {
+    let proxy = Proxy::full().await;
+    let transport = BoxService::new(tower::service_fn(|_| ready(Ok::<_, Infallible>(Response::new(full("{}"))))));
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for address in ["2001:db8::1", "2001:db8::2:0:0:2"] {
+        for request in [Request::get("/mcp").body(full("")), Request::post("/mcp").body(full(ping))] {
+            let context = proxy.chain.context(SocketAddr::new(address.parse().unwrap(), 1));
+            drop(proxy.chain.serve(&context, request.unwrap(), &transport).await);
+        }
+    }
+    let spans = proxy.spans();
+    // Two of webhooks for each request.
+    assert_eq!(spans.len(), 12);
+    let client = |span: &SpanData| {
+        let found = span.attributes.iter().find(|attribute| attribute.key.as_str() == CLIENT);
+        found.map(|attribute| attribute.value.as_str().into_owned())
+    };
+    // One host has all addresses of a /64.
+    assert!(spans.iter().all(|span| client(span).is_some() && client(span) == client(&spans[0])), "{spans:?}");
+}
+
+#[test]
+fn a_target_has_each_label_once() {
+    let (scrape, metrics) = (Reader::default(), Metrics::default());
+    let attributes = [("1a", "digit"), ("a.b", "1"), ("a_b", "2"), ("ab", "3"), ("service.name", "a,b=c%\n\"d")];
+    let resource =
+        Resource::builder_empty().with_attributes(attributes.map(|(name, value)| KeyValue::new(name, value)));
+    let _meters = SdkMeterProvider::builder().with_reader(scrape.clone()).with_resource(resource.build()).build();
+    metrics.register_collector(scrape);
+    let text = metrics.encode();
+    let target = r#"target_info{a_b="1;2",ab="3",key_1a="digit",service_name="a,b=c%\n\"d"} 1"#;
+    assert_eq!(text.lines().find(|line| line.starts_with("target_info{")), Some(target));
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_is_recorded() {
     let proxy = Proxy::full().await;
     let transport = BoxService::new(tower::service_fn(|_| std::future::pending::<Result<_, Infallible>>()));
@@ -325,31 +363,40 @@ fn values<'a>(text: &'a str, metric: &str, label: &str) -> Vec<&'a str> {
     series.filter_map(|labels| labels.split_once(&format!("{label}=\""))?.1.split('"').next()).collect()
 }
 
+/// Has `client` send a message with this method and name, to a server that knows the name or not.
+async fn say(proxy: &Proxy, client: [u8; 2], method: &str, name: &str, is_known: bool) {
+    let context = proxy.chain.context(SocketAddr::from(([10, 0, client[0], client[1]], 1)));
+    let answer = if is_known { r#"{"result":{}}"# } else { r#"{"error":{"code":-32602}}"# };
+    let transport =
+        BoxService::new(tower::service_fn(move |_| ready(Ok::<_, Infallible>(Response::new(full(answer))))));
+    let message =
+        json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": name, "clientInfo": {"name": name}}});
+    let request = Request::post("/mcp").body(full(message.to_string())).unwrap();
+    proxy.chain.serve(&context, request, &transport).await.into_body().collect().await.unwrap();
+}
+
 #[tokio::test]
 async fn clients_make_a_bounded_number_of_series() {
     let proxy = Proxy::start(TelemetryConfig::default(), 0.0).await;
-    let send = async |host: u8, name: &str, method: &str| {
-        let context = proxy.chain.context(SocketAddr::from(([10, 0, 0, host], 1)));
-        let transport = BoxService::new(tower::service_fn(|_| ready(Ok::<_, Infallible>(Response::new(full("{}"))))));
-        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": name}});
-        let request = Request::post("/mcp").body(full(message.to_string())).unwrap();
-        drop(proxy.chain.serve(&context, request, &transport).await);
-    };
     for at in 0..10_000 {
-        send(1, &format!("tool{at}{}", "x".repeat(200)), "tools/call").await;
+        say(&proxy, [0, 1], "tools/call", &format!("tool{at}{}", "x".repeat(200)), true).await;
     }
     let tools = |text: &str| values(text, "toolhive_mcp_tool_calls_total", "tool").len();
-    assert_eq!(tools(&proxy.metrics.encode()), 256 + 1, "those of one client");
-    send(2, "echo", "tools/call").await;
-    assert_eq!(tools(&proxy.metrics.encode()), 256 + 2, "others have theirs");
-    for at in 0..10_000 {
-        send(u8::try_from(at % 256).unwrap(), "", &format!("x/{at}")).await;
-        send(u8::try_from(at % 250).unwrap(), &format!("prompt{at}"), "prompts/get").await;
+    // Names that were proven are not called again.
+    assert_eq!(tools(&proxy.metrics.encode()), 128 + 1, "those of one client");
+    say(&proxy, [0, 2], "tools/call", "echo", true).await;
+    assert_eq!(tools(&proxy.metrics.encode()), 128 + 2, "others have theirs");
+    for at in 0..10_000_u16 {
+        let [_, client] = at.to_be_bytes();
+        say(&proxy, [0, client], &format!("x/{at}"), "", true).await;
+        for _ in 0..2 {
+            say(&proxy, [0, client], "prompts/get", &format!("prompt{at}"), true).await;
+        }
     }
     let text = proxy.metrics.encode();
     for metric in ["toolhive_mcp_requests_total", "mcp_server_operation_duration_seconds_count"] {
-        // Those beyond the bound: of tools, of prompts, and of methods that there are not.
-        assert_eq!(text.lines().filter(|line| line.starts_with(metric)).count(), 512 + 3, "{metric}");
+        // The names beyond the bound: of tools, of prompts, and of methods that there are not. Tools that were proven were called once.
+        assert_eq!(text.lines().filter(|line| line.starts_with(metric)).count(), 512 - 128 + 3, "{metric}");
     }
     let others = values(&text, "toolhive_mcp_requests_total", "mcp_method");
     assert!(others.contains(&"other"));
@@ -357,6 +404,27 @@ async fn clients_make_a_bounded_number_of_series() {
     assert_eq!(longest, Some(128));
     let bound = proxy.chain.bounds().find(|bound| bound.name == "telemetry_operations").unwrap();
     assert_eq!((bound.used, bound.limit), (512, 512));
+}
+
+#[tokio::test]
+async fn names_that_do_not_exist_push_no_tool_out() {
+    let proxy = Proxy::start(TelemetryConfig::default(), 0.0).await;
+    for client in 0..=255 {
+        for at in 0..10 {
+            say(&proxy, [1, client], "tools/call", &format!("none-{client}-{at}"), false).await;
+            // A server answers these, whatever a client is called.
+            say(&proxy, [1, client], "initialize", &format!("none-{client}-{at}"), true).await;
+        }
+    }
+    for _ in 0..3 {
+        say(&proxy, [2, 1], "tools/call", "echo", true).await;
+    }
+    let text = proxy.metrics.encode();
+    let echo =
+        text.lines().find(|line| line.starts_with("toolhive_mcp_tool_calls_total{") && line.contains("tool=\"echo\""));
+    assert!(echo.is_some_and(|line| line.ends_with(" 2")), "from the second call on: {echo:?}");
+    let bound = proxy.chain.bounds().find(|bound| bound.name == "telemetry_operations").unwrap();
+    assert_eq!(bound.used, 256 + 1);
 }
 
 proptest! {
@@ -369,7 +437,7 @@ proptest! {
         let (instruments, metrics) = (Instruments::new(&meters, "full", "stdio"), Metrics::default());
         metrics.register_collector(scrape);
         let client = || mcp_store::Client::Network([10, 0, 0, 1].into());
-        let operation = instruments.operation(Some(&method), &name, client);
+        let (operation, _) = instruments.operation(Some(&method), &name, client);
         instruments.record(&operation, Answer::new(&Method::POST, Version::HTTP_11, StatusCode::OK), Duration::ZERO);
         let text = metrics.encode();
         for line in text.lines().filter(|line| !line.starts_with('#')) {

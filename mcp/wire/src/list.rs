@@ -33,6 +33,8 @@ pub enum ListKind {
     ResourceTemplates,
     /// The result of `prompts/list`.
     Prompts,
+    /// The result of `skills/list`.
+    Skills,
 }
 
 /// A list in an answer, with the text that it was read from.
@@ -82,6 +84,7 @@ impl ListKind {
             Self::Resources => "resources",
             Self::ResourceTemplates => "resourceTemplates",
             Self::Prompts => "prompts",
+            Self::Skills => "skills",
         }
     }
 
@@ -89,7 +92,7 @@ impl ListKind {
     pub fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
+            Self::Resources | Self::Skills => "uri",
             Self::ResourceTemplates => "uriTemplate",
         }
     }
@@ -118,6 +121,15 @@ impl List {
     /// The entries that are left.
     pub fn entries(&self) -> &[Entry<'_>] {
         &self.0.borrow_dependent().entries
+    }
+
+    /// The cursor of the next page; `None` where this is the last one.
+    ///
+    /// # Errors
+    /// Readers may find another one in it.
+    pub fn next_cursor(&self) -> Result<Option<Cow<'_, str>>, &'static str> {
+        let cursor = member(&self.0.borrow_dependent().result, "nextCursor")?.filter(|cursor| cursor.get() != "null");
+        cursor.map(|cursor| string(cursor).ok_or("its cursor is no text")).transpose()
     }
 
     /// Removes the entries for which `keep`, which may edit them, returns false.
@@ -216,6 +228,11 @@ impl<'a> Entry<'a> {
         member(&members, DESCRIPTION)?;
         let name = member(&members, kind.key())?.and_then(string).ok_or(NO_LIST)?;
         Ok(Self { kind, text: raw.get().into(), name })
+    }
+
+    /// The kind of the list that it is of.
+    pub fn kind(&self) -> ListKind {
+        self.kind
     }
 
     /// The name of the entry: its member [`ListKind::key`].

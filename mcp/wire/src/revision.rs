@@ -59,10 +59,11 @@ impl RevisionError {
 
     /// The JSON-RPC error body, to be sent with HTTP 400.
     pub fn body(&self, id: Option<Id<'_>>) -> Vec<u8> {
+        // In alphabetical order, whichever order serde_json keeps.
         let data = match self {
             Self::MissingVersion | Self::MissingCapabilities => json!({}),
-            Self::HeaderMismatch { header, body } => json!({"header": header, "body": body}),
-            Self::UnsupportedVersion { requested } => json!({"supported": [MODERN_VERSION], "requested": requested}),
+            Self::HeaderMismatch { header, body } => json!({"body": body, "header": header}),
+            Self::UnsupportedVersion { requested } => json!({"requested": requested, "supported": [MODERN_VERSION]}),
         };
         let (message, data) = (self.to_string(), data.to_string());
         ErrorBody::new(self.code(), &message).id(id).data(&data).alphabetical().encode()

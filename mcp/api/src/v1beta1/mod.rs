@@ -2,6 +2,7 @@
 
 mod auth;
 pub mod auth_server;
+mod authz_config;
 pub mod composite_tool;
 mod oidc_config;
 mod overrides;
@@ -21,6 +22,7 @@ pub use self::{
         AuthServerKind, AuthServerRef, AuthzConfig, AuthzConfigMapRef, AuthzConfigType, InlineAuthzConfig,
         OidcConfigRef,
     },
+    authz_config::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus},
     oidc_config::{
         InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfig, MCPOIDCConfigSpec, MCPOIDCConfigStatus,
         OidcConfigType,
@@ -51,6 +53,7 @@ pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef
 /// Every kind that is stored as this version, as its type derives it.
 pub(crate) fn derived() -> Vec<CustomResourceDefinition> {
     vec![
+        MCPAuthzConfig::crd(),
         MCPOIDCConfig::crd(),
         MCPRemoteProxy::crd(),
         MCPServer::crd(),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reference::{CaBundleRef, SecretKeyRef, WorkloadRef};
 
-/// What is recorded of requests, and where it goes.
+/// The traces and metrics of requests, and where they go.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "toolhive.stacklok.dev",
@@ -32,17 +32,17 @@ use crate::reference::{CaBundleRef, SecretKeyRef, WorkloadRef};
 )]
 #[serde(rename_all = "camelCase", remote = "Self")]
 pub struct MCPTelemetryConfigSpec {
-    /// What is sent to an OpenTelemetry collector.
+    /// The OpenTelemetry collector, and the telemetry that is sent to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_telemetry: Option<OpenTelemetry>,
-    /// What the proxy's `/metrics` has.
+    /// The part of the proxy's `/metrics` that is of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<Prometheus>,
 }
 
 absent_spec_is_default!(MCPTelemetryConfigSpec);
 
-/// An OpenTelemetry collector, and what is sent to it.
+/// An OpenTelemetry collector, and the telemetry that is sent to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -153,7 +153,7 @@ impl Default for OpenTelemetryTracing {
     }
 }
 
-/// What the proxy's `/metrics` has.
+/// The part of a proxy's `/metrics` that is of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Prometheus {
@@ -165,7 +165,7 @@ pub struct Prometheus {
     pub metrics_on_transport_port: Option<bool>,
 }
 
-/// What the operator has found out about the configuration.
+/// The findings of the operator about the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MCPTelemetryConfigStatus {

@@ -3,10 +3,10 @@
 use mcp_api::{
     v1alpha1::{FailurePolicy, MCPWebhookConfig, MCPWebhookConfigStatus},
     v1beta1::{
-        MCPOIDCConfig, MCPOIDCConfigSpec, MCPRemoteProxy, MCPRemoteProxySpec, MCPServer, MCPServerSpec,
-        MCPServerStatus, MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPToolConfig, MCPToolConfigSpec,
-        MCPToolConfigStatus, Phase, ProxyMode, SessionAffinity, Transport, VirtualMCPServer, VirtualMCPServerSpec,
-        VirtualServerPhase, WorkloadRef,
+        MCPAuthzConfig, MCPAuthzConfigSpec, MCPOIDCConfig, MCPOIDCConfigSpec, MCPRemoteProxy, MCPRemoteProxySpec,
+        MCPServer, MCPServerSpec, MCPServerStatus, MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPToolConfig,
+        MCPToolConfigSpec, MCPToolConfigStatus, Phase, ProxyMode, SessionAffinity, Transport, VirtualMCPServer,
+        VirtualMCPServerSpec, VirtualServerPhase, WorkloadRef,
     },
 };
 use serde_json::{Value, json};
@@ -42,6 +42,8 @@ fn an_object_without_a_spec_decodes_because_the_api_server_admits_it() {
     assert_eq!(tools.spec, MCPToolConfigSpec::default());
     let telemetry: MCPTelemetryConfig = serde_json::from_value(bare("MCPTelemetryConfig")).unwrap();
     assert_eq!(telemetry.spec, MCPTelemetryConfigSpec::default());
+    let authz: MCPAuthzConfig = serde_json::from_value(bare("MCPAuthzConfig")).unwrap();
+    assert_eq!(authz.spec, MCPAuthzConfigSpec::default());
     let oidc: MCPOIDCConfig = serde_json::from_value(bare("MCPOIDCConfig")).unwrap();
     assert_eq!(oidc.spec, MCPOIDCConfigSpec::default());
     let proxy: MCPRemoteProxy = serde_json::from_value(bare("MCPRemoteProxy")).unwrap();

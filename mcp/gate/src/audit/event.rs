@@ -6,18 +6,19 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext, target_name};
 use mcp_runconfig::chain;
 use mcp_wire::{OwnedMessage, compact};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::delegation::Delegation;
+use super::line::Line;
 use super::text::cut;
 
 /// The types of events.
@@ -80,103 +81,6 @@ pub(super) struct Event {
     denied_by: Option<Cow<'static, str>>,
     decisions: Vec<Decision>,
     request: Option<Box<RawValue>>,
-}
-
-#[derive(Serialize)]
-struct Subjects<'a> {
-    user: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user_id: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Target<'a> {
-    endpoint: &'a str,
-    method: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    r#type: &'static str,
-}
-
-/// The decision of one guard.
-#[derive(Serialize)]
-struct Judged<'a> {
-    guard: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    webhook: Option<&'a str>,
-    outcome: &'static str,
-    duration_ms: f64,
-}
-
-/// The line.
-#[derive(Serialize)]
-struct Line<'a> {
-    time: &'a str,
-    level: &'static str,
-    msg: &'static str,
-    audit_id: uuid::Uuid,
-    r#type: &'static str,
-    logged_at: &'a str,
-    outcome: &'static str,
-    component: &'a str,
-    source: Source<'a>,
-    subjects: Subjects<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delegation: Option<Delegation>,
-    target: Target<'a>,
-    metadata: Metadata<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Data<'a>>,
-}
-
-#[derive(Serialize)]
-struct Source<'a> {
-    r#type: &'static str,
-    value: IpAddr,
-    #[serde(skip_serializing_if = "Client::is_empty")]
-    extra: Client<'a>,
-}
-
-#[derive(Serialize)]
-struct Client<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    request_id: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    user_agent: &'a str,
-}
-
-#[derive(Serialize)]
-struct Metadata<'a> {
-    extra: Extra<'a>,
-}
-
-#[derive(Serialize)]
-struct Extra<'a> {
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    cancelled: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    denied_by: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "milliseconds")]
-    duration_ms: Option<Duration>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "judged")]
-    guards: &'a [Decision],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    jsonrpc_error_code: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    jsonrpc_error_message: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    requested_name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_size_bytes: Option<u64>,
-    transport: &'a str,
-}
-
-#[derive(Serialize)]
-struct Data<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request: &'a Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response: Option<Box<RawValue>>,
 }
 
 /// The error in an answer.
@@ -252,58 +156,85 @@ impl Event {
         let has_response =
             settings.with_response && end.complete && end.sent > 0 && end.sent <= settings.longest as u64;
         let response = has_response.then(|| json(end.answer).or_else(|| string(end.answer))).flatten();
-        let data = (self.request.is_some() || response.is_some()).then_some(Data { request: &self.request, response });
         let asked = &*self.asked;
-        let line = Line {
-            time: &time,
-            level: "AUDIT",
-            msg: "audit_event",
-            audit_id: uuid::Uuid::new_v4(),
-            r#type: self.kind,
-            logged_at: &time,
-            outcome,
-            component: settings.component.as_deref().unwrap_or("toolhive-api"),
-            source: Source {
-                r#type: "network",
-                value: self.client,
-                extra: Client { request_id: &asked.request_id, user_agent: &asked.user_agent },
-            },
-            subjects: subjects(self.identity.as_deref()),
-            delegation: self.identity.as_ref().and_then(|caller| Delegation::of(&caller.claims, settings.depth)),
-            target: Target {
-                endpoint: &asked.path,
-                method: self.method.as_deref().unwrap_or_else(|| cut(asked.method.as_str())),
-                name: self.name.as_deref(),
-                r#type: match self.method.as_deref() {
-                    Some("tools/call") => "tool",
-                    Some("resources/read") => "resource",
-                    Some("prompts/get") => "prompt",
-                    None if self.kind == SSE => "sse_endpoint",
-                    _ => "endpoint",
-                },
-            },
-            metadata: Metadata {
-                extra: Extra {
-                    cancelled: end.left,
-                    denied_by,
-                    duration_ms: (!self.is_stream).then_some(end.took),
-                    guards: &self.decisions,
-                    jsonrpc_error_code: error.as_ref().map(|error| error.code),
-                    jsonrpc_error_message: error.as_ref().and_then(|error| error.message.as_deref()).map(cut),
-                    requested_name: self.requested_name.as_deref(),
-                    response_size_bytes: (settings.with_response && !self.is_stream).then_some(end.sent),
-                    transport: match (self.is_stream, settings.is_sse()) {
-                        (true, _) => &settings.transport,
-                        (false, true) => "sse",
-                        (false, false) => "http",
-                    },
-                },
-            },
-            data,
+        let (user, user_id) = subject(self.identity.as_deref());
+        let mut line = Line::begin(text);
+        line.word("time", &time);
+        line.word("level", "AUDIT");
+        line.word("msg", "audit_event");
+        line.word("audit_id", Uuid::new_v4().hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        line.word("type", self.kind);
+        line.word("logged_at", &time);
+        line.word("outcome", outcome);
+        line.text("component", settings.component.as_deref().unwrap_or("toolhive-api"));
+        line.object("source", |source| {
+            source.word("type", "network");
+            source.json("value", &self.client);
+            if !(asked.request_id.is_empty() && asked.user_agent.is_empty()) {
+                source.object("extra", |extra| {
+                    extra.text_if_any("request_id", any(&asked.request_id));
+                    extra.text_if_any("user_agent", any(&asked.user_agent));
+                });
+            }
+        });
+        line.object("subjects", |subjects| {
+            subjects.text("user", user);
+            subjects.text_if_any("user_id", user_id);
+        });
+        let claims = self.identity.as_ref().map(|caller| &caller.claims);
+        line.json_if_any("delegation", claims.and_then(|claims| Delegation::of(claims, settings.depth)).as_ref());
+        line.object("target", |target| {
+            target.text("endpoint", &asked.path);
+            target.text("method", self.method.as_deref().unwrap_or_else(|| cut(asked.method.as_str())));
+            target.text_if_any("name", self.name.as_deref());
+            target.word("type", self.target_type());
+        });
+        line.object("metadata", |metadata| metadata.object("extra", |extra| self.extra(extra, end, error, denied_by)));
+        if self.request.is_some() || response.is_some() {
+            line.object("data", |data| {
+                data.json_if_any("request", self.request.as_ref());
+                data.json_if_any("response", response.as_ref());
+            });
+        }
+        line.end();
+    }
+
+    fn extra(&self, extra: &mut Line<'_>, end: &End<'_>, error: Option<RpcError<'_>>, denied_by: Option<&str>) {
+        let settings = &*self.settings;
+        if end.left {
+            extra.json("cancelled", &true);
+        }
+        extra.text_if_any("denied_by", denied_by);
+        if !self.is_stream {
+            extra.json("duration_ms", &u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX));
+        }
+        if !self.decisions.is_empty() {
+            extra.list("guards", &self.decisions, judged);
+        }
+        if let Some(RpcError { code, message }) = error {
+            extra.json("jsonrpc_error_code", &code);
+            extra.text_if_any("jsonrpc_error_message", message.as_deref().map(cut));
+        }
+        extra.text_if_any("requested_name", self.requested_name.as_deref());
+        if settings.with_response && !self.is_stream {
+            extra.json("response_size_bytes", &end.sent);
+        }
+        let transport = match (self.is_stream, settings.is_sse()) {
+            (true, _) => &settings.transport,
+            (false, true) => "sse",
+            (false, false) => "http",
         };
-        // Strings, numbers and JSON that was checked always serialize.
-        let _ = serde_json::to_writer(&mut *text, &line);
-        text.push(b'\n');
+        extra.text("transport", transport);
+    }
+
+    fn target_type(&self) -> &'static str {
+        match self.method.as_deref() {
+            Some("tools/call") => "tool",
+            Some("resources/read") => "resource",
+            Some("prompts/get") => "prompt",
+            None if self.kind == SSE => "sse_endpoint",
+            _ => "endpoint",
+        }
     }
 
     /// The guard that refused the request: the webhook's name, or the guard's type.
@@ -331,19 +262,6 @@ impl Settings {
     }
 }
 
-impl<'a> Judged<'a> {
-    fn of(Decision { guard, webhook, outcome, took, .. }: &'a Decision) -> Self {
-        let duration_ms = (took.as_secs_f64() * 1e6).round() / 1e3;
-        Self { guard, webhook: webhook.as_deref(), outcome: outcome.as_str(), duration_ms }
-    }
-}
-
-impl Client<'_> {
-    fn is_empty(&self) -> bool {
-        self.request_id.is_empty() && self.user_agent.is_empty()
-    }
-}
-
 fn kind_of(method: &str) -> &'static str {
     match method {
         "initialize" => "mcp_initialize",
@@ -366,12 +284,17 @@ fn target_of(message: &OwnedMessage) -> Option<String> {
     target_name(message).map(|name| cut(&name).to_owned())
 }
 
-fn subjects(identity: Option<&Identity>) -> Subjects<'_> {
-    let Some(identity) = identity else { return Subjects { user: "anonymous", user_id: None } };
+/// The name of the caller, and its subject.
+fn subject(identity: Option<&Identity>) -> (&str, Option<&str>) {
+    let Some(identity) = identity else { return ("anonymous", None) };
     let preferred = identity.claims.get("preferred_username").and_then(Value::as_str).unwrap_or_default();
-    let names = [&*identity.name, preferred, &*identity.email, &*identity.subject];
-    let user = names.into_iter().find(|name| !name.is_empty()).unwrap_or("anonymous");
-    Subjects { user: cut(user), user_id: Some(cut(&identity.subject)).filter(|id| !id.is_empty()) }
+    let name = [&*identity.name, preferred, &*identity.email, &*identity.subject].into_iter().find_map(any);
+    (cut(name.unwrap_or("anonymous")), any(&identity.subject).map(cut))
+}
+
+/// A text that is not empty.
+fn any(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// The guard that refused the request without a decision that is counted.
@@ -406,14 +329,11 @@ fn string(body: &[u8]) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&String::from_utf8_lossy(body)).ok()
 }
 
-fn judged<S: Serializer>(decisions: &[Decision], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(decisions.iter().map(Judged::of))
-}
-
-#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
-fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    let milliseconds = time.unwrap_or_default().as_millis();
-    serializer.serialize_u64(u64::try_from(milliseconds).unwrap_or(u64::MAX))
+fn judged(line: &mut Line<'_>, Decision { guard, webhook, outcome, took, .. }: &Decision) {
+    line.text("guard", guard);
+    line.text_if_any("webhook", webhook.as_deref());
+    line.word("outcome", outcome.as_str());
+    line.json("duration_ms", &((took.as_secs_f64() * 1e6).round() / 1e3));
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl ToolFilter {
 impl Middleware for ToolFilter {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let (context, names) = (next.context(), Arc::clone(&self.0));
-        context.filter_lists(TOOL_FILTER, &[ListKind::Tools], move |list| ready(names.present(list)));
+        context.filter_lists(TOOL_FILTER, &[ListKind::Tools], 0, move |list| ready(names.present(list)));
         async move {
             // For the id: an answer that is withheld must reach the call that it answers.
             match context.read(request).await {

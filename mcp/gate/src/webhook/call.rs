@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, Guard, beside};
-use mcp_runconfig::endpoint::{EndpointPolicy, Reach};
+use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
 
@@ -114,11 +114,9 @@ impl Webhook {
         };
         let tls = client_tls(&tls_config.unwrap_or_default(), context.settings.files_root.as_deref())
             .map_err(|(field, problem)| fail(field, problem, "write an absolute path"))?;
-        // A webhook is beside the proxy more often than not; a cloud's credentials are never one.
         let endpoints = EndpointPolicy {
-            reach: Reach::AllButMetadata,
             egress: context.settings.egress.clone(),
-            ..EndpointPolicy::new(true, context.settings.exempt_endpoints.clone())
+            ..EndpointPolicy::all_but_metadata(context.settings.exempt_endpoints.clone())
         };
         let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")

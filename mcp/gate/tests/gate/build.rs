@@ -24,9 +24,25 @@ fn hook(more: Value) -> Value {
     json!([{"type": "mcp-parser", "parameters": {}}, entry("validating-webhook", vec![hook])])
 }
 
+const ALL: &str = "permit(principal, action, resource);";
+
+/// The chain with authorization by these parameters.
+fn policies(parameters: Value) -> Value {
+    json!([{"type": "auth"}, {"type": "authorization", "parameters": parameters}])
+}
+
+/// The chain with authorization by this policy decision point.
+fn decided(pdp: Value) -> Value {
+    policies(json!({"config_data": {"type": "httpv1", "pdp": pdp}}))
+}
+
+fn permit_all() -> Value {
+    json!({"type": "authorization", "parameters": {"config_data": {"cedar": {"policies": [ALL]}}}})
+}
+
 #[tokio::test]
 async fn an_unknown_middleware_stops_the_start_with_its_name_and_what_there_is() {
-    for kind in ["tokenexchange", "ratelimit", "authorization", "telemetry", "typo", ""] {
+    for kind in ["tokenexchange", "ratelimit", "awssts", "telemetry", "typo", ""] {
         let error = build(&files(), json!([{"type": "recovery"}, {"type": kind, "parameters": {}}])).unwrap_err();
         assert_eq!(error.kind, kind);
         let text = error.to_string();
@@ -54,6 +70,28 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
             "[0].parameters.config_data.logFile",
             "not an absolute path",
         ),
+        (policies(json!({"config_path": "/a"})), "parameters.config_path", "not read"),
+        (policies(json!({})), "parameters.config_data", "is missing"),
+        (policies(json!({"config_data": {"type": "cedarv1"}})), "parameters.config_data.cedar", "is missing"),
+        (
+            policies(json!({"config_data": {"cedar": {"policies": [ALL, "permit(principal,\n action resource);"]}}})),
+            "parameters.config_data.cedar.policies[1]",
+            "line 2, column 9",
+        ),
+        (
+            policies(json!({"config_data": {"cedar": {"policies": [ALL], "entities_json": "{"}}})),
+            "config_data.cedar.entities_json",
+            "entities",
+        ),
+        (decided(json!({"http": {"url": "https://pdp"}})), "pdp.claim_mapping", "is missing"),
+        (decided(json!({"http": {"url": "pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "not a URL"),
+        (decided(json!({"http": {"url": "ftp://pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "not a URL"),
+        (decided(json!({"http": {"url": "https://u:p@pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "user name"),
+        (decided(json!({"http": {"url": "https://pdp/?a"}, "claim_mapping": "mpe"})), "pdp.http.url", "has a query"),
+        (decided(json!({"http": {"url": "http://169.254.169.254"}, "claim_mapping": "mpe"})), "pdp.http.url", ""),
+        (json!([permit_all()]), "[0].type", "needs auth"),
+        (json!([{"type": "auth"}, permit_all(), permit_all()]), "[2].type", "twice"),
+        (json!([{"type": "auth"}, permit_all(), {"type": "tool-filter"}]), "[1].type", "tool-filter changes"),
         (json!([{"type": "bodylimit", "parameters": {"max_bytes": "1"}}]), "[0].parameters.max_bytes", "is a string"),
         (json!([{"type": "bodylimit", "parameters": {"Max_Bytes": "1"}}]), "max_bytes", "is a string"),
         (hook(json!({"hmac_secret_ref": "/"})), "webhooks[0].hmac_secret_ref", "not a regular file"),

@@ -31,7 +31,7 @@ impl Middleware for Permit {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let (seen, chain) = (Arc::clone(&self.seen), Arc::clone(&self.chain));
         next.context().keep_lists_private();
-        next.context().filter_lists("permit", &[ListKind::Tools, ListKind::Prompts], move |mut list: List| {
+        next.context().filter_lists("permit", &[ListKind::Tools, ListKind::Prompts], 0, move |mut list: List| {
             let names: Vec<_> = list.entries().iter().map(|entry| entry.name().to_owned()).collect();
             assert!(!names.contains(&"panic".to_owned()), "the filter's own fault");
             let held = chain.get().unwrap().bounds().find(|bound| bound.name == "held_answers").unwrap().used;

@@ -26,6 +26,8 @@ struct Filter {
     /// The type of its middleware.
     middleware: &'static str,
     kinds: &'static [ListKind],
+    /// The work for one entry, as the bytes of a text that take as long to read.
+    cost: usize,
     edit: Box<Edit>,
 }
 
@@ -36,13 +38,14 @@ impl Filters {
         &mut self,
         middleware: &'static str,
         kinds: &'static [ListKind],
+        cost: usize,
         edit: impl Fn(List) -> F + Send + Sync + 'static,
     ) where
         F: Future<Output = Result<List, &'static str>> + Send + 'static,
     {
         let new: Vec<_> = kinds.iter().filter(|kind| !self.kinds.contains(kind)).copied().collect();
         self.kinds.extend(new);
-        self.list.push(Filter { middleware, kinds, edit: Box::new(move |list| edit(list).boxed()) });
+        self.list.push(Filter { middleware, kinds, cost, edit: Box::new(move |list| edit(list).boxed()) });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -75,12 +78,13 @@ impl Judge for Filters {
             Err(reason) => return (withheld(self.innermost(), reason), share),
         };
         for at in (0..self.list.len()).rev() {
-            let Filter { middleware, kinds, .. } = self.list[at];
+            let Filter { middleware, kinds, cost, .. } = self.list[at];
             if !kinds.contains(&list.kind()) {
                 continue;
             }
             let (this, held) = (Arc::clone(self), share);
-            let (edited, held) = beside(length, move || ((this.list[at].edit)(list), held)).await;
+            let work = length.max(list.entries().len().saturating_mul(cost));
+            let (edited, held) = beside(work, move || ((this.list[at].edit)(list), held)).await;
             (list, share) = match edited.await {
                 Ok(list) => (list, held),
                 Err(reason) => return (withheld(middleware, reason), held),

@@ -416,7 +416,7 @@ where
     F: Future<Output = Result<List, &'static str>> + Send + 'static,
 {
     let mut filters = Filters::default();
-    filters.add("tools", &[ListKind::Tools], edit);
+    filters.add("tools", &[ListKind::Tools], 0, edit);
     Arc::new(filters)
 }
 

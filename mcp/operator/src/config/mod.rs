@@ -12,7 +12,7 @@ mod plan;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::names::reason;
+use mcp_api::{names::reason, v1beta1::WorkloadRef};
 use mcp_plan::{
     config::{Config, ConfigUse, Needs, Origin, Role, Target, Terms, Words},
     digest::short_digest,
@@ -105,6 +105,12 @@ pub fn refused_secrets<K: ConfigKind>(config: &K, settings: &Settings) -> Vec<Pr
     };
     let secrets = config.references().into_iter().filter(|reference| reference.kind == SECRET);
     secrets.filter_map(|it| Some(Problem::new(it.field, home.secret_problem(&it.name)?))).collect()
+}
+
+/// The workloads that a status lists; none where there is none.
+pub fn workloads(referrers: Vec<Referrer>) -> Option<Vec<WorkloadRef>> {
+    let workloads: Vec<_> = referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
+    (!workloads.is_empty()).then_some(workloads)
 }
 
 /// The configuration, for those to whom its kind does not matter.

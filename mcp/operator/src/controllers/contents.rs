@@ -44,15 +44,19 @@ impl Contents {
     }
 
     /// The Secrets and ConfigMaps among `references` that exist: what their values are good for, and the first failure to
-    /// read one. The values themselves are dropped at once.
+    /// read one. The values themselves are dropped at once, but for texts of ConfigMaps that a reference asks for.
     pub(super) async fn data(
         &self,
         namespace: &str,
         references: impl Iterator<Item = &Reference>,
     ) -> (Data, Option<ControllerError>) {
         let (mut data, mut failed) = (Data::default(), None);
-        for source in references.filter_map(Reference::source) {
-            match self.content(namespace, &source).await {
+        let mut wanted: BTreeMap<Source, bool> = BTreeMap::new();
+        for (source, is_text) in references.filter_map(|it| Some((it.source()?, it.is_text))) {
+            *wanted.entry(source).or_default() |= is_text;
+        }
+        for (source, is_text) in wanted {
+            match self.content(namespace, &source, is_text).await {
                 Ok(None) => {}
                 Ok(Some(content)) => {
                     _ = match source {
@@ -70,20 +74,25 @@ impl Contents {
         &self,
         namespace: &str,
         source: &Source,
+        is_text: bool,
     ) -> Result<Option<BTreeMap<String, Entry>>, ControllerError> {
         let (store, name) = match source {
             Source::Secret(name) => (self.stores.secrets(), name),
             Source::ConfigMap(name) => (self.stores.children(ChildKind::ConfigMap), name),
         };
         let Some(trace) = store.get(namespace, name) else { return Ok(None) };
-        let content = trace.content.get_or_try_init(|| async {
+        let (cell, entry): (_, fn(&[u8], &DigestKey) -> Entry) = match source {
+            Source::ConfigMap(_) if is_text => (&trace.texts, Entry::of_text),
+            _ => (&trace.content, Entry::of),
+        };
+        let content = cell.get_or_try_init(|| async {
             let object = || format!("{} {namespace}/{name}", source.kind());
             match source {
                 Source::Secret(_) => {
                     let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
                     let secret = in_time("read", object, api.get_opt(name)).await?;
                     Ok(secret.map(|secret| {
-                        self.entries(secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)))
+                        self.entries(secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)), Entry::of)
                     }))
                 }
                 Source::ConfigMap(_) => {
@@ -92,7 +101,7 @@ impl Contents {
                     Ok(map.map(|map| {
                         let text = map.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()));
                         let bytes = map.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
-                        self.entries(text.chain(bytes))
+                        self.entries(text.chain(bytes), entry)
                     }))
                 }
             }
@@ -100,8 +109,12 @@ impl Contents {
         content.await.cloned()
     }
 
-    fn entries(&self, values: impl Iterator<Item = (String, Vec<u8>)>) -> BTreeMap<String, Entry> {
-        values.map(|(key, value)| (key, Entry::of(&value, &self.key))).collect()
+    fn entries(
+        &self,
+        values: impl Iterator<Item = (String, Vec<u8>)>,
+        entry: fn(&[u8], &DigestKey) -> Entry,
+    ) -> BTreeMap<String, Entry> {
+        values.map(|(key, value)| (key, entry(&value, &self.key))).collect()
     }
 }
 

@@ -3,13 +3,17 @@
 //! The stores follow the API server by watches, which may lag behind, and what refers to an object that does not decode is
 //! not known there. Where a wrong answer cannot be taken back, the API server is asked.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, ListParams},
 };
-use mcp_plan::reference::token;
+use mcp_plan::{
+    digest::DigestKey,
+    reference::{Entries, Entry, token},
+};
 use portcullis::controller::ControllerError;
 use serde_json::Value;
 
@@ -57,6 +61,19 @@ pub(super) async fn is_missing(client: Client, resource: &ApiResource, namespace
     let params = ListParams::default().fields(&format!("metadata.name={name}")).limit(1);
     let list = tokio::time::timeout(ADVICE, objects.list_metadata(&params)).await;
     list.is_ok_and(|list| list.is_ok_and(|list| list.items.is_empty()))
+}
+
+/// The ConfigMaps of these names with their texts: those that the API server shows in time. Nothing compares their digests.
+pub(super) async fn config_maps(client: Client, namespace: &str, names: BTreeSet<&str>) -> Entries {
+    let api: Api<ConfigMap> = Api::namespaced(client, namespace);
+    let key = DigestKey::new(&[]);
+    let mut found = Entries::new();
+    for name in names {
+        let Ok(Ok(Some(map))) = tokio::time::timeout(ADVICE, api.get_opt(name)).await else { continue };
+        let text = map.data.into_iter().flatten().map(|(at, text)| (at, Entry::of_text(text.as_bytes(), &key)));
+        found.insert(name.to_owned(), text.collect());
+    }
+    found
 }
 
 /// None where the kind is not served (any more): there are no objects of it. Kinds are removed together, in any order.

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Client, api::ApiResource};
 use mcp_plan::{
     config::{Config, Configs},
-    reference::{CONFIG_MAP, Reference, Referrer, SECRET, missing, token},
+    reference::{CONFIG_MAP, Data, Reference, Referrer, SECRET, missing, token},
     workload::{ChildKind, ChildRef},
 };
 use portcullis::controller::{ControllerError, Key, Observed, Store, Stored as _};
@@ -153,6 +153,18 @@ impl Known for Stores {
         async move {
             let Some((client, resource)) = asked else { return false };
             live::is_missing(client, &resource, namespace, &reference.name).await
+        }
+        .boxed()
+    }
+
+    fn texts<'a>(&'a self, namespace: &'a str, references: &'a [Reference]) -> BoxFuture<'a, Data> {
+        let named = references.iter().filter(|it| it.is_text && it.kind == CONFIG_MAP).map(|it| &*it.name);
+        let maps = self.client.get().cloned().map(|client| live::config_maps(client, namespace, named.collect()));
+        async move {
+            match maps {
+                Some(maps) => Data { config_maps: maps.await, ..Data::default() },
+                None => Data::default(),
+            }
         }
         .boxed()
     }

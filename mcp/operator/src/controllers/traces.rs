@@ -67,6 +67,8 @@ pub struct Trace {
     annotations: Option<Box<(Annotations, Annotations)>>,
     /// The content of this version of a Secret or ConfigMap, once somebody needed it; `None` when it was gone.
     pub content: OnceCell<Option<BTreeMap<String, Entry>>>,
+    /// The same with the texts of a ConfigMap.
+    pub texts: OnceCell<Option<BTreeMap<String, Entry>>>,
 }
 
 /// As much of a Deployment as is read: a whole one decodes several times as slowly.
@@ -174,6 +176,7 @@ impl Trace {
             opened: Opened::default(),
             annotations: None,
             content: OnceCell::new(),
+            texts: OnceCell::new(),
         }
     }
 

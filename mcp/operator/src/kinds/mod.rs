@@ -1,5 +1,6 @@
 //! The kinds of this operator, a folder and a line each.
 
+mod authz_config;
 mod mcp_server;
 mod oidc_config;
 mod remote_proxy;
@@ -10,7 +11,9 @@ mod webhook_config;
 
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer},
+    v1beta1::{
+        MCPAuthzConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer,
+    },
 };
 
 use crate::controllers::Registry;
@@ -21,6 +24,7 @@ pub fn all() -> Registry {
         .workload::<MCPServer>()
         .workload::<MCPRemoteProxy>()
         .workload::<VirtualMCPServer>()
+        .config::<MCPAuthzConfig>()
         .config::<MCPOIDCConfig>()
         .config::<MCPTelemetryConfig>()
         .config::<MCPToolConfig>()

@@ -3,15 +3,18 @@
 
 use mcp_api::{
     names::{condition, reason},
-    v1beta1::{SessionStorage, SessionStorageProvider},
+    v1beta1::{AuthzConfig, SessionStorage, SessionStorageProvider},
 };
-use mcp_plan::{problem::Problem, settings::Settings, workload::pod_template::Template};
+use mcp_plan::{authorization, problem::Problem, settings::Settings, workload::pod_template::Template};
+use mcp_runconfig::RunConfig;
 use portcullis::controller::ConditionStatus;
 
 use super::{Findings, Workload};
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
+/// Condition: policies ask for claims that no caller has (`True` is the warning). Present only while they do.
+pub const CLAIMS_MISSING: &str = "AuthzClaimsMissing";
 /// The reason why a setting has no effect: the end of a sentence.
 const OF_IMAGE: &str = "with the image of the proxy, which does not have it";
 /// Condition: replicas share their sessions as asked. Present only while they cannot.
@@ -69,6 +72,21 @@ pub fn sessions(replicas: Option<i32>, storage: Option<&SessionStorage>, finding
             reason::SESSION_STORAGE_MISSING,
             message,
         );
+    }
+}
+
+/// A provider that policies in the spec name, and that no proxy asks.
+pub fn ignored_provider(policies: Option<&AuthzConfig>, findings: &mut Findings<'_>) {
+    if let Some(message) = authorization::ignored_provider(policies) {
+        let (type_, reason) = (condition::AUTHZ_PROVIDER_IGNORED, "PrimaryUpstreamProviderIgnored");
+        findings.conditions.set(type_, ConditionStatus::True, reason, message);
+    }
+}
+
+/// The claims that policies in the document ask for and that no caller has.
+pub fn claims(document: &RunConfig, findings: &mut Findings<'_>) {
+    if let Some((reason, message)) = authorization::missing_claims(document) {
+        findings.conditions.set(CLAIMS_MISSING, ConditionStatus::True, reason, message);
     }
 }
 

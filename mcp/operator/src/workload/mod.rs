@@ -205,6 +205,11 @@ impl Findings<'_> {
         self.push(Block { config: kind.clone(), condition: type_, reason, message: message.clone() });
     }
 
+    /// The part that this condition keeps from being rendered, if any.
+    pub fn blocked_by(&self, condition: &str) -> Option<&Block> {
+        self.blocks.iter().find(|block| block.condition == condition)
+    }
+
     fn push(&mut self, block: Block) {
         self.conditions.set(block.condition, ConditionStatus::False, block.reason, block.message.clone());
         self.blocks.push(block);

@@ -20,11 +20,12 @@ use mcp_plan::{
         status::{self, State},
     },
 };
+use mcp_runconfig::RunConfig;
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
 use serde_json::Value;
 
-use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, network, refused_pods};
+use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, checks, network, refused_pods};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -284,6 +285,11 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
         findings.block(PODS_ALLOWED, "PodsRefused", sentences(refused));
     }
     workload.check(inputs.data, &mut findings);
+    if W::NOT_BUILT.is_none() {
+        let mut document = RunConfig::default();
+        uses.render(&mut document);
+        checks::claims(&document, &mut findings);
+    }
     if let Some(problem) = inputs.denied {
         findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
     }

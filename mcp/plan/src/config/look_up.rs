@@ -67,6 +67,14 @@ pub(crate) struct Usable {
     needs: Needs,
 }
 
+/// Something that keeps a configuration from being used.
+struct Fault {
+    /// The word for it.
+    reason: fn(&Words) -> &'static str,
+    /// The end of a sentence that begins with the configuration.
+    problem: String,
+}
+
 // === impl Uses ===
 
 impl Uses {
@@ -202,41 +210,69 @@ impl Used {
         let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
         let bundle = asked.words.and_then(|words| words.bundle).zip(needs.as_ref());
         let bundle = bundle.and_then(|(words, needs)| bundle_condition(words, kind.clone(), &needs.files, data));
-        let unusable = |reason: fn(&Words) -> &'static str, message: String| {
-            let words = asked.words.as_ref();
-            let (type_, reason) =
-                words.map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason(words)));
-            let condition = UseCondition { kind: kind.clone(), type_, good: false, reason, message: message.clone() };
-            (State::Unusable(message), Some(condition))
-        };
-        let (state, condition) = match (config, needs) {
-            (None, _) => unusable(|words| words.not_found, format!("{what} does not exist")),
+        let found = match (config, needs) {
+            (None, _) => Err(Fault::new(|words| words.not_found, "does not exist".to_owned())),
             (Some(_), None) => {
-                unusable(|words| words.not_valid, format!("{what} is not valid: {}", sentences(&problems)))
+                Err(Fault::new(|words| words.not_valid, format!("is not valid: {}", sentences(&problems))))
             }
-            (Some(config), Some(needs)) => {
-                let (missing, broken) = faults(&needs, data);
-                if !missing.is_empty() {
-                    let message = format!("{what} needs what does not exist: {}", missing.join(", "));
-                    unusable(|words| words.data_not_found, message)
-                } else if !broken.is_empty() {
-                    let message = format!("{what} needs what cannot be used: {}", broken.join("; "));
-                    unusable(|words| words.data_not_valid, message)
-                } else {
-                    let message = format!("{what} is valid");
-                    let valid = |words: Words| UseCondition {
-                        kind: kind.clone(),
-                        type_: words.condition,
-                        good: true,
-                        reason: words.valid,
-                        message,
-                    };
-                    let condition = asked.words.map(valid);
-                    (State::Usable(Usable { hash: config.hash(), config, needs }), condition)
-                }
+            (Some(config), Some(needs)) => Usable::of(config, needs, data, settings),
+        };
+        let words = asked.words;
+        let (state, condition) = match found {
+            Ok(usable) => {
+                let message = format!("{what} is valid");
+                let valid = |Words { condition, valid, .. }| UseCondition {
+                    kind: kind.clone(),
+                    type_: condition,
+                    good: true,
+                    reason: valid,
+                    message,
+                };
+                (State::Usable(usable), words.map(valid))
+            }
+            Err(Fault { reason, problem }) => {
+                let message = format!("{what} {problem}");
+                let (type_, reason) = words
+                    .as_ref()
+                    .map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason(words)));
+                let condition =
+                    UseCondition { kind: kind.clone(), type_, good: false, reason, message: message.clone() };
+                (State::Unusable(message), Some(condition))
             }
         };
         Self { asked, state, conditions: condition.into_iter().chain(bundle).collect() }
+    }
+}
+
+// === impl Usable ===
+
+impl Usable {
+    /// The configuration with these needs, where what it needs exists and can be used.
+    fn of(config: Arc<dyn Config>, needs: Needs, data: &Data, settings: &Settings) -> Result<Self, Fault> {
+        let (missing, broken) = faults(&needs, data);
+        let unusable =
+            |problem: String| Fault::new(|words| words.data_not_valid, format!("needs what cannot be used: {problem}"));
+        if !missing.is_empty() {
+            let problem = format!("needs what does not exist: {}", missing.join(", "));
+            return Err(Fault::new(|words| words.data_not_found, problem));
+        }
+        if !broken.is_empty() {
+            return Err(unusable(broken.join("; ")));
+        }
+        let read = config.read_texts(data).map_err(unusable)?;
+        if let problems @ [_, ..] = &*read.as_ref().map(|read| read.problems(settings)).unwrap_or_default() {
+            return Err(unusable(sentences(problems)));
+        }
+        let config = read.unwrap_or(config);
+        Ok(Self { hash: config.hash(), config, needs })
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    fn new(reason: fn(&Words) -> &'static str, problem: String) -> Self {
+        Self { reason, problem }
     }
 }
 
@@ -244,7 +280,8 @@ impl Used {
 fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
     let files = needs.files.iter().map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
     let secret = |it: &SecretVariable| (Source::Secret(it.secret.clone()), it.key.clone(), Content::Bytes);
-    let all: Vec<_> = files.chain(needs.secrets.iter().map(secret)).collect();
+    let texts = needs.texts.iter().map(|(source, key)| (source.clone(), key.clone(), Content::Bytes));
+    let all: Vec<_> = files.chain(needs.secrets.iter().map(secret)).chain(texts).collect();
     let missing = data.missing(all.iter().map(|(source, key, _)| (source.clone(), key.clone())));
     let broken: BTreeSet<String> =
         all.iter().filter_map(|(source, key, content)| data.problem(source, key, content)).collect();

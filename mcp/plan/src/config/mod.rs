@@ -9,14 +9,14 @@ mod look_up;
 mod terms;
 mod uses;
 
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 use k8s_openapi::api::core::v1::EnvVar;
 use mcp_runconfig::RunConfig;
 
 use crate::{
     problem::Problem,
-    reference::{MountedFile, Reference, SecretVariable},
+    reference::{Data, MountedFile, Reference, SecretVariable, Source},
     settings::Settings,
 };
 
@@ -73,6 +73,8 @@ pub struct Target {
 pub struct Needs {
     /// Files.
     pub files: Vec<MountedFile>,
+    /// Texts of ConfigMaps, each by its key, that its document has.
+    pub texts: Vec<(Source, String)>,
     /// Variables of its process with values of Secrets.
     pub secrets: Vec<SecretVariable>,
     /// Other variables of its process.
@@ -92,6 +94,15 @@ pub trait Config: Debug + Send + Sync {
     /// Everything that it refers to.
     fn references(&self) -> Vec<Reference> {
         Vec::new()
+    }
+
+    /// The configuration that stands in the texts that it [needs](Self::needs), which exist in `data`; none where it needs no text.
+    ///
+    /// # Errors
+    /// A text cannot be used: the sentence about it.
+    fn read_texts(&self, data: &Data) -> Result<Option<Arc<dyn Config>>, String> {
+        let _ = data;
+        Ok(None)
     }
 
     /// The hash of its spec.

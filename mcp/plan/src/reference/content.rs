@@ -1,7 +1,7 @@
 //! What is kept of the values of Secrets and ConfigMaps: a keyed digest of each, and what it can be used for. The values
-//! are dropped.
+//! are dropped, but for the texts of ConfigMaps that documents of proxies have.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use rustls::{
     RootCertStore,
@@ -38,6 +38,8 @@ pub enum Content {
 pub struct Entry {
     /// A keyed digest of the value.
     pub digest: String,
+    /// The value itself, where [`of_text`](Self::of_text) made this.
+    pub text: Option<Arc<str>>,
     empty: bool,
     /// What keeps it from being a bundle of authorities.
     authorities: Option<String>,
@@ -52,11 +54,17 @@ impl Entry {
     pub fn of(value: &[u8], key: &DigestKey) -> Self {
         Self {
             digest: key.digest(value),
+            text: None,
             empty: value.is_empty(),
             authorities: authorities(value).err(),
             certificate: certificate(value),
             private_key: private_key(value),
         }
+    }
+
+    /// Looks at a value of a ConfigMap, and keeps it where it is text.
+    pub fn of_text(value: &[u8], key: &DigestKey) -> Self {
+        Self { text: std::str::from_utf8(value).ok().map(Into::into), ..Self::of(value, key) }
     }
 
     /// What keeps the value from being used as `content`, if anything. `at` finds the value of another Secret and key.

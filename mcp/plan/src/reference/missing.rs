@@ -15,7 +15,7 @@ pub fn missing(references: &[Reference], exists: impl Fn(&str, &str) -> Option<b
 impl Reference {
     /// The warning that its object does not exist yet.
     pub fn warning(&self) -> String {
-        let Self { kind, name, field, while_missing } = self;
+        let Self { kind, name, field, while_missing, .. } = self;
         format!("{field}: {kind} {name:?} does not exist yet; {while_missing}")
     }
 }

@@ -36,6 +36,8 @@ pub struct Reference {
     pub field: Cow<'static, str>,
     /// What happens while it does not exist: the end of a sentence.
     pub while_missing: &'static str,
+    /// Whether its texts are read, and not only digests of them. No text of a Secret is.
+    pub is_text: bool,
 }
 
 /// An object that refers to another one of its namespace.
@@ -54,30 +56,41 @@ impl Reference {
         name: &str,
         while_missing: &'static str,
     ) -> Self {
-        Self { kind: K::kind(&()), name: name.to_owned(), field: field.into(), while_missing }
+        Self::new(K::kind(&()), name, field, while_missing)
     }
 
     /// A reference to a Secret, which pods mount or take as environment.
     pub fn to_secret(field: impl Into<Cow<'static, str>>, name: &str) -> Self {
-        let while_missing = "pods wait for it";
-        Self { kind: SECRET.into(), name: name.to_owned(), field: field.into(), while_missing }
+        Self::new(SECRET, name, field, "pods wait for it")
     }
 
     /// A reference to what the proxy of a workload cannot do without.
     pub fn of_proxy(field: impl Into<Cow<'static, str>>, kind: impl Into<Cow<'static, str>>, name: &str) -> Self {
-        let while_missing = "without it the server gets no proxy";
-        Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing }
+        Self::new(kind, name, field, "without it the server gets no proxy")
+    }
+
+    /// A reference of a workload to a ConfigMap with a text that its proxy's document has.
+    pub fn to_text(field: impl Into<Cow<'static, str>>, config_map: &str) -> Self {
+        Self { is_text: true, ..Self::of_proxy(field, CONFIG_MAP, config_map) }
     }
 
     /// A reference to a Secret or ConfigMap without which a configuration guards nothing.
     pub fn to_source(field: impl Into<Cow<'static, str>>, source: &Source) -> Self {
-        let while_missing = "without it the workloads that refer to this get no proxy";
-        Self { kind: source.kind().into(), name: source.name().to_owned(), field: field.into(), while_missing }
+        Self::new(source.kind(), source.name(), field, "without it the workloads that refer to this get no proxy")
     }
 
     /// A reference to a kind that this version does not have.
     pub fn unbuilt(kind: &'static str, field: &'static str, name: &str) -> Self {
-        Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing: "" }
+        Self::new(kind, name, field, "")
+    }
+
+    fn new(
+        kind: impl Into<Cow<'static, str>>,
+        name: &str,
+        field: impl Into<Cow<'static, str>>,
+        while_missing: &'static str,
+    ) -> Self {
+        Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing, is_text: false }
     }
 
     /// The Secret or ConfigMap that it names, if it names one.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use mcp_api::v1beta1::ResourceOverrides;
-use mcp_runconfig::environment::{KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, is_operators, is_unread_in_pods};
+use mcp_runconfig::environment::{
+    KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT, OTEL_RESOURCE_ATTRIBUTES, is_operators, is_unread_in_pods,
+};
 
 use super::names;
 use crate::problem::Problem;
@@ -61,6 +63,16 @@ pub fn warnings(overrides: &ResourceOverrides) -> Vec<String> {
     let field = "spec.resourceOverrides.proxyDeployment.env";
     warnings.extend(variables.filter_map(|var| variable_note(field, &var.name)));
     warnings
+}
+
+/// A sentence about the attributes in a variable that the operator sets for what `field` names, where they are there.
+pub fn attributes_note(overrides: &ResourceOverrides, field: &str) -> Option<String> {
+    let mut variables = overrides.proxy_deployment.as_ref()?.env.iter().flatten();
+    variables.find(|variable| variable.name == OTEL_RESOURCE_ATTRIBUTES)?;
+    Some(format!(
+        "spec.resourceOverrides.proxyDeployment.env[{OTEL_RESOURCE_ATTRIBUTES}] has no effect: the operator sets this variable; write \
+         spec.openTelemetry.resourceAttributes of the configuration that {field} names"
+    ))
 }
 
 /// A sentence about a variable of a proxy that has no effect, if it has none. `field` holds the variables.

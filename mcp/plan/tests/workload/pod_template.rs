@@ -31,8 +31,8 @@ fn what_cannot_be_merged_is_refused_with_its_field() {
 #[test]
 fn a_field_that_is_not_known_is_named_and_keeps_nothing_else_from_its_place() {
     let template = json!({"spec": {
-        "nodeSelecter": {"a": "b"}, "nodeSelector": {"disk": "ssd"}, "empty": {},
         "containers": [{"name": "mcp", "resources": {"limit": {"cpu": "1"}, "requests": {"cpu": "1"}}}],
+        "nodeSelecter": {"a": "b"}, "nodeSelector": {"disk": "ssd"}, "empty": {},
     }});
     let Template { known, ignored } = decode(&template, "mcp").unwrap();
     assert_eq!(

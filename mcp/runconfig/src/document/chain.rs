@@ -3,6 +3,7 @@
 
 mod audit;
 mod auth;
+mod authorization;
 mod header_forward;
 mod telemetry;
 mod tool_filter;
@@ -13,6 +14,10 @@ use serde_json::{Map, Value, json};
 pub use self::{
     audit::{AUDIT, AuditConfig, AuditParameters},
     auth::{AUTH, AuthParameters, OidcConfig},
+    authorization::{
+        AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
+        PdpContext, PdpHttp,
+    },
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
     telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
@@ -47,6 +52,7 @@ pub const MAX_BODY_LIMIT: u64 = 256 << 20;
 pub(crate) enum Typed {
     Audit(AuditParameters),
     Auth(AuthParameters),
+    Authorization(AuthorizationParameters),
     Telemetry(TelemetryParameters),
     Tools(ToolFilterParameters),
     Webhooks(WebhookParameters),
@@ -145,7 +151,16 @@ static TABLE: &[Row] = &[
         ..WEBHOOKS
     },
     built(USAGE_METRICS),
-    Row { members: &[("", "authz_config"), ("", "authz_config_path")], flags: &["authz-"], ..later("authorization") },
+    Row {
+        members: &[("parameters.config_data", "authz_config"), ("parameters.config_path", "authz_config_path")],
+        yields: true,
+        flags: &["authz-"],
+        of: |RunConfig { authz_config, authz_config_path, .. }| {
+            AuthorizationParameters::of(authz_config.as_ref(), authz_config_path).map(Typed::Authorization)
+        },
+        // The default `read` keeps the order of members, which tells where policies were written.
+        ..built(AUTHORIZATION)
+    },
     Row { members: &[("", "aws_sts_config")], ..later("awssts") },
     Row {
         members: &[
@@ -271,7 +286,7 @@ pub fn abilities() -> Vec<String> {
 
 /// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.
 pub fn judges_messages(kind: &str) -> bool {
-    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING].contains(&kind)
+    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION].contains(&kind)
 }
 
 #[cfg(test)]

@@ -90,7 +90,6 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }
     for (members, member) in [
-        (r#","authz_config_path":"/x""#, "authz_config_path"),
         (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
         (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
         (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),

@@ -39,12 +39,7 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ("wrong type", http(json!({"port": "8080"})), &[], &["port: is a string", "write an integer"]),
         ("no transport", document("", &json!({})), &[], &["transport: is missing", "streamable-http"]),
         ("unknown middleware", chain(json!({"type": "teleport"})), &[], &["middleware_configs[0].type", "teleport"]),
-        (
-            "not built yet",
-            chain(json!({"type": "authorization"})),
-            &[],
-            &["middleware_configs[0].type", "authorization"],
-        ),
+        ("not built yet", chain(json!({"type": "ratelimit"})), &[], &["middleware_configs[0].type", "ratelimit"]),
         ("bad parameter", chain(json!({"type": "bodylimit", "parameters": {"max_bytes": "8"}})), &[], &["max_bytes"]),
         (
             "no secret",
@@ -74,7 +69,7 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             "guard with its defaults",
             http(json!({"middleware_configs": [], "authz_config": {}})),
             &[],
-            &["authz_config"],
+            &["authz_config.cedar", "is missing", "write the policies there"],
         ),
         (
             "member twice",

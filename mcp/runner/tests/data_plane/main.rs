@@ -8,6 +8,10 @@
 )]
 
 mod audit;
+mod authorization;
+mod authorization_hints;
+mod authorization_laws;
+mod authorization_pdp;
 mod bad_input;
 mod bytes;
 mod carriers;

@@ -416,7 +416,7 @@ const BOUNDS: [Bound; 8] = [
 ];
 
 /// The resident memory of the runner, in MiB.
-fn resident(runner: &Runner) -> u64 {
+pub(crate) fn resident(runner: &Runner) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
-use crate::support::{Recorder, Runner};
+use crate::shares::resident;
+use crate::support::{Recorder, Runner, within};
 
 const JSON: [(&str, &str); 2] =
     [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
@@ -14,7 +17,7 @@ const METRICS: &str = include_str!("telemetry.txt");
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 /// A document with telemetry.
-fn traced(config: &Value) -> Value {
+pub(crate) fn traced(config: &Value) -> Value {
     json!({"middleware_configs": [
         {"type": "bodylimit", "parameters": {"max_bytes": 4096}},
         {"type": "auth"},
@@ -142,6 +145,36 @@ async fn a_stream_is_counted_while_it_is_open() {
     assert_eq!(count("toolhive_mcp_requests_total", &["mcp_method=sse_connection", "status_code=200"]), ["1"]);
     assert_eq!(count("toolhive_mcp_requests_total", &["mcp_method=unknown", "method=GET"]), ["1"], "{text}");
     assert_eq!(count("toolhive_mcp_request_duration_seconds_count", &[]), ["1"], "a session's stream has no duration");
+}
+
+#[tokio::test]
+async fn scrapers_that_read_nothing_share_a_report() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &traced(&json!({"enablePrometheusMetricsPath": true}))).await;
+    let mut serve = async |tool: &str| {
+        let body = call(tool);
+        let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), async {
+            backend.next().await.json("200 OK", "", r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+        });
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    // The kernel would take all of a shorter report. From their second call on, all of these have series of their own.
+    for at in (0..256).chain(0..256) {
+        serve(&format!("tool{at}{}", "x".repeat(100))).await;
+    }
+    let before = resident(&runner);
+    let mut scrapers = Vec::new();
+    for _ in 0..100 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(runner.address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        within("an answer", stream.read_exact(&mut [0; 100])).await.unwrap();
+        scrapers.push(stream);
+    }
+    let grown = resident(&runner).saturating_sub(before);
+    assert!(grown < 64, "{grown} MiB");
+    serve("echo").await;
 }
 
 #[tokio::test]

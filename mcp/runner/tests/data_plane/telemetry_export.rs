@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Collector, Protocol, Recorder, Runner, TlsFront, broken_collector, eventually, free_address, spans, text,
+    Collector, Protocol, Recorder, Runner, TlsFront, broken_collector, eventually, free_address, parting_collector,
+    spans, text,
 };
+use crate::telemetry::traced;
 
 /// Spans that the proxy holds at most.
 const QUEUED: usize = 2048;
@@ -21,11 +23,7 @@ fn exporting(endpoint: &str, members: &Value) -> Value {
     for (name, value) in members.as_object().unwrap() {
         config[name] = value.clone();
     }
-    let parameters = json!({"config": config, "server_name": "demo", "transport": "streamable-http"});
-    json!({"middleware_configs": [
-        {"type": "bodylimit", "parameters": {"max_bytes": 4096}}, {"type": "auth"},
-        {"type": "telemetry", "parameters": parameters}, {"type": "mcp-parser"}, {"type": "recovery"},
-    ]})
+    traced(&config)
 }
 
 /// Has the proxy pass so many calls on.
@@ -62,7 +60,7 @@ const LOST: &str = r#"mcp_runner_telemetry_spans_total{result="lost"}"#;
 const EXPORTED: &str = r#"mcp_runner_telemetry_spans_total{result="exported"}"#;
 
 #[tokio::test]
-async fn spans_and_metrics_arrive_by_each_protocol_plain_and_under_tls() {
+async fn spans_and_metrics_arrive_by_each_protocol() {
     let mut backend = Recorder::start().await;
     for (protocol, has_tls) in Protocol::ALL.into_iter().flat_map(|protocol| [(protocol, false), (protocol, true)]) {
         let case = format!("{protocol:?}, TLS {has_tls}");
@@ -78,7 +76,7 @@ async fn spans_and_metrics_arrive_by_each_protocol_plain_and_under_tls() {
             &QUICK[..],
             &[
                 ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.as_str()),
-                ("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-env,service.namespace=golden"),
+                ("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-env,service.namespace=golden,=nameless"),
                 ("TOOLHIVE_OTEL_HEADER_X_API_KEY", "s3cret\n"),
                 // The SDK's own variables decide nothing.
                 ("OTEL_TRACES_SAMPLER", "always_off"),
@@ -144,6 +142,21 @@ async fn a_collector_that_fails_costs_spans_and_no_call() {
             accepting.abort();
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_collector_says_is_not_in_the_log() {
+    let mut backend = Recorder::start().await;
+    let (address, accepting) = parting_collector("you sent me hunter2").await;
+    let environment = [&QUICK[..], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]].concat();
+    let document = exporting(&address.to_string(), &json!({"metricsEnabled": false}));
+    let runner = Runner::http_with(&backend.url(), &document, &environment).await;
+    serves(&runner, &mut backend, 1).await;
+    runner.logged("telemetry cannot be exported").await;
+    let log = runner.log();
+    let told = log.lines().find(|line| line.contains("telemetry cannot be exported")).unwrap();
+    assert!(told.contains("excessive load") && !told.contains("hunter2"), "{told}");
+    accepting.abort();
 }
 
 #[tokio::test]

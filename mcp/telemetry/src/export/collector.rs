@@ -10,7 +10,7 @@ use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError};
 use mcp_runconfig::TelemetryConfig;
-use mcp_runconfig::endpoint::{EndpointPolicy, Reach, without_secrets};
+use mcp_runconfig::endpoint::{EndpointPolicy, without_secrets};
 use tokio::time::timeout;
 
 use super::failure::Failure;
@@ -46,11 +46,9 @@ impl Collector {
     /// The collector that `config` names.
     pub(super) fn new(config: &TelemetryConfig, context: &BuildContext) -> Result<Self, BuildError> {
         let settings = &context.settings;
-        // A collector is beside the proxy more often than not; a cloud's credentials are never one.
         let policy = EndpointPolicy {
-            reach: Reach::AllButMetadata,
             egress: settings.egress.clone(),
-            ..EndpointPolicy::new(true, settings.exempt_endpoints.clone())
+            ..EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone())
         };
         let uri = url(config, context, &policy)?;
         let fail_ca = |problem: String| {
@@ -69,7 +67,11 @@ impl Collector {
         let client = client.map_err(|error| fail_ca(error.problem))?;
         let protocol = match &*(settings.variables)(PROTOCOL).unwrap_or_default() {
             "" | "http/protobuf" => Protocol::Http(paths(&uri)),
-            "grpc" => Protocol::Grpc(Grpc::new(uri)),
+            "grpc" if uri.path() == "/" => Protocol::Grpc(Grpc::new(uri)),
+            "grpc" => {
+                let problem = format!("{:?} has a path, and gRPC has paths of its own", config.endpoint);
+                return Err(context.error(ENDPOINT, problem, "name the collector as host:port"));
+            }
             other => {
                 let problem = format!("{PROTOCOL} is {other:?}, which this proxy does not speak");
                 return Err(context.error(ENDPOINT, problem, "set that variable to http/protobuf or grpc"));

@@ -18,7 +18,7 @@ impl Failure {
     /// A connection broke: the whole chain of causes is in one line.
     pub(super) fn network(error: &(dyn Error + 'static)) -> Self {
         let causes = std::iter::successors(Some(error), |error| (*error).source());
-        let mut texts: Vec<_> = causes.map(ToString::to_string).collect();
+        let mut texts: Vec<_> = causes.map(text).collect();
         // Libraries repeat their source's text in their own.
         texts.dedup();
         RequestError::Network(texts.join(": ")).into()
@@ -53,6 +53,12 @@ impl Failure {
         let is_temporary = matches!(code, 1 | 4 | 8 | 10 | 11 | 14 | 15);
         Self { problem: format!("the collector answers with status {code} of gRPC ({name})"), is_temporary }
     }
+}
+
+/// The error in words. Of what HTTP/2 tells, the reason alone: beside it may be words of the collector's.
+fn text(error: &(dyn Error + 'static)) -> String {
+    let reason = error.downcast_ref::<h2::Error>().and_then(h2::Error::reason);
+    reason.map_or_else(|| error.to_string(), |reason| reason.description().to_owned())
 }
 
 impl From<RequestError> for Failure {

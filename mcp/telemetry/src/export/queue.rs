@@ -22,8 +22,8 @@ const QUEUED: usize = 2048;
 const OF_CLIENT: usize = QUEUED / 2;
 /// Spans of one export at most.
 const BATCH: usize = 512;
-/// The attribute of a span by which its client is known.
-const CLIENT: &str = "client.address";
+/// The attribute of a span by which its client is known. No collector gets it.
+pub(crate) const CLIENT: &str = "portcullis.client";
 
 /// Spans that wait. What finds no room is counted as lost.
 #[derive(Debug)]
@@ -37,7 +37,8 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Vec<SpanData>,
+    /// Each with its client.
+    waiting: Vec<(StringValue, SpanData)>,
     /// The number of each client's among them.
     clients: HashMap<StringValue, usize>,
     /// Spans that are under way to the collector.
@@ -63,17 +64,17 @@ impl Queue {
         Self { state: Mutex::default(), filled: Notify::new(), exported, lost }
     }
 
-    fn put(&self, span: SpanData) {
+    fn put(&self, mut span: SpanData) {
+        let client = take_client(&mut span);
         let mut state = self.state();
-        let client = client(&span);
         let has_share = state.clients.get(&client).is_none_or(|waiting| *waiting < OF_CLIENT);
         if state.closed || !has_share || state.waiting.len() + state.exporting >= QUEUED {
             drop(state);
             self.lost.inc();
             return;
         }
-        *state.clients.entry(client).or_default() += 1;
-        state.waiting.push(span);
+        *state.clients.entry(client.clone()).or_default() += 1;
+        state.waiting.push((client, span));
         let is_full = state.waiting.len() >= BATCH;
         drop(state);
         if is_full {
@@ -91,8 +92,9 @@ impl Queue {
         }
         let mut state = self.state();
         let State { waiting, clients, exporting, closed } = &mut *state;
-        let batch: Vec<_> = waiting.drain(..waiting.len().min(BATCH)).collect();
-        for client in batch.iter().map(client) {
+        let mut batch = Vec::with_capacity(waiting.len().min(BATCH));
+        for (client, span) in waiting.drain(..waiting.len().min(BATCH)) {
+            batch.push(span);
             if let Entry::Occupied(mut held) = clients.entry(client) {
                 *held.get_mut() -= 1;
                 if *held.get() == 0 {
@@ -132,11 +134,11 @@ impl Queue {
     }
 }
 
-/// Returns the client of a span. Those of webhooks, and of requests without a message, name none: they share one part.
-fn client(span: &SpanData) -> StringValue {
-    let attribute = span.attributes.iter().find(|attribute| attribute.key.as_str() == CLIENT);
-    match attribute.map(|attribute| &attribute.value) {
-        Some(Value::String(client)) => client.clone(),
+/// Takes the client from a span.
+fn take_client(span: &mut SpanData) -> StringValue {
+    let at = span.attributes.iter().position(|attribute| attribute.key.as_str() == CLIENT);
+    match at.map(|at| span.attributes.remove(at).value) {
+        Some(Value::String(client)) => client,
         _ => "".into(),
     }
 }
@@ -186,21 +188,13 @@ mod tests {
         // What is under way has its place still, and no client's share.
         let (batch, is_last) = queue.batch(Duration::ZERO, &CancellationToken::new()).await;
         assert_eq!((batch.len(), is_last), (BATCH, false));
+        assert!(batch.iter().all(|span| span.attributes.is_empty()), "the collector is not told");
         end("a", 1);
         assert_eq!(queue.lost.get(), (QUEUED - OF_CLIENT) as u64 + 2);
         queue.done(2);
         end("a", 1);
         assert_eq!((queue.exported.get(), queue.lost.get()), (BATCH as u64 - 2, (QUEUED - OF_CLIENT) as u64 + 4));
         assert_eq!(queue.lose_rest(), QUEUED - BATCH + 1);
-    }
-
-    #[test]
-    fn spans_without_a_client_leave_places_to_others() {
-        let queue = Arc::new(Queue::new(&Metrics::default()));
-        let provider = SdkTracerProvider::builder().with_span_processor(Processor(Arc::clone(&queue))).build();
-        let tracer = provider.tracer("t");
-        (0..QUEUED).for_each(|_| drop(tracer.span_builder("s").start(&tracer)));
-        assert_eq!(queue.lost.get(), (QUEUED - OF_CLIENT) as u64);
     }
 
     #[tokio::test]

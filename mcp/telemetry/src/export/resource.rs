@@ -25,6 +25,7 @@ pub(super) async fn resource(config: &TelemetryConfig, context: &BuildContext) -
     attributes.extend(host.ok().map(|host| ("host.name".to_owned(), host.trim().to_owned())));
     attributes.extend(config.custom_attributes.clone());
     attributes.extend(listed(&(context.settings.variables)(OTEL_RESOURCE_ATTRIBUTES).unwrap_or_default()));
+    attributes.remove("");
     let attributes = attributes.into_iter().map(|(name, value)| KeyValue::new(name, value));
     Resource::builder_empty().with_schema_url(attributes, SCHEMA).build()
 }

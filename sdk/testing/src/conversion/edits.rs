@@ -91,7 +91,7 @@ mod tests {
             "map": {"type": "object"},
         }}}}))
         .unwrap();
-        let object = json!({"kind": "A", "spec": {"a": "1", "list": [1], "choice": {"x": 1}, "map": {"k": 1}}});
+        let object = json!({"kind": "A", "spec": {"a": "1", "choice": {"x": 1}, "list": [1], "map": {"k": 1}}});
         let donor = json!({"kind": "B", "spec": {"list": [1, 2], "choice": {"y": 1}, "map": {"k": 1, "l": 2}}});
         let edits = edits(&schema, &object, &donor);
         let told: Vec<String> = edits.iter().map(Edit::to_string).collect();

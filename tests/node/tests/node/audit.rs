@@ -17,7 +17,7 @@ fn events(log: &str) -> Vec<Value> {
 /// Turns audit on, off and on again. Returns the failed calls from the first answer on.
 async fn edited_under_load(route: &Route, era: &str) -> Vec<Outcome> {
     let edits = [true, false, true].map(|is_on| json!({ "audit": { "enabled": is_on } }));
-    let setting = Setting { name: "audit", beside: Vec::new(), edits: edits.into() };
+    let setting = Setting { name: "audit", edits: edits.into(), ..Setting::default() };
     let check = async |namespace: &Namespace, pod: &str, edit: &Value| {
         let events = events(&namespace.log(pod).await);
         let told = events.iter().any(|event| {

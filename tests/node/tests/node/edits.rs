@@ -5,12 +5,17 @@ use portcullis_node::greeter::{self, Route};
 use portcullis_node::{Namespace, Node, Outcome, install_operator};
 use serde_json::{Value, json};
 
-/// A setting of a server: how it comes, changes and goes.
+/// A part of a server's spec: how it comes, changes and goes.
+#[derive(Default)]
 pub(crate) struct Setting {
     /// The name that namespaces and figures have of it.
     pub(crate) name: &'static str,
     /// Objects that the server refers to.
     pub(crate) beside: Vec<Value>,
+    /// Members of the server's spec before the first edit.
+    pub(crate) begins: Option<Value>,
+    /// The name of a client that the server refuses, whatever the edit.
+    pub(crate) refused: Option<&'static str>,
     /// Members of the server's spec, one edit after the other.
     pub(crate) edits: Vec<Value>,
 }
@@ -23,17 +28,23 @@ impl Setting {
         era: &str,
         check: impl AsyncFn(&Namespace, &str, &Value),
     ) -> Vec<Outcome> {
-        let Self { name, beside, edits } = self;
+        let Self { name, beside, begins, refused, edits } = self;
         let node = Node::running().await;
         install_operator().await;
         let namespace = node.namespace(name).await;
-        let url = greeter::start_on(&namespace, route, json!({})).await;
         namespace.apply(beside).await;
+        let url = greeter::start_on(&namespace, route, begins.unwrap_or_else(|| json!({}))).await;
         let deployments = namespace.api::<Deployment>();
         let uid = deployments.get(greeter::NAME).await.unwrap().metadata.uid;
         let caller = namespace.caller(era, 50, &url, "Ada").await;
         caller.next("an answer", |outcome| outcome.answers("Hi Ada")).await;
         let begun = caller.outcomes().len();
+        let mut others = Vec::new();
+        if let Some(name) = refused {
+            let other = namespace.caller(era, 10, &url, name).await;
+            other.next("a refusal", |outcome| matches!(outcome, Outcome::Refused { .. })).await;
+            others.push((name, other));
+        }
         for edit in edits {
             let before = namespace.pods(greeter::NAME).await;
             namespace.apply([greeter::manifest(greeter::NAME, route.spec(edit.clone()))]).await;
@@ -44,6 +55,11 @@ impl Setting {
             check(&namespace, &pods[0], &edit).await;
         }
         assert_eq!(deployments.get(greeter::NAME).await.unwrap().metadata.uid, uid, "the Deployment was made anew");
+        for (name, other) in others {
+            let outcomes = other.finish().await;
+            let answered = outcomes.iter().filter(|outcome| outcome.answers(&format!("Hi {name}"))).count();
+            assert_eq!(answered, 0, "of {} calls of {name}", outcomes.len());
+        }
         let outcomes = caller.finish().await;
         let failed: Vec<_> = outcomes[begun..].iter().filter(|outcome| !outcome.answers("Hi Ada")).cloned().collect();
         let of = outcomes.len() - begun;

@@ -8,6 +8,7 @@
 )]
 
 mod audit;
+mod authorization;
 mod bad_servers;
 mod edits;
 mod features;

@@ -3,7 +3,7 @@
 use portcullis_tidy::{Graph, sources};
 
 /// Crates that decide and never do: no runtime, no sockets, no client.
-const SANS_IO: [&str; 8] = [
+const SANS_IO: [&str; 9] = [
     "portcullis-review",
     "portcullis-convert",
     "portcullis-pki",
@@ -12,6 +12,7 @@ const SANS_IO: [&str; 8] = [
     "mcp-runconfig",
     "mcp-api",
     "mcp-plan",
+    "mcp-authz",
 ];
 /// What is built into images.
 const SHIPPED: [&str; 3] = ["mcp-operator", "mcp-runner", "dynamo-webhooks"];

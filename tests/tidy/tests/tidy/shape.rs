@@ -25,8 +25,8 @@ const ALL_KINDS: [&str; 14] = [
     "VirtualMCPCompositeToolDefinition",
     "VirtualMCPServer",
 ];
-/// Kinds whose name without `MCP` is a word of every operator.
-const GENERAL: [&str; 3] = ["Group", "Registry", "Server"];
+/// Kinds whose name without `MCP` is a word of every operator, or of the specs of workloads.
+const GENERAL: [&str; 4] = ["AuthzConfig", "Group", "Registry", "Server"];
 
 /// The most lines that a crate of `mcp/` may have in `src/`.
 const LINES: usize = 8_000;

@@ -61,6 +61,7 @@ fn sans_io_crates_ask_no_clock() {
         "mcp/runconfig/",
         "mcp/api/",
         "mcp/plan/",
+        "mcp/authz/",
     ];
     assert_absent(
         &["Timestamp::now()", "Instant::now()", "SystemTime::now()"],

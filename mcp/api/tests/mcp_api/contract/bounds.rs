@@ -1,6 +1,8 @@
 //! Every constraint of the contract but its rules is kept by the API server: for each, an object at the bound is admitted,
 //! and one just past it is refused in these words.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::contract::{
@@ -201,9 +203,10 @@ fn sides(
         "listType" if bound == "map" => {
             let [item] = &now.as_array().unwrap()[..] else { panic!("{field}: one item is wanted") };
             let keys = says["listMapKeys"].as_array().unwrap();
-            let key: Map<String, Value> =
-                keys.iter().map(|key| (key.as_str().unwrap().into(), item[key.as_str().unwrap()].clone())).collect();
-            (Some(now.clone()), json!([item, item]), format!("[1]: Duplicate value: {}", Value::Object(key)))
+            // The API server writes members in the order of their names.
+            let key: BTreeMap<&str, &Value> =
+                keys.iter().map(|key| key.as_str().unwrap()).map(|key| (key, &item[key])).collect();
+            (Some(now.clone()), json!([item, item]), format!("[1]: Duplicate value: {}", json!(key)))
         }
         "listType" if bound == "set" => {
             let item = &now.as_array().unwrap()[0];

@@ -63,6 +63,7 @@ fn every_rule_of_the_contract_has_a_case() {
 fn bare(kind: &str) -> Value {
     let mut object = examples::of(kind).remove(0);
     object["spec"] = match kind {
+        "MCPAuthzConfig" => json!({"type": "httpv1", "config": {}}),
         "MCPOIDCConfig" => json!({"type": "inline", "inline": {"issuer": "https://idp.example"}}),
         "MCPRemoteProxy" => json!({"remoteUrl": "https://mcp.example/mcp"}),
         "MCPServer" => json!({"image": "registry.example/server:1"}),

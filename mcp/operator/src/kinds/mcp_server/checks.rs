@@ -32,6 +32,7 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     workload::checks::pod_template(template, &notes, findings);
     check_sessions(spec, findings);
     check_secrets(spec, data, findings);
+    workload::checks::ignored_provider(spec.authz_config.as_ref(), findings);
     if let Some(bytes) = rules::body_limit_above_bound(spec) {
         let message = format!("spec.maxRequestBodySize: {}; until then that bound holds", rules::above_bound(bytes));
         findings.conditions.set(BODY_LIMIT_CAPPED, ConditionStatus::True, "AboveBound", message);

@@ -12,9 +12,12 @@ use jiff::Timestamp;
 use mcp_api::{
     names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{self, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport},
+    v1beta1::{
+        self, MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport,
+    },
 };
 use mcp_plan::{
+    authorization,
     config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference},
@@ -65,11 +68,21 @@ impl Subject for MCPServer {
         rules::change_problems(old.map(|old| &old.spec), &self.spec)
     }
 
+    fn text_problems(&self, texts: &Data) -> Vec<String> {
+        authorization::text_problem(self.spec.authz_config.as_ref(), texts).into_iter().collect()
+    }
+
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
+        warnings.extend(authorization::ignored_provider(spec.authz_config.as_ref()));
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
+        let telemetry = spec.telemetry_config_ref.as_ref();
+        warnings
+            .extend(telemetry.and_then(|_| {
+                overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
+            }));
         let ways = backend::ways(spec);
         if ways.host_port {
             let message =
@@ -96,6 +109,8 @@ impl Workload for MCPServer {
     const WARNINGS: &'static [&'static str] = &[
         condition::STDIO_REPLICA_CAPPED,
         condition::SESSION_STORAGE_WARNING,
+        condition::AUTHZ_PROVIDER_IGNORED,
+        workload::checks::CLAIMS_MISSING,
         workload::checks::UNSUPPORTED_FIELDS,
         workload::NETWORK_RESTRICTED,
         checks::SECRET_REFS_VALIDATED,
@@ -122,11 +137,14 @@ impl Workload for MCPServer {
         let login = spec.oidc_config_ref.as_ref();
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
+        let policies = spec.authz_config_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
+            authorization::authorization(spec.authz_config.as_ref(), None),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
             }),
@@ -135,8 +153,6 @@ impl Workload for MCPServer {
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
-            ("spec.authzConfig", spec.authz_config.is_some()),
-            ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
             ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
         Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
@@ -252,6 +268,7 @@ impl Workload for MCPServer {
 
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
+            authz_config_hash: report.hash("spec.authzConfigRef"),
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
             telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
             tool_config_hash: report.hash("spec.toolConfigRef"),

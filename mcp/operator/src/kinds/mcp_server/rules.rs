@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use mcp_api::v1beta1::{MCPServer, MCPServerSpec, Transport};
 use mcp_plan::{
     additions::Additions,
-    image,
+    authorization, image,
     problem::Problem,
     reference::incomplete_key,
     workload::{
@@ -44,7 +44,10 @@ pub(super) fn problems(server: &MCPServer) -> Vec<Problem> {
 pub(super) fn change_problems(old: Option<&MCPServerSpec>, new: &MCPServerSpec) -> Vec<Problem> {
     let stored = old.and_then(|old| old.max_request_body_size);
     let above = body_limit_above_bound(new).filter(|_| stored != new.max_request_body_size);
-    above.map(|bytes| Problem::new("spec.maxRequestBodySize", above_bound(bytes))).into_iter().collect()
+    let above = above.map(|bytes| Problem::new("spec.maxRequestBodySize", above_bound(bytes)));
+    let policies = old.and_then(|old| old.authz_config.as_ref());
+    let policies = authorization::change_problems(policies, new.authz_config.as_ref(), None);
+    above.into_iter().chain(policies).collect()
 }
 
 /// `spec.maxRequestBodySize` where it is more than a proxy reads.

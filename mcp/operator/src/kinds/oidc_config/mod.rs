@@ -4,17 +4,17 @@ mod login;
 mod rules;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef, WorkloadRef};
+use mcp_api::v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef};
 use mcp_plan::{
     config::{BundleWords, Needs, Target, Words},
     problem::Problem,
-    reference::{Reference, Referrer, SecretVariable, Source},
+    reference::{Reference, SecretVariable, Source},
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, chain, environment};
 
 use crate::{
-    config::{ConfigKind, ConfigReport, LoginTerms},
+    config::{ConfigKind, ConfigReport, LoginTerms, workloads},
     subject::Subject,
 };
 
@@ -101,13 +101,11 @@ impl ConfigKind for MCPOIDCConfig {
     }
 
     fn status_of(report: ConfigReport) -> MCPOIDCConfigStatus {
-        let workloads: Vec<_> =
-            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
         MCPOIDCConfigStatus {
             conditions: report.conditions,
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
-            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+            referencing_workloads: workloads(report.referrers),
         }
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
     check_configuration(proxy, data, findings);
     checks::pod_template(pod_template(spec), &template_notes(spec), findings);
     checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
+    checks::ignored_provider(spec.authz_config.as_ref(), findings);
     checks::unsupported(proxy, &unsupported(spec), findings);
 }
 
@@ -31,7 +32,9 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
 pub(super) fn refusal(Block { config, condition, message, .. }: &Block) -> String {
     match config {
         Some(kind) => format!("Failed to handle {kind}: {message}"),
-        None if *condition == condition::CONFIGURATION_VALID => format!("Validation failed: {message}"),
+        None if [condition::CONFIGURATION_VALID, condition::AUTHZ_CONFIG_VALIDATED].contains(condition) => {
+            format!("Validation failed: {message}")
+        }
         None => message.clone(),
     }
 }
@@ -59,7 +62,6 @@ pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
 }
 
 fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
-    const TYPE: &str = condition::CONFIGURATION_VALID;
     let wanted = headers::from_secrets(&proxy.spec).iter().map(|header| &header.value_secret_ref);
     let wanted: Vec<_> = wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())).collect();
     let missing = data.missing(wanted.iter().cloned());
@@ -68,32 +70,41 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let problems = rules::problems(proxy);
     let unbuilt = proxy.uses().unbuilt(findings.settings);
     let forbidden = rules::remote_url_problem(proxy, findings.settings);
-    let mut block = |reason, message: String| {
-        findings.block(TYPE, reason, message.clone());
-        // ToolHive says it of everything that it validates before it looks at configurations.
-        findings.conditions.set(condition::AUTH_CONFIGURED, ConditionStatus::False, reason::AUTH_INVALID, message);
-    };
+    let policies = findings.blocked_by(condition::AUTHZ_CONFIG_VALIDATED).cloned();
     if let Some(problem) = forbidden {
-        block(reason::REMOTE_URL_INVALID, problem.to_string());
+        block(findings, reason::REMOTE_URL_INVALID, problem.to_string());
     } else if !problems.is_empty() {
-        block("InvalidSpec", sentences(&problems));
+        block(findings, "InvalidSpec", sentences(&problems));
+    } else if let Some(Block { reason, message, .. }) = policies {
+        refuse(findings, reason, message);
     } else if !missing.is_empty() {
         let message = format!("spec.headerForward needs what does not exist: {}", missing.join(", "));
-        block(reason::HEADER_SECRET_NOT_FOUND, message);
+        block(findings, reason::HEADER_SECRET_NOT_FOUND, message);
     } else if !broken.is_empty() {
         let broken: Vec<_> = broken.into_iter().collect();
         let message = format!("spec.headerForward needs what cannot be used: {}", broken.join("; "));
-        block("HeaderSecretNotUsable", message);
+        block(findings, "HeaderSecretNotUsable", message);
     } else if !unbuilt.is_empty() {
         let message = format!("{} cannot be enforced by this version", unbuilt.join(", "));
-        findings.conditions.set(TYPE, ConditionStatus::False, GUARD_NOT_BUILT, message.clone());
-        findings.conditions.set(condition::AUTH_CONFIGURED, ConditionStatus::False, reason::AUTH_INVALID, message);
+        refuse(findings, GUARD_NOT_BUILT, message);
     } else {
         findings.conditions.set(
-            TYPE,
+            condition::CONFIGURATION_VALID,
             ConditionStatus::True,
             reason::CONFIGURATION_VALID,
             "All configuration validations passed",
         );
     }
+}
+
+fn block(findings: &mut Findings<'_>, reason: &'static str, message: String) {
+    findings.block(condition::CONFIGURATION_VALID, reason, message.clone());
+    refuse(findings, reason, message);
+}
+
+/// Says why it is refused. ToolHive says it of authentication, too, whatever it validates before it looks at configurations.
+fn refuse(findings: &mut Findings<'_>, reason: &'static str, message: String) {
+    let conditions = &mut findings.conditions;
+    conditions.set(condition::CONFIGURATION_VALID, ConditionStatus::False, reason, message.clone());
+    conditions.set(condition::AUTH_CONFIGURED, ConditionStatus::False, reason::AUTH_INVALID, message);
 }

@@ -9,11 +9,12 @@ mod rules;
 use mcp_api::{
     names::{condition, label, reason},
     v1beta1::{
-        HeaderFromSecret, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPTelemetryConfig, MCPToolConfig,
-        RemoteProxyPhase,
+        HeaderFromSecret, MCPAuthzConfig, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPTelemetryConfig,
+        MCPToolConfig, RemoteProxyPhase,
     },
 };
 use mcp_plan::{
+    authorization,
     config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference, SECRET},
@@ -55,11 +56,27 @@ impl Subject for MCPRemoteProxy {
         rules::remote_url_problem(self, settings).into_iter().collect()
     }
 
+    fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
+        let old = old.and_then(|old| old.spec.authz_config.as_ref());
+        let longest = Some(authorization::LONGEST_OF_REMOTE);
+        authorization::change_problems(old, self.spec.authz_config.as_ref(), longest)
+    }
+
+    fn text_problems(&self, texts: &Data) -> Vec<String> {
+        authorization::text_problem(self.spec.authz_config.as_ref(), texts).into_iter().collect()
+    }
+
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
         let mut warnings = workload::checks::warnings(self, &checks::unsupported(spec), settings);
+        warnings.extend(authorization::ignored_provider(spec.authz_config.as_ref()));
         warnings.extend(checks::template_notes(spec));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
+        let telemetry = spec.telemetry_config_ref.as_ref();
+        warnings
+            .extend(telemetry.and_then(|_| {
+                overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
+            }));
         if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
             warnings.push(
                 "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),
@@ -75,6 +92,8 @@ impl Workload for MCPRemoteProxy {
     const READY: [&'static str; 2] = [reason::DEPLOYMENT_READY, reason::DEPLOYMENT_NOT_READY];
     const WARNINGS: &'static [&'static str] = &[
         condition::SESSION_STORAGE_WARNING,
+        condition::AUTHZ_PROVIDER_IGNORED,
+        workload::checks::CLAIMS_MISSING,
         workload::checks::UNSUPPORTED_FIELDS,
         workload::NETWORK_RESTRICTED,
         workload::REMOTE_REACHABLE,
@@ -102,10 +121,13 @@ impl Workload for MCPRemoteProxy {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
+        let policies = spec.authz_config_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
+            policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
+            authorization::authorization(spec.authz_config.as_ref(), Some(authorization::LONGEST_OF_REMOTE)),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
             }),
@@ -114,8 +136,6 @@ impl Workload for MCPRemoteProxy {
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
-            ("spec.authzConfig", spec.authz_config.is_some()),
-            ("spec.authzConfigRef", spec.authz_config_ref.is_some()),
         ];
         Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
     }
@@ -201,6 +221,7 @@ impl Workload for MCPRemoteProxy {
 
     fn status_of(report: Report) -> MCPRemoteProxyStatus {
         MCPRemoteProxyStatus {
+            authz_config_hash: report.hash("spec.authzConfigRef"),
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
             telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
             tool_config_hash: report.hash("spec.toolConfigRef"),

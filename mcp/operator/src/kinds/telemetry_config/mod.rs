@@ -4,17 +4,17 @@ mod collector;
 mod rules;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus, WorkloadRef};
+use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus};
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
-    reference::{Reference, Referrer, Source},
+    reference::{Reference, Source},
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, TELEMETRY};
 
 use crate::{
-    config::{ConfigKind, ConfigReport},
+    config::{ConfigKind, ConfigReport, workloads},
     subject::Subject,
 };
 
@@ -86,13 +86,11 @@ impl ConfigKind for MCPTelemetryConfig {
     }
 
     fn status_of(report: ConfigReport) -> MCPTelemetryConfigStatus {
-        let workloads: Vec<_> =
-            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
         MCPTelemetryConfigStatus {
             conditions: report.conditions,
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
-            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+            referencing_workloads: workloads(report.referrers),
         }
     }
 }

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, HeaderValue, Uri};
 use mcp_api::v1beta1::OpenTelemetry;
 use mcp_plan::{problem::Problem, reference::incomplete_key, settings::Settings};
-use mcp_runconfig::{
-    endpoint::{EndpointPolicy, Reach},
-    is_export_header,
-};
+use mcp_runconfig::{endpoint::EndpointPolicy, is_export_header};
 
 use super::collector::{address, sends_metrics, sends_traces};
 use crate::config::bundle;
@@ -49,8 +46,7 @@ pub(super) fn problems(collector: &OpenTelemetry) -> Vec<Problem> {
 /// The endpoint leads to an address that a proxy refuses to call.
 pub(super) fn endpoint_problem(collector: &OpenTelemetry, settings: &Settings) -> Option<Problem> {
     let address = endpoint(collector).map(address).filter(|address| is_address(address))?;
-    let policy =
-        EndpointPolicy { reach: Reach::AllButMetadata, ..EndpointPolicy::new(true, settings.exempt_endpoints.clone()) };
+    let policy = EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone());
     let error = policy.check_url(&format!("http://{address}")).err()?;
     Some(Problem::new(ENDPOINT, format!("{address:?} {error}")))
 }
@@ -90,7 +86,9 @@ fn header_problems(collector: &OpenTelemetry, problems: &mut Vec<Problem>) {
         } else if is_export_header(name) {
             problems.push(Problem::new(&*field, "is one that the proxy writes itself; remove it"));
         }
-        taken.insert(name.to_ascii_lowercase(), field);
+        if let Some(other) = taken.insert(name.to_ascii_lowercase(), field.clone()) {
+            problems.push(Problem::new(field, format!("is the same header as {other}; drop one of them")));
+        }
     }
     for (at, header) in collector.sensitive_headers.iter().flatten().enumerate() {
         let (field, name) = (format!("{SENSITIVE_HEADERS}[{at}]"), &header.name);

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPToolConfig, MCPToolConfigStatus, WorkloadRef};
+use mcp_api::v1beta1::{MCPToolConfig, MCPToolConfigStatus};
 use mcp_plan::{
     config::{Target, Words},
     problem::Problem,
-    reference::{Reference, Referrer},
+    reference::Reference,
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolOverride};
 
 use crate::{
-    config::{ConfigKind, ConfigReport},
+    config::{ConfigKind, ConfigReport, workloads},
     subject::Subject,
 };
 
@@ -98,13 +98,11 @@ impl ConfigKind for MCPToolConfig {
     }
 
     fn status_of(report: ConfigReport) -> MCPToolConfigStatus {
-        let workloads: Vec<_> =
-            report.referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
         MCPToolConfigStatus {
             conditions: report.conditions,
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
-            referencing_workloads: if workloads.is_empty() { None } else { Some(workloads) },
+            referencing_workloads: workloads(report.referrers),
         }
     }
 }

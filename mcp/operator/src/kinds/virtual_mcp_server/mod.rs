@@ -11,6 +11,7 @@ use mcp_api::{
     v1beta1::{VirtualMCPServer, VirtualMCPServerStatus, VirtualServerPhase, virtual_server::IncomingAuthType},
 };
 use mcp_plan::{
+    authorization,
     config::Requested,
     problem::Problem,
     reference::{Data, Reference},
@@ -44,6 +45,16 @@ impl Subject for VirtualMCPServer {
 
     fn problems(&self) -> Vec<Problem> {
         rules::problems(&self.spec)
+    }
+
+    fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
+        let old = old.and_then(|old| old.spec.incoming_auth.authz_config.as_ref());
+        let problems = authorization::change_problems(old, self.spec.incoming_auth.authz_config.as_ref(), None);
+        let here = |Problem { field, message }: Problem| Problem {
+            field: field.replacen("spec.", "spec.incomingAuth.", 1),
+            message,
+        };
+        problems.into_iter().map(here).collect()
     }
 
     fn warnings(&self, _: &Settings) -> Vec<String> {
@@ -117,6 +128,7 @@ impl Workload for VirtualMCPServer {
 
     fn status_of(report: Report) -> VirtualMCPServerStatus {
         VirtualMCPServerStatus {
+            authz_config_hash: report.hash(references::POLICIES),
             oidc_config_hash: report.hash(references::LOGIN),
             telemetry_config_hash: report.hash(references::TELEMETRY),
             conditions: report.conditions,

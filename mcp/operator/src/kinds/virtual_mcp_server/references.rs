@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use mcp_api::{
     names::condition,
     v1beta1::{
-        AuthzConfig, MCPOIDCConfig, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer, VirtualMCPServerSpec,
+        AuthzConfig, MCPAuthzConfig, MCPOIDCConfig, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer,
+        VirtualMCPServerSpec,
         virtual_server::{BackendAuth, BackendAuthType},
     },
 };
@@ -20,6 +21,8 @@ use crate::config::ConfigKind as _;
 pub(super) const LOGIN: &str = "spec.incomingAuth.oidcConfigRef";
 /// The field that refers to the configuration of traces and metrics.
 pub(super) const TELEMETRY: &str = "spec.telemetryConfigRef";
+/// The field that refers to a configuration of who may call what.
+pub(super) const POLICIES: &str = "spec.incomingAuth.authzConfigRef";
 /// What happens while a configuration does not exist: the end of a sentence.
 pub(super) const MISSING: &str = "until then the virtual server counts as failed";
 
@@ -55,11 +58,13 @@ pub(super) fn login(spec: &VirtualMCPServerSpec) -> Option<ConfigUse> {
     Some(MCPOIDCConfig::used(Role::Guard, LOGIN, &it.name, &it.into()))
 }
 
-/// The configurations beside the login, each once: MCPToolConfigs, and where its traces and metrics go.
+/// The configurations beside the login, each once: MCPToolConfigs, who may call what, and where its traces and metrics go.
 pub(super) fn others(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = ConfigUse> {
     let telemetry = spec.telemetry_config_ref.as_ref();
     let used = telemetry.map(|it| MCPTelemetryConfig::used(Role::Setting, TELEMETRY, &it.name, &it.service_name));
-    tools(spec).chain(used)
+    let policies = spec.incoming_auth.authz_config_ref.as_ref().filter(|it| !it.name.is_empty());
+    let policies = policies.map(|it| MCPAuthzConfig::used(Role::Guard, POLICIES, &it.name, &()));
+    tools(spec).chain(policies).chain(used)
 }
 
 /// The MCPToolConfigs, each once.
@@ -82,10 +87,6 @@ pub(super) fn unbuilt(server: &VirtualMCPServer) -> Vec<(&'static str, Reference
         }
     };
     add(condition::GROUP_REF_VALIDATED, "MCPGroup", "spec.groupRef", &spec.group_ref.name);
-    if let Some(it) = &spec.incoming_auth.authz_config_ref {
-        let condition = condition::AUTHZ_CONFIG_REF_VALIDATED;
-        add(condition, "MCPAuthzConfig", "spec.incomingAuth.authzConfigRef", &it.name);
-    }
     if let Some(it) = &spec.embedding_server_ref {
         add(condition::EMBEDDING_SERVER_READY, "EmbeddingServer", "spec.embeddingServerRef", &it.name);
     }

@@ -4,6 +4,7 @@
 //! the test's namespace alone.
 
 mod answers;
+mod authorization;
 mod authors;
 mod certificates;
 mod deletion;

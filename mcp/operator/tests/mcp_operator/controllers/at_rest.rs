@@ -9,10 +9,12 @@ use serde_json::json;
 use super::{
     Place,
     support::{
-        CRDS, children_of, children_of_remote, every_override, minimal, oidc_config, ready_pods, ready_pods_of,
-        remote_proxy, telemetry_config, tool_config, virtual_server, writes,
+        CRDS, authz_config, children_of, children_of_remote, every_override, labelled, minimal, oidc_config, policies,
+        ready_pods, ready_pods_of, remote_proxy, telemetry_config, tool_config, virtual_server, writes,
     },
 };
+
+const PERMIT_ALL: &str = "permit(principal, action, resource);";
 
 /// At rest: the one look at what no queue knows of beforehand, for every kind. The other tests wait until the operator is
 /// idle.
@@ -33,9 +35,13 @@ async fn one_of_every_kind_is_made_and_then_nothing_is_written() {
     objects.create(oidc_config("idp", json!({}))).await;
     objects.create(tool_config("tools", json!({"toolsFilter": ["fetch"]}))).await;
     objects.create(telemetry_config("traces", json!({}))).await;
+    objects.create(authz_config("rules", &[PERMIT_ALL])).await;
+    objects.create(policies("rules", &[PERMIT_ALL])).await;
+    let authz = json!({"type": "configMap", "configMap": {"name": "rules"}});
+    objects.create(labelled("policed", json!({"authzConfig": authz}))).await;
     let configs = json!({
         "oidcConfigRef": {"name": "idp", "audience": "far"}, "toolConfigRef": {"name": "tools"},
-        "telemetryConfigRef": {"name": "traces"},
+        "telemetryConfigRef": {"name": "traces"}, "authzConfigRef": {"name": "rules"},
     });
     objects.create(remote_proxy("far", configs)).await;
     objects.create(virtual_server("all", "idp", "tools")).await;
@@ -47,6 +53,7 @@ async fn one_of_every_kind_is_made_and_then_nothing_is_written() {
     }
     let mut children = children_of("full");
     children.extend(children_of("plain"));
+    children.extend(children_of("policed"));
     children.extend(children_of_remote("far"));
     objects.has_children("all of them", &children).await;
     objects.phase("full", "Pending").await;

@@ -3,6 +3,7 @@
 
 mod at_rest;
 mod audit;
+mod authorization;
 mod backend;
 mod deaf;
 mod deletion;

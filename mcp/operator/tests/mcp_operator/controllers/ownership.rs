@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Place,
     support::{
-        DEADLINE, Objects, Operator, labelled, manager, oidc_config, remote_proxy, requests, telemetry_config,
-        tool_config, virtual_server, webhook_config,
+        DEADLINE, Objects, Operator, authz_config, labelled, manager, oidc_config, remote_proxy, requests,
+        telemetry_config, tool_config, virtual_server, webhook_config,
     },
 };
 
@@ -31,6 +31,12 @@ const ALPHA: &str = "toolhive.stacklok.dev/v1alpha1";
 fn kinds() -> Vec<(&'static str, Value, &'static str, Value)> {
     vec![
         (BETA, oidc_config("config", json!({})), "oidcConfigRef", json!({"name": "config", "audience": "a"})),
+        (
+            BETA,
+            authz_config("config", &["permit(principal, action, resource);"]),
+            "authzConfigRef",
+            json!({"name": "config"}),
+        ),
         (BETA, telemetry_config("config", json!({})), "telemetryConfigRef", json!({"name": "config"})),
         (BETA, tool_config("config", json!({"toolsFilter": ["a"]})), "toolConfigRef", json!({"name": "config"})),
         (ALPHA, webhook_config("config", json!({})), "webhookConfigRef", json!({"name": "config"})),
@@ -57,6 +63,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     }
     let mut all = virtual_server("all", "config", "config");
     all["spec"]["telemetryConfigRef"] = json!({"name": "config"});
+    all["spec"]["incomingAuth"]["authzConfigRef"] = json!({"name": "config"});
     objects.create(all).await;
     objects.create(labelled("web", server)).await;
     objects.create(remote_proxy("far", remote)).await;
@@ -113,6 +120,11 @@ fn referring(kind: &str, name: &str, field: &str, mut reference: Value) -> Optio
         (_, "webhookConfigRef") => None,
         ("MCPRemoteProxy", _) => Some(remote_proxy(name, json!({"replicas": 0, field: reference}))),
         ("VirtualMCPServer", "oidcConfigRef") => Some(virtual_server(name, name, "absent")),
+        ("VirtualMCPServer", "authzConfigRef") => {
+            let mut server = virtual_server(name, "absent", "absent");
+            server["spec"]["incomingAuth"][field] = reference;
+            Some(server)
+        }
         ("VirtualMCPServer", "telemetryConfigRef") => {
             let mut server = virtual_server(name, "absent", "absent");
             server["spec"][field] = reference;
@@ -145,7 +157,7 @@ async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration(
             pairs.push((name, objects.dynamic(version, &config_kind), *kind, edit));
         }
     }
-    assert_eq!(pairs.len(), 10, "each kind that a kind of workload can refer to");
+    assert_eq!(pairs.len(), 13, "each kind that a kind of workload can refer to");
     let told = |config: &DynamicObject, name: &str| {
         let status = &config.data["status"];
         status["conditions"].is_array() && status["configHash"].is_string() && status.to_string().contains(name)

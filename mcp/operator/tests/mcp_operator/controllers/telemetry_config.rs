@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 use super::{
     Operator, Place,
     support::{
-        DEADLINE, children_of_remote, labelled, pem, remote_proxy, telemetry_config, tool_config, virtual_server,
+        DEADLINE, children_of_remote, labelled, pem, reason_of, remote_proxy, telemetry_config, tool_config,
+        virtual_server,
     },
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
+const KIND: &str = "MCPTelemetryConfig";
 
 fn configs(place: &Place) -> Api<MCPTelemetryConfig> {
     place.objects.api()
@@ -23,29 +25,17 @@ fn reference(name: &str) -> Value {
     json!({"telemetryConfigRef": {"name": name}})
 }
 
-async fn referenced(place: &Place, workloads: &[(&str, &str)]) -> MCPTelemetryConfig {
-    let wanted: Vec<_> = workloads.iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect();
-    let what = format!("{workloads:?} in referencingWorkloads");
-    wait_for_object(&configs(place), "traces", &what, DEADLINE, |config| {
-        let status = serde_json::to_value(&config.status).unwrap();
-        let found = status["referencingWorkloads"].as_array().cloned().unwrap_or_default();
-        !status.is_null() && found == wanted
-    })
-    .await
-}
-
 fn validated<'a>(server: &'a MCPServer, status: &str) -> Option<&'a str> {
-    let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.find(|it| it.type_ == "TelemetryConfigRefValidated" && it.status == status).map(|it| &*it.reason)
+    reason_of(server, "TelemetryConfigRefValidated", status)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_deletion() {
+async fn workloads_that_refer_to_it_block_its_deletion() {
     let place = Place::new("telemetry-referenced").await;
     let _operator = place.operator();
     let objects = &place.objects;
     objects.create(telemetry_config("traces", json!({}))).await;
-    let config = referenced(&place, &[]).await;
+    let config = objects.referenced(KIND, "traces", &[]).await;
     let finalizer = "mcptelemetryconfig.toolhive.stacklok.dev/finalizer".to_owned();
     assert_eq!(config.metadata.finalizers, Some(vec![finalizer]));
     objects.create(labelled("web", reference("traces"))).await;
@@ -54,9 +44,9 @@ async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_delet
     all["spec"]["telemetryConfigRef"] = json!({"name": "traces"});
     objects.create(all).await;
     let workloads = [("MCPRemoteProxy", "far"), ("MCPServer", "web"), ("VirtualMCPServer", "all")];
-    let hash = referenced(&place, &workloads).await.status.unwrap().config_hash;
+    let hash = objects.referenced(KIND, "traces", &workloads).await.data["status"]["configHash"].clone();
     for (kind, name) in workloads {
-        let told = |it: &kube::api::DynamicObject| it.data["status"]["telemetryConfigHash"].as_str() == hash.as_deref();
+        let told = |it: &kube::api::DynamicObject| it.data["status"]["telemetryConfigHash"] == hash;
         wait_for_object(&objects.dynamic(API_VERSION, kind), name, "telemetryConfigHash", DEADLINE, told).await;
     }
 
@@ -71,7 +61,7 @@ async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_delet
         [("MCPServer", "web", vec![workloads[0], workloads[2]]), ("MCPRemoteProxy", "far", vec![workloads[2]])]
     {
         objects.merge(API_VERSION, kind, name, json!({"spec": {"telemetryConfigRef": null}})).await;
-        referenced(&place, &left).await;
+        objects.referenced(KIND, "traces", &left).await;
     }
     let server = objects.server("web", "no telemetry", |it| validated(it, "True").is_none()).await;
     assert_eq!(server.status.unwrap().telemetry_config_hash, None);
@@ -80,6 +70,41 @@ async fn every_kind_of_workload_that_refers_to_it_is_listed_and_blocks_its_delet
         configs(&place).get_opt("traces").await.unwrap().is_none().then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reference_that_comes_with_the_deletion_holds_it_or_finds_nothing() {
+    let place = Place::new("telemetry-race").await;
+    let operator = place.operator();
+    let objects = &place.objects;
+    for round in 0..4 {
+        objects.create(telemetry_config("traces", json!({}))).await;
+        objects.referenced(KIND, "traces", &[]).await;
+        let (api, gone) = (configs(&place), DeleteParams::default());
+        let name = format!("web{round}");
+        tokio::join!(
+            async { api.delete("traces", &gone).await.unwrap() },
+            objects.create(labelled(&name, reference("traces")))
+        );
+        operator.idle(place.cluster).await;
+        let is_held = configs(&place).get_opt("traces").await.unwrap().is_some();
+        let server = objects.servers().get(&name).await.unwrap();
+        let said = validated(&server, if is_held { "True" } else { "False" });
+        let expected = if is_held { "TelemetryConfigRefValid" } else { "TelemetryConfigRefNotFound" };
+        assert_eq!(said, Some(expected), "held: {is_held}");
+        objects.servers().delete(&name, &gone).await.unwrap();
+        wait_until("the configuration to go", DEADLINE, || async {
+            configs(&place).get_opt("traces").await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+}
+
+/// An object of this kind with this data.
+fn named(kind: &str, name: &str, data: &Value) -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+    object.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
+    object
 }
 
 /// The uid of the proxy's Deployment, its template, and how often it was written.
@@ -99,16 +124,14 @@ async fn rolled_once((place, operator): (&Place, &Operator), name: &str, before:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_and_never_replaces_them() {
+async fn another_collector_rolls_each_deployment_once() {
     let place = Place::new("telemetry-rolls").await;
     let operator = place.operator();
     let objects = &place.objects;
     let secret = |value: &str| json!({"stringData": {"token": value}});
     let bundle = |bundles: usize| json!({"data": {"ca.crt": pem::authority().repeat(bundles)}});
     for (kind, name, data) in [("Secret", "otel", secret("hunter2")), ("ConfigMap", "otel-ca", bundle(1))] {
-        let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
-        object.as_object_mut().unwrap().extend(data.as_object().unwrap().clone());
-        objects.create(object).await;
+        objects.create(named(kind, name, &data)).await;
     }
     let header = json!({"name": "X-Api-Key", "secretKeyRef": {"name": "otel", "key": "token"}});
     let collector = json!({
@@ -140,7 +163,7 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
         (
             "another collector",
             API_VERSION,
-            "MCPTelemetryConfig",
+            KIND,
             "traces",
             json!({"spec": {"openTelemetry": {"endpoint": "other:4318"}}}),
         ),
@@ -159,6 +182,15 @@ async fn what_a_collector_needs_rolls_the_deployments_of_guarded_workloads_once_
     operator.idle(place.cluster).await;
     assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
     objects.merge("v1", "ConfigMap", "otel-ca", bundle(2)).await;
+    objects.server("web", "to be well again", |it| validated(it, "True").is_some()).await;
+    operator.idle(place.cluster).await;
+    assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
+    // Nor does a Secret that goes and comes back.
+    objects.dynamic("v1", "Secret").delete("otel", &DeleteParams::default()).await.unwrap();
+    objects.server("web", "to miss it", |it| validated(it, "False").is_some()).await;
+    operator.idle(place.cluster).await;
+    assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);
+    objects.create(named("Secret", "otel", &secret("hunter3"))).await;
     objects.server("web", "to be well again", |it| validated(it, "True").is_some()).await;
     operator.idle(place.cluster).await;
     assert_eq!((proxy(&place, "web").await, proxy(&place, "far").await), before);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place,
-    support::{DEADLINE, labelled, tool_config},
+    support::{DEADLINE, labelled, reason_of, tool_config},
 };
 
 const API_VERSION: &str = "toolhive.stacklok.dev/v1beta1";
@@ -21,19 +21,12 @@ fn configs(place: &Place) -> Api<MCPToolConfig> {
     place.objects.api()
 }
 
-async fn referenced(place: &Place, names: &[&str]) -> MCPToolConfig {
-    let wanted: Vec<_> = names.iter().map(|name| json!({"kind": "MCPServer", "name": name})).collect();
-    wait_for_object(&configs(place), "tools", &format!("{names:?} in referencingWorkloads"), DEADLINE, |config| {
-        let status = serde_json::to_value(&config.status).unwrap();
-        let found = status["referencingWorkloads"].as_array().cloned().unwrap_or_default();
-        !status.is_null() && found == wanted
-    })
-    .await
+fn servers<'a>(names: &[&'a str]) -> Vec<(&'a str, &'a str)> {
+    names.iter().map(|name| ("MCPServer", *name)).collect()
 }
 
 fn validated<'a>(server: &'a MCPServer, status: &str) -> Option<&'a str> {
-    let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.find(|it| it.type_ == "ToolConfigValidated" && it.status == status).map(|it| &*it.reason)
+    reason_of(server, "ToolConfigValidated", status)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,11 +35,11 @@ async fn deleting_a_referenced_tool_config_blocks_and_goes_through_when_the_last
     let _operator = place.operator();
     let objects = &place.objects;
     objects.create(tool_config("tools", json!({"toolsFilter": ["fetch"]}))).await;
-    let config = referenced(&place, &[]).await;
+    let config = objects.referenced("MCPToolConfig", "tools", &servers(&[])).await;
     assert_eq!(config.metadata.finalizers, Some(vec!["toolhive.stacklok.dev/toolconfig-finalizer".to_owned()]));
     objects.create(refers("second")).await;
     objects.create(refers("first")).await;
-    referenced(&place, &["first", "second"]).await;
+    objects.referenced("MCPToolConfig", "tools", &servers(&["first", "second"])).await;
 
     configs(&place).delete("tools", &DeleteParams::default()).await.unwrap();
     let blocked = |config: &MCPToolConfig| {
@@ -59,7 +52,7 @@ async fn deleting_a_referenced_tool_config_blocks_and_goes_through_when_the_last
     wait_for_object(&configs(&place), "tools", "DeletionBlocked", DEADLINE, blocked).await;
     // One server lets go by an edit, the other by its own deletion.
     objects.edit("first", json!({"toolConfigRef": null})).await;
-    referenced(&place, &["second"]).await;
+    objects.referenced("MCPToolConfig", "tools", &servers(&["second"])).await;
     objects.servers().delete("second", &DeleteParams::default()).await.unwrap();
     wait_until("the configuration to go", DEADLINE, || async {
         configs(&place).get_opt("tools").await.unwrap().is_none().then_some(())

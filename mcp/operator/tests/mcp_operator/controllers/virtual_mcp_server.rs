@@ -23,18 +23,6 @@ async fn says(place: &Place, name: &str, condition: &str, reason: &str) -> Virtu
     .await
 }
 
-/// Waits until the status lists these workloads.
-async fn referenced(place: &Place, kind: &str, name: &str, workloads: &[(&str, &str)]) {
-    let wanted: Vec<_> = workloads.iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect();
-    let api = place.objects.dynamic(API_VERSION, kind);
-    wait_for_object(&api, name, &format!("{workloads:?} in referencingWorkloads"), DEADLINE, |config| {
-        let status = &config.data["status"];
-        let found = status["referencingWorkloads"].as_array().cloned().unwrap_or_default();
-        !status.is_null() && found == wanted
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn references_of_a_virtual_server_come_and_go_on_both_sides_and_nothing_is_made_for_it() {
     let place = Place::new("virtual").await;
@@ -52,8 +40,8 @@ async fn references_of_a_virtual_server_come_and_go_on_both_sides_and_nothing_is
     }
     says(&place, "all", "ToolConfigValidated", "ToolConfigValid").await;
     let server = says(&place, "all", "OIDCConfigRefValidated", "OIDCConfigRefValid").await;
-    referenced(&place, "MCPOIDCConfig", "idp", &[(KIND, "all")]).await;
-    referenced(&place, "MCPToolConfig", "tools", &[(KIND, "all")]).await;
+    objects.referenced("MCPOIDCConfig", "idp", &[(KIND, "all")]).await;
+    objects.referenced("MCPToolConfig", "tools", &[(KIND, "all")]).await;
     let configs: Api<MCPOIDCConfig> = objects.api();
     let hash = configs.get("idp").await.unwrap().status.unwrap().config_hash;
     let status = server.status.unwrap();
@@ -63,11 +51,11 @@ async fn references_of_a_virtual_server_come_and_go_on_both_sides_and_nothing_is
     // Beside another workload kind, re-pointed, and deleted.
     let tooled = json!({"toolConfigRef": {"name": "tools"}});
     objects.create(labelled("web", tooled)).await;
-    referenced(&place, "MCPToolConfig", "tools", &[("MCPServer", "web"), (KIND, "all")]).await;
+    objects.referenced("MCPToolConfig", "tools", &[("MCPServer", "web"), (KIND, "all")]).await;
     let other = json!({"spec": {"incomingAuth": {"oidcConfigRef": {"name": "other"}}}});
     objects.merge(API_VERSION, KIND, "all", other).await;
-    referenced(&place, "MCPOIDCConfig", "other", &[(KIND, "all")]).await;
-    referenced(&place, "MCPOIDCConfig", "idp", &[]).await;
+    objects.referenced("MCPOIDCConfig", "other", &[(KIND, "all")]).await;
+    objects.referenced("MCPOIDCConfig", "idp", &[]).await;
 
     // A deletion waits for it, and goes through the moment it is gone.
     configs.delete("other", &DeleteParams::default()).await.unwrap();
@@ -81,7 +69,7 @@ async fn references_of_a_virtual_server_come_and_go_on_both_sides_and_nothing_is
         configs.get_opt("other").await.unwrap().is_none().then_some(())
     })
     .await;
-    referenced(&place, "MCPToolConfig", "tools", &[("MCPServer", "web")]).await;
+    objects.referenced("MCPToolConfig", "tools", &[("MCPServer", "web")]).await;
     let tools: Api<MCPToolConfig> = objects.api();
     assert!(tools.get("tools").await.unwrap().metadata.deletion_timestamp.is_none());
     for kind in ChildKind::ALL {

@@ -39,8 +39,6 @@ fn a_server_whose_guard_is_not_built_never_runs_without_it() {
         ("externalAuthConfigRef", json!({"name": "e"})),
         ("externalAuthConfigRef", json!({"name": ""})),
         ("authServerRef", json!({"name": "s", "kind": "MCPExternalAuthConfig"})),
-        ("authzConfig", json!({"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}})),
-        ("authzConfigRef", json!({"name": "z"})),
         ("rateLimiting", json!({"shared": {"maxTokens": 1, "refillPeriod": "1s"}})),
     ];
     for (field, value) in guards {

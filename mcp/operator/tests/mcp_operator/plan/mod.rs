@@ -2,6 +2,7 @@
 
 mod additions;
 mod audit;
+mod authorization;
 mod children;
 mod children_without_owner;
 mod config_plan;

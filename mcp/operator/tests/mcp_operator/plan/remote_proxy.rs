@@ -290,7 +290,7 @@ fn every_rule_of_a_proxy_names_its_field() {
 fn a_spec_is_not_said_to_be_valid_beside_a_guard_that_is_not_built() {
     for (field, guard) in [
         ("spec.externalAuthConfigRef", json!({"externalAuthConfigRef": {"name": "x"}})),
-        ("spec.authzConfigRef", json!({"authzConfigRef": {"name": "x"}})),
+        ("spec.authServerRef", json!({"authServerRef": {"name": "x"}})),
     ] {
         let plan = World::with(guard).plan();
         let (reason, message) = condition(&plan, "ConfigurationValid", "False").unwrap();
@@ -501,12 +501,7 @@ fn a_tool_config_guards_a_proxy_as_it_does_a_server() {
 
 #[test]
 fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
-    for (field, value) in [
-        ("externalAuthConfigRef", json!({"name": "a"})),
-        ("authServerRef", json!({"name": "a"})),
-        ("authzConfigRef", json!({"name": "a"})),
-        ("authzConfig", json!({"type": "inline", "inline": {"policies": ["permit(principal, action, resource);"]}})),
-    ] {
+    for (field, value) in [("externalAuthConfigRef", json!({"name": "a"})), ("authServerRef", json!({"name": "a"}))] {
         let world = World::with(json!({field: value})).settled();
         let plan = world.plan();
         let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_api::v1beta1::{MCPRemoteProxy, MCPTelemetryConfig};
+use mcp_api::v1beta1::{MCPRemoteProxy, MCPTelemetryConfig, ResourceOverrides};
 use mcp_operator::{config::ConfigKind as _, subject::Subject as _, workload::Workload};
 use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ fn what_is_recorded_is_upstreams_member_and_entry() {
 }
 
 #[test]
-fn the_service_is_named_as_the_reference_says_and_else_as_the_workload() {
+fn the_service_has_the_name_of_the_reference() {
     for (reference, name, attribute) in [
         (json!({"name": "traces"}), "fetch", "fetch"),
         (json!({"name": "traces", "serviceName": ""}), "fetch", "fetch"),
@@ -138,7 +138,7 @@ fn the_service_is_named_as_the_reference_says_and_else_as_the_workload() {
 }
 
 #[test]
-fn sensitive_headers_reach_both_kinds_of_proxies_as_variables_and_roll_them() {
+fn sensitive_headers_are_variables_and_roll_the_proxy() {
     let reference = json!({"name": "traces"});
     let config = traces(json!({"sensitiveHeaders": sensitive(&["X-Api-Key", "authorization"])}));
     let (mut server, mut remote) = (server(reference.clone()), remote(reference));
@@ -171,7 +171,7 @@ fn sensitive_headers_reach_both_kinds_of_proxies_as_variables_and_roll_them() {
 }
 
 #[test]
-fn the_collectors_authorities_are_a_file_whose_change_rolls_nothing() {
+fn another_bundle_of_the_collector_rolls_nothing() {
     let bundle = |name: &str, key: &str| json!({"caBundleRef": {"configMapRef": {"name": name, "key": key}}});
     for (name, key, volume, file) in [
         ("otel-ca", "ca.pem", "otel-ca-bundle-otel-ca", "ca.pem"),
@@ -197,7 +197,7 @@ fn the_collectors_authorities_are_a_file_whose_change_rolls_nothing() {
 }
 
 #[test]
-fn the_hash_is_the_configs_own_and_says_nothing_of_its_workloads() {
+fn the_hash_says_nothing_of_workloads() {
     let config = traces(json!({}));
     let mut statuses = Vec::new();
     for service in ["a", "b"] {
@@ -223,7 +223,7 @@ fn the_hash_is_the_configs_own_and_says_nothing_of_its_workloads() {
 }
 
 #[test]
-fn adding_changing_and_removing_the_reference_rolls_a_guarded_server_and_takes_nothing_down() {
+fn an_edit_of_the_reference_rolls_and_takes_nothing_down() {
     let mut world = World::gated();
     world.has(traces(json!({})));
     world.applied(&world.plan());
@@ -252,7 +252,7 @@ fn adding_changing_and_removing_the_reference_rolls_a_guarded_server_and_takes_n
 }
 
 #[test]
-fn one_that_cannot_be_used_is_said_and_leaves_what_runs_as_it_is() {
+fn one_that_cannot_be_used_leaves_what_runs() {
     let missing = "MCPTelemetryConfig \"traces\" needs what does not exist: ";
     let bundle = json!({"caBundleRef": {"configMapRef": {"name": "otel-ca", "key": "ca.crt"}}});
     let cases = [
@@ -299,7 +299,7 @@ fn one_that_cannot_be_used_is_said_and_leaves_what_runs_as_it_is() {
 }
 
 #[test]
-fn a_proxys_image_without_telemetry_gets_none_and_the_author_is_told() {
+fn an_image_without_telemetry_gets_none() {
     let mut world = server(json!({"name": "traces"}));
     world.has(traces(json!({"sensitiveHeaders": sensitive(&["a"])})));
     world.settings.runner_middleware.retain(|kind| kind != "telemetry");
@@ -308,6 +308,23 @@ fn a_proxys_image_without_telemetry_gets_none_and_the_author_is_told() {
     assert_eq!(condition(&plan, "UnsupportedFields", "True").unwrap().1, said);
     assert_eq!(world.workload.warnings(&world.settings), [said]);
     assert_eq!((recorded(&world), variables(deployment(&plan))), ((Value::Null, None), Vec::new()));
+}
+
+#[test]
+fn attributes_in_a_variable_have_no_effect() {
+    let said = "spec.resourceOverrides.proxyDeployment.env[OTEL_RESOURCE_ATTRIBUTES] has no effect: ";
+    let env = [("OTEL_RESOURCE_ATTRIBUTES", "team=a"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    let env = env.map(|(name, value)| json!({"name": name, "value": value}));
+    let overrides: ResourceOverrides = serde_json::from_value(json!({"proxyDeployment": {"env": env}})).unwrap();
+    for (reference, count) in [(json!({"name": "traces"}), 1), (Value::Null, 0)] {
+        let (mut server, mut remote) = (server(reference.clone()), remote(reference.clone()));
+        server.workload.spec.resource_overrides = Some(overrides.clone());
+        remote.workload.spec.resource_overrides = Some(overrides.clone());
+        for warnings in [server.workload.warnings(&server.settings), remote.workload.warnings(&remote.settings)] {
+            let found = warnings.iter().filter(|warning| warning.starts_with(said)).count();
+            assert_eq!(found, count, "{reference}: {warnings:?}");
+        }
+    }
 }
 
 #[test]
@@ -347,6 +364,7 @@ fn every_rule_that_it_breaks_is_said_with_its_field() {
             vec!["spec.openTelemetry.sensitiveHeaders[1].name"],
         ),
         (json!({"headers": {"X-Api": "1"}, "sensitiveHeaders": sensitive(&["x-api"])}), vec![name]),
+        (json!({"headers": {"X-Api": "1", "x-api": "2"}}), vec!["spec.openTelemetry.headers[x-api]"]),
         (json!({"headers": {"x_api": "1"}, "sensitiveHeaders": sensitive(&["x-api"])}), vec![]),
         (json!({"headers": {"x api": "1"}}), vec!["spec.openTelemetry.headers[x api]"]),
         (json!({"headers": {"x-api": "two\nlines"}}), vec!["spec.openTelemetry.headers[x-api]"]),

@@ -173,7 +173,6 @@ fn of_several_tool_configs_one_that_cannot_be_used_decides_whatever_its_place() 
 #[test]
 fn references_to_kinds_that_this_version_does_not_have_are_named_and_fail_nothing() {
     let server = virtual_server(json!({
-        "incomingAuth": {"type": "anonymous", "authzConfigRef": {"name": "policies"}},
         "embeddingServerRef": {"name": "words"},
         "config": {"compositeToolRefs": [{"name": "deploy"}, {"name": "build"}]},
         "outgoingAuth": {
@@ -184,7 +183,6 @@ fn references_to_kinds_that_this_version_does_not_have_are_named_and_fail_nothin
     let (status, _) = plan(&server, Around::default());
     for (condition, named) in [
         ("GroupRefValidated", "spec.groupRef: MCPGroup \"tools\""),
-        ("AuthzConfigRefValidated", "spec.incomingAuth.authzConfigRef: MCPAuthzConfig \"policies\""),
         ("EmbeddingServerReady", "spec.embeddingServerRef: EmbeddingServer \"words\""),
         (
             "CompositeToolRefsValidated",

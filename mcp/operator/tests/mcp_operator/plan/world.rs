@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, core::object::HasStatus};
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPOIDCConfig, MCPServer, MCPTelemetryConfig, MCPToolConfig},
+    v1beta1::{MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPTelemetryConfig, MCPToolConfig},
 };
 use mcp_operator::{
     config::{ConfigKind, erased},
@@ -164,6 +164,12 @@ where
         self.data.config_maps.entry(name.into()).or_default().insert(key.into(), secret_value(value.as_bytes()));
     }
 
+    /// A ConfigMap whose text is read.
+    pub(crate) fn text(&mut self, name: &str, key: &str, text: &str) {
+        let entry = Entry::of_text(text.as_bytes(), &DigestKey::new(b"the key of tests"));
+        self.data.config_maps.entry(name.into()).or_default().insert(key.into(), entry);
+    }
+
     pub(crate) fn plan(&self) -> Plan<W> {
         let pods: Vec<&Pod> = self.pods.iter().collect();
         let containers: Vec<_> = self.pods.iter().map(|pod| pod.spec.as_ref().and_then(ProxyContainer::of)).collect();
@@ -241,6 +247,14 @@ pub(crate) fn inline(change: Value) -> Value {
 pub(crate) fn telemetry_config(name: &str, spec: Value) -> MCPTelemetryConfig {
     serde_json::from_value(json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPTelemetryConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+pub(crate) fn authz_config(name: &str, spec: Value) -> MCPAuthzConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPAuthzConfig",
         "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
     }))
     .unwrap()

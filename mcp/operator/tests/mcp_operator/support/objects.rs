@@ -164,6 +164,19 @@ impl Objects {
         portcullis_testing::wait_for_object(&self.servers(), name, what, DEADLINE, condition).await
     }
 
+    /// Waits until the status of the configuration of this kind and name lists these workloads.
+    pub(crate) async fn referenced(&self, kind: &str, name: &str, workloads: &[(&str, &str)]) -> DynamicObject {
+        let wanted: Vec<_> = workloads.iter().map(|(kind, name)| json!({"kind": kind, "name": name})).collect();
+        let (what, api) =
+            (format!("{workloads:?} in referencingWorkloads"), self.dynamic("toolhive.stacklok.dev/v1beta1", kind));
+        portcullis_testing::wait_for_object(&api, name, &what, DEADLINE, |config| {
+            let status = &config.data["status"];
+            let found = status["referencingWorkloads"].as_array().cloned().unwrap_or_default();
+            !status.is_null() && found == wanted
+        })
+        .await
+    }
+
     /// Waits until the server's status has this phase.
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> MCPServer {
         self.server(name, phase, |server| {
@@ -195,6 +208,12 @@ impl Objects {
         });
         about.map(|event| format!("{} {}", event.type_.unwrap(), event.reason.unwrap())).collect()
     }
+}
+
+/// The reason of the server's condition of this type, where it has this status.
+pub(crate) fn reason_of<'a>(server: &'a MCPServer, condition: &str, status: &str) -> Option<&'a str> {
+    let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.find(|it| it.type_ == condition && it.status == status).map(|it| &*it.reason)
 }
 
 /// A server with nothing but an image.
@@ -257,6 +276,22 @@ pub(crate) fn telemetry_config(name: &str, collector: Value) -> Value {
     json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPTelemetryConfig", "metadata": {"name": name},
         "spec": {"openTelemetry": all},
+    })
+}
+
+/// A configuration of who may call what, by these policies.
+pub(crate) fn authz_config(name: &str, policies: &[&str]) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPAuthzConfig", "metadata": {"name": name},
+        "spec": {"type": "cedarv1", "config": {"policies": policies}},
+    })
+}
+
+/// A ConfigMap with a document of such policies.
+pub(crate) fn policies(name: &str, policies: &[&str]) -> Value {
+    let document = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": policies}});
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"authz.json": document.to_string()},
     })
 }
 

@@ -22,6 +22,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -120,6 +121,30 @@ pub(crate) async fn broken_collector(resets: bool) -> (SocketAddr, JoinHandle<()
             } else {
                 held.push(stream);
             }
+        }
+    });
+    (address, accepting)
+}
+
+/// Ends each connection of HTTP/2 with `words` once a request has begun.
+pub(crate) async fn parting_collector(words: &'static str) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepting = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+                stream.write_all(&SETTINGS).await?;
+                // All that comes before the request is shorter.
+                let mut buffer = [0; 300];
+                stream.read_exact(&mut buffer).await?;
+                // GOAWAY: no stream was processed, ENHANCE_YOUR_CALM.
+                let length = u8::try_from(8 + words.len()).unwrap();
+                let head = [0, 0, length, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
+                stream.write_all(&[&head[..], words.as_bytes()].concat()).await?;
+                stream.read_to_end(&mut Vec::new()).await
+            });
         }
     });
     (address, accepting)

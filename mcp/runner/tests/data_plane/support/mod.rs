@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use portcullis_identity::{Signer, encode, unsigned};
 
-pub(crate) use self::collector::{Collector, Protocol, broken_collector, spans, text};
+pub(crate) use self::collector::{Collector, Protocol, broken_collector, parting_collector, spans, text};
 pub(crate) use self::events::EventStream;
 pub(crate) use self::issuer::{Issuer, unavailable};
 pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};

@@ -1,0 +1,61 @@
+//! Hints of tools, which an MCP server gives and policies may read (toolhive-auth §4.5).
+
+use std::collections::HashMap;
+
+use mcp_wire::{Entry, Members, same_name};
+
+/// The attributes of a tool that a server's hints become.
+pub(crate) const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+const TWO_WAYS: &str = "its annotations can be read in two ways";
+
+/// The most tools whose hints are kept.
+const MOST: usize = 20_000;
+
+/// The four hints of a tool; none where its server does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hints(pub(crate) [Option<bool>; 4]);
+
+impl Hints {
+    /// The hints that an entry of a list has.
+    pub(crate) fn of(tool: &Entry<'_>) -> Result<Self, &'static str> {
+        let Some(annotations) = tool.member("annotations")?.filter(|value| value.get() != "null") else {
+            return Ok(Self::default());
+        };
+        let Members(annotations) = serde_json::from_str(annotations.get()).map_err(|_| TWO_WAYS)?;
+        let mut hints = Self::default();
+        for (name, hint) in NAMES.into_iter().zip(&mut hints.0) {
+            let mut found = annotations.iter().filter(|(key, _)| same_name(key, name));
+            *hint = match (found.next().map(|(key, value)| (&**key, value.get())), found.next()) {
+                (None, _) => None,
+                (Some((key, "null")), None) if key == name => None,
+                (Some((key, "true")), None) if key == name => Some(true),
+                (Some((key, "false")), None) if key == name => Some(false),
+                _ => return Err(TWO_WAYS),
+            };
+        }
+        Ok(hints)
+    }
+}
+
+/// The hints of the tools of one backend, from its lists before they are filtered.
+///
+/// A page of a list says what it says of its own tools. It tells nothing of the others: lists have pages, and not every client goes through all.
+#[derive(Debug, Default)]
+pub struct KnownHints(HashMap<String, Hints>);
+
+impl KnownHints {
+    /// Keeps what a page says of a tool, unless there are 20,000 others.
+    pub fn learn(&mut self, tool: &str, hints: Hints) {
+        if let Some(known) = self.0.get_mut(tool) {
+            *known = hints;
+        } else if self.0.len() < MOST {
+            self.0.insert(tool.to_owned(), hints);
+        }
+    }
+
+    /// The hints of a tool; `None` where no list had it yet.
+    pub fn of(&self, tool: &str) -> Option<Hints> {
+        self.0.get(tool).copied()
+    }
+}

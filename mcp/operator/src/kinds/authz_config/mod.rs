@@ -1,0 +1,116 @@
+//! MCPAuthzConfig: who may call what.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus};
+use mcp_plan::{
+    authorization,
+    config::{Target, Words},
+    problem::Problem,
+    reference::Reference,
+    settings::Settings,
+};
+use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
+use serde_json::{Value, json};
+
+use crate::{
+    config::{ConfigKind, ConfigReport, workloads},
+    subject::Subject,
+};
+
+/// The types, each with the member of a document that has its rules.
+const TYPES: [(&str, &str); 2] = [("cedarv1", "cedar"), ("httpv1", "pdp")];
+/// Reason: it breaks a rule. It names nothing that could be missing.
+const NOT_VALID: &str = "AuthzConfigRefNotValid";
+
+impl Subject for MCPAuthzConfig {
+    const FINALIZER: Option<&'static str> = Some("mcpauthzconfig.toolhive.stacklok.dev/finalizer");
+    const RESOURCES: [&'static str; 3] = ["mcpauthzconfigs", "mcpauthzconfigs/status", "mcpauthzconfigs/finalizers"];
+
+    fn references(&self) -> Vec<Reference> {
+        Vec::new()
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let problem = match document(&self.spec) {
+            Ok(config) => authorization::problem(&config).map(in_spec),
+            Err(problem) => Some(problem),
+        };
+        problem.into_iter().collect()
+    }
+
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        let document = document(&self.spec).ok();
+        document
+            .and_then(|config| authorization::endpoint_problem(&config, settings))
+            .map(in_spec)
+            .into_iter()
+            .collect()
+    }
+
+    fn warnings(&self, _: &Settings) -> Vec<String> {
+        let pdp = document(&self.spec).ok().and_then(|config| config.pdp?.http);
+        let unchecked = pdp.filter(|http| http.insecure_skip_verify);
+        let warning =
+            "spec.config.http.insecure_skip_verify: whoever answers at that address decides who may call what";
+        unchecked.map(|_| warning.to_owned()).into_iter().collect()
+    }
+}
+
+impl ConfigKind for MCPAuthzConfig {
+    const WORDS: Words = Words {
+        condition: "AuthzConfigRefValidated",
+        valid: "AuthzConfigRefValid",
+        not_found: "AuthzConfigRefNotFound",
+        not_valid: NOT_VALID,
+        data_not_found: NOT_VALID,
+        data_not_valid: NOT_VALID,
+        bundle: None,
+    };
+    const VALIDITY: (&'static str, &'static str) = ("ConfigValid", "ConfigInvalid");
+    const MIDDLEWARE: &'static [&'static str] = &[AUTHORIZATION];
+
+    type Terms = ();
+
+    fn render(&self, _: &Target, (): &(), run_config: &mut RunConfig) {
+        run_config.authz_config = document(&self.spec).ok();
+    }
+
+    fn conditions(status: &MCPAuthzConfigStatus) -> Option<&Vec<Condition>> {
+        status.conditions.as_ref()
+    }
+
+    fn last_hash(status: &MCPAuthzConfigStatus) -> Option<&str> {
+        status.config_hash.as_deref()
+    }
+
+    fn status_of(report: ConfigReport) -> MCPAuthzConfigStatus {
+        MCPAuthzConfigStatus {
+            conditions: report.conditions,
+            config_hash: report.config_hash,
+            observed_generation: report.observed_generation,
+            referencing_workloads: workloads(report.referrers),
+        }
+    }
+}
+
+/// The document of a proxy.
+///
+/// # Errors
+/// The field that does not fit.
+fn document(spec: &MCPAuthzConfigSpec) -> Result<AuthzConfig, Problem> {
+    let Some((kind, member)) = TYPES.iter().find(|(kind, _)| *kind == spec.kind) else {
+        let message = format!("unsupported authorizer type: {}; write cedarv1 or httpv1", spec.kind);
+        return Err(Problem::new("spec.type", message));
+    };
+    if spec.config.is_empty() {
+        return Err(Problem::new("spec.config", "config field is empty; write the rules there"));
+    }
+    let config = authorization::read(json!({"type": kind, *member: Value::Object(spec.config.clone())}));
+    Ok(AuthzConfig { sorted: true, ..config.map_err(in_spec)? })
+}
+
+/// A problem of the document, said of the field that it comes from.
+fn in_spec(Problem { field, message }: Problem) -> Problem {
+    let member = TYPES.iter().find_map(|(_, member)| field.strip_prefix(member)?.strip_prefix('.'));
+    Problem { field: member.map_or("spec.config".to_owned(), |member| format!("spec.config.{member}")), message }
+}
