@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -65,7 +65,19 @@ impl RedisServer {
     /// # Errors
     /// No `redis-server` is installed, or it does not start.
     pub async fn start(options: RedisOptions) -> Result<Self> {
-        let mut server = Self { options, folder: tempfile::tempdir()?, port: 0, process: None };
+        Self::start_in(tempfile::tempdir()?, options).await
+    }
+
+    /// Starts another one, on a port of its own, with what this one has on disk.
+    pub async fn successor(&self) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let copied = Command::new("cp").arg("-a").arg(self.folder.path().join(".")).arg(folder.path()).status().await?;
+        ensure!(copied.success(), "the data of redis-server cannot be copied");
+        Self::start_in(folder, self.options.clone()).await
+    }
+
+    async fn start_in(folder: TempDir, options: RedisOptions) -> Result<Self> {
+        let mut server = Self { options, folder, port: 0, process: None };
         for attempt in 1.. {
             server.port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
             match server.start_again().await {

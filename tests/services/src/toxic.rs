@@ -2,8 +2,8 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -36,6 +36,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Toxic {
     address: SocketAddr,
+    target: Arc<Mutex<String>>,
     fault: watch::Sender<Fault>,
     cut: Arc<Notify>,
     accepted: Arc<AtomicUsize>,
@@ -49,8 +50,9 @@ impl Toxic {
         let address = listener.local_addr()?;
         let (fault, faults) = watch::channel(Fault::None);
         let (cut, accepted) = (Arc::<Notify>::default(), Arc::<AtomicUsize>::default());
-        let relay = accept(listener, target.to_owned(), faults, Arc::clone(&cut), Arc::clone(&accepted));
-        Ok(Self { address, fault, cut, accepted, relay: tokio::spawn(relay) })
+        let target = Arc::new(Mutex::new(target.to_owned()));
+        let relay = accept(listener, Arc::clone(&target), faults, Arc::clone(&cut), Arc::clone(&accepted));
+        Ok(Self { address, target, fault, cut, accepted, relay: tokio::spawn(relay) })
     }
 
     /// Its host and port, for clients.
@@ -61,6 +63,11 @@ impl Toxic {
     /// Lets this go wrong from now on.
     pub fn set(&self, fault: Fault) {
         self.fault.send_replace(fault);
+    }
+
+    /// Leads new connections to the host and port in `target`, as a Service does whose pod is another one.
+    pub fn lead_to(&self, target: &str) {
+        target.clone_into(&mut self.target.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Closes the connections that are open.
@@ -82,7 +89,7 @@ impl Drop for Toxic {
 
 async fn accept(
     listener: TcpListener,
-    target: String,
+    target: Arc<Mutex<String>>,
     faults: watch::Receiver<Fault>,
     cut: Arc<Notify>,
     accepted: Arc<AtomicUsize>,
@@ -92,7 +99,8 @@ async fn accept(
     while let Ok((client, _)) = listener.accept().await {
         accepted.fetch_add(1, Ordering::Relaxed);
         while relays.try_join_next().is_some() {}
-        let (target, mut closed, faults, cut) = (target.clone(), faults.clone(), faults.clone(), Arc::clone(&cut));
+        let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (mut closed, faults, cut) = (faults.clone(), faults.clone(), Arc::clone(&cut));
         relays.spawn(async move {
             tokio::select! {
                 _ = closed.wait_for(|fault| *fault == Fault::Closed) => {}
