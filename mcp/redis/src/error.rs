@@ -13,6 +13,9 @@ pub enum ConfigError {
     /// The prefix of keys does not end as it has to.
     #[error("key_prefix: {0:?} must end with a colon, or the keys of two prefixes can be equal; write {0:?} with one")]
     Prefix(String),
+    /// The file of the authorities has no path to find it by.
+    #[error("tls.caCertFile: {0:?} is no absolute path; write one that begins with /")]
+    CaFile(String),
     /// A rate limit that lets nothing pass, or everything.
     #[error("{field}: {problem}")]
     Limit {

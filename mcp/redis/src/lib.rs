@@ -1,7 +1,8 @@
 //! Sessions and rate limits that the replicas of an MCP proxy share in Redis, in ToolHive's keys and values: a session that its runner wrote goes on
 //! here, and back, and one bucket counts the calls of both.
 //!
-//! [`Redis`] is one server by its address, over one connection that is made again when it breaks. [`RedisSessions`] keeps sessions there.
+//! [`Redis`] is one server by its address, over one connection that is made again when it breaks; [`Clients`] has one for each that a document names.
+//! [`RedisSessions`] keeps sessions there.
 //! [`RateLimits`] decides which buckets a call takes a token from, and [`Redis::consume`] takes one from each of them, or none.
 //!
 //! A call costs one command for its session and one for its limits: scripts run by their digest, and their text is sent once to each server. Redis
@@ -27,6 +28,7 @@
 //! # }
 //! ```
 
+mod clients;
 mod config;
 mod connection;
 mod envelope;
@@ -34,6 +36,7 @@ mod error;
 mod limits;
 mod sessions;
 
+pub use clients::Clients;
 pub use config::{Deadlines, Password, RedisConfig};
 pub use connection::Redis;
 pub use error::{ConfigError, RedisError};

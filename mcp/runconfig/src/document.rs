@@ -218,7 +218,8 @@ pub struct ScalingConfig {
     pub session_redis: Option<SessionRedis>,
 }
 
-/// A Redis that holds sessions. Its password is in the environment (`THV_SESSION_REDIS_PASSWORD`), never here.
+/// A Redis that holds sessions. Its password is in the environment (`THV_SESSION_REDIS_PASSWORD`), or in a file that is named there
+/// (`PORTCULLIS_SESSION_REDIS_PASSWORD_FILE`), never here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRedis {

@@ -291,6 +291,7 @@ impl Inner {
                 }
                 Err(error) => {
                     tracing::error!(%error, "cannot keep a session");
+                    recovery::end(&self.upstream, &outgoing, session_id.clone(), from).await;
                     return unavailable();
                 }
             }
@@ -334,6 +335,8 @@ impl Inner {
                     && let Err(error) = self.sessions.remove(&session.id, &session.principal).await
                 {
                     tracing::error!(%error, "cannot forget a session that is over");
+                    // Who asks again ends it: other replicas would open it anew.
+                    return unavailable();
                 }
                 if let Some(value) = response.headers_mut().get_mut(mcp::SESSION_ID)
                     && let Ok(id) = HeaderValue::from_str(&session.id)

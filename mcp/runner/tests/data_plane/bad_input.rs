@@ -191,10 +191,24 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &["header_forward.add_headers_from_secret.X-Key", "TOOLHIVE_SECRETS_PROVIDER=environment"],
         ),
         (
-            "sessions in Redis",
-            http(json!({"scaling_config": {"backend_replicas": 2, "session_redis": {"address": "redis:6379"}}})),
+            "sessions in a Redis without a port",
+            http(json!({"scaling_config": {"session_redis": {"address": "redis"}}})),
             &[],
-            &["scaling_config.session_redis", "not built"],
+            &["scaling_config.session_redis.address: ", "redis.example.svc:6379"],
+        ),
+        (
+            "keys of sessions without a colon",
+            http(json!({"scaling_config": {"session_redis": {"address": "redis:6379", "key_prefix": "mine"}}})),
+            &[],
+            &["scaling_config.session_redis.key_prefix: ", "end with a colon"],
+        ),
+        (
+            "a relative CA of Redis",
+            http(
+                json!({"scaling_config": {"session_redis": {"address": "redis:6379", "tls": {"caCertFile": "ca.crt"}}}}),
+            ),
+            &[],
+            &["scaling_config.session_redis.tls.caCertFile: ", "begins with /"],
         ),
         (
             "login at a remote server",

@@ -217,6 +217,15 @@ pub(super) async fn recover(
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
 }
 
+/// Ends the server's session `id`, which nobody will know. `like` lends its headers.
+pub(super) async fn end(upstream: &Upstream, like: &Outgoing, id: HeaderValue, to: Option<SocketAddr>) {
+    let mut headers = headers_like(like);
+    headers.insert(mcp::SESSION_ID, id);
+    let delete = Outgoing { method: Method::DELETE, ..post(headers, like.target.clone(), Bytes::new(), to) };
+    // Servers that cannot end sessions let them expire.
+    let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, upstream.send(&delete)).await;
+}
+
 /// The headers of the request `like` that a message of the proxy's own may have.
 fn headers_like(like: &Outgoing) -> HeaderMap {
     let mut headers = like.headers.clone();
