@@ -34,6 +34,7 @@ mod connection;
 mod envelope;
 mod error;
 mod limits;
+mod middleware;
 mod sessions;
 
 pub use clients::Clients;
@@ -41,4 +42,5 @@ pub use config::{Deadlines, Password, RedisConfig};
 pub use connection::Redis;
 pub use error::{ConfigError, RedisError};
 pub use limits::{Bucket, Decision, Limit, Limits, RateLimits, Scope};
+pub use middleware::register;
 pub use sessions::{RedisSessions, SessionOptions};

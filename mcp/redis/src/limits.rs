@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use mcp_runconfig::LONGEST_PERIOD;
+
 use crate::connection::{Redis, Repeat, Script};
 use crate::error::{ConfigError, RedisError};
 
 static CONSUME: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/consume.lua")));
-
-/// The longest period: what Redis counts in stays far from its end.
-const LONGEST: Duration = Duration::from_hours(24 * 366 * 100);
 
 /// A number of calls in a period: so many at once, and as many again over each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ impl Limit {
         if tokens == 0 {
             return Err(ConfigError::Limit { field: "maxTokens", problem: "is 0; write 1 or more" });
         }
-        if period.is_zero() || period > LONGEST {
+        if period.is_zero() || period > LONGEST_PERIOD {
             let problem = "is no period of at most a century; write a longer or a shorter one";
             return Err(ConfigError::Limit { field: "refillPeriod", problem });
         }

@@ -95,7 +95,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             ..ProxySettings::new(local, Arc::clone(&provider))
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
-        let chain = registry()
+        let chain = registry(&clients, config.portcullis.rate_limits_fail_closed)
             .build_entries(entries, settings)
             .await
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;

@@ -33,6 +33,7 @@ mod pairs;
 mod place_shares;
 mod places;
 mod pods;
+mod rate_limits;
 mod raw_requests;
 mod readiness;
 mod recovery;
