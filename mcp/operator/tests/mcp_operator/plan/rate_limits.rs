@@ -92,7 +92,7 @@ fn limits_are_a_guard() {
     world.applied(&world.plan());
     world.pods = vec![world.pod_of_now("Running", true, None)];
     let first = world.plan();
-    assert!(guards(&first).unwrap().contains("inline/spec.rateLimiting/"), "{:?}", guards(&first));
+    assert!(guards(&first).as_str().unwrap().contains("inline/spec.rateLimiting/"), "{}", guards(&first));
     let (_, message) = condition(&first, "GuardsEnforced", "True").unwrap();
     assert!(message.contains("spec.rateLimiting"), "{message}");
 
