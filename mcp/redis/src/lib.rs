@@ -3,7 +3,8 @@
 //!
 //! [`Redis`] is one server by its address, over one connection that is made again when it breaks; [`Clients`] has one for each that a document names.
 //! [`RedisSessions`] keeps sessions there.
-//! [`RateLimits`] decides which buckets a call takes a token from, and [`Redis::consume`] takes one from each of them, or none.
+//! [`RateLimits`] decides which buckets a call takes a token from, and [`Redis::consume`] takes one from each of them, or none;
+//! [`register`] adds the middleware that asks it.
 //!
 //! A call costs one command for its session and one for its limits: scripts run by their digest, and their text is sent once to each server. Redis
 //! Sentinel and Redis Cluster are not spoken.

@@ -4,7 +4,7 @@ use mcp_operator::subject::Subject as _;
 use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
-use super::world::{World, checksum, condition, guards, is_absent, oidc_config, run_config};
+use super::world::{World, checksum, condition, guards, inline, is_absent, oidc_config, run_config};
 
 const FAIL_CLOSED: &str = "portcullis.dev/rate-limits-fail-closed";
 
@@ -59,6 +59,21 @@ fn limits_reach_the_document_with_gos_durations_and_the_chain_where_upstream_has
     assert_eq!(condition(&World::of(json!({"image": "x:1"})).plan(), "RateLimitConfigValid", "True"), None);
 }
 
+/// The manifest of docs/src/how-to/rate-limits.md.
+#[test]
+fn the_manifest_of_the_book_has_limits() {
+    let page = include_str!("../../../../../docs/src/how-to/rate-limits.md");
+    let manifest = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
+    let mut world = World::of(manifest["spec"].clone());
+    world.has(oidc_config("company", inline(json!({}))));
+    world.secret("redis", "password", "hunter2");
+    assert_eq!(world.workload.problems(), []);
+    let limits = &document(&world)["rate_limit_config"];
+    assert_eq!(limits["tools"], json!([{"name": "forecast", "perUser": bucket(5, "1h0m0s")}]));
+    assert_eq!((&limits["shared"], &limits["perUser"]), (&bucket(1000, "1m0s"), &bucket(60, "1m0s")));
+}
+
 #[test]
 fn limits_that_cannot_be_kept_get_no_proxy_and_say_why() {
     let (invalid, nobody) = ("RateLimitConfigInvalid", "PerUserRequiresAuth");
@@ -82,7 +97,7 @@ fn limits_that_cannot_be_kept_get_no_proxy_and_say_why() {
     let login = World::login();
     let mut with_login = server(json!({"perUser": bucket(1, "1s")}), json!({}));
     with_login.workload.spec.oidc_config_ref = login.workload.spec.oidc_config_ref;
-    with_login.has(oidc_config("idp", super::world::inline(json!({}))));
+    with_login.has(oidc_config("idp", inline(json!({}))));
     assert!(condition(&with_login.plan(), "RateLimitConfigValid", "True").is_some());
 }
 
