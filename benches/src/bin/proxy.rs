@@ -31,6 +31,7 @@ const WITH_TELEMETRY: &str = "runner, telemetry";
 const WITH_BOTH: &str = "runner, telemetry and audit";
 const WITH_AUTHORIZATION: &str = "runner, authorization";
 const WITH_REDIS: &str = "runner, sessions in Redis";
+const WITH_LIMITS: &str = "runner, sessions and rate limits in Redis";
 const OVER_SSE: &str = "runner, over SSE";
 const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
@@ -74,7 +75,7 @@ enum What {
     Telemetry,
     /// Policies for one call, and for a list of 1,000 tools
     Authorization,
-    /// Sessions in Redis, and in memory
+    /// Sessions in Redis, with and without rate limits, and in memory
     Sessions,
     /// HTTP with server-sent events beside streamable HTTP
     Legacy,
@@ -361,6 +362,7 @@ impl Run {
             WITH_BOTH,
             WITH_AUTHORIZATION,
             WITH_REDIS,
+            WITH_LIMITS,
             OVER_SSE,
             ATTACHED,
             BASELINE,
@@ -423,12 +425,18 @@ impl Run {
         json!({ "type": "audit", "parameters": { "config_data": config } })
     }
 
-    /// Calls of sessions that are in Redis, and in memory.
+    /// Calls of sessions that are in Redis, with and without rate limits, and in memory.
     async fn sessions(&self) -> Result<Taken> {
         let redis = RedisServer::start(RedisOptions::default()).await?;
         let members = json!({ "scaling_config": { "session_redis": { "address": redis.address() } } });
-        let way = Way { members, ..Way::with(WITH_REDIS, Vec::new()) };
-        self.with("sessions", "a look at Redis for each call", vec![way], Workload::Json, 2000).await
+        let bucket = json!({ "maxTokens": 1_000_000_000, "refillPeriod": "1h" });
+        let limits = json!({ "type": "ratelimit", "parameters": { "namespace": "bench", "server_name": "bench",
+            "config": { "shared": bucket, "perUser": bucket }, "redis_addr": redis.address() } });
+        let ways = vec![
+            Way { members: members.clone(), ..Way::with(WITH_REDIS, Vec::new()) },
+            Way { members, ..Way::with(WITH_LIMITS, vec![limits]) },
+        ];
+        self.with("sessions", "one command to Redis for each call, and two", ways, Workload::Json, 2000).await
     }
 
     /// Calls through this build's runner, and through those of `ways` in turn.

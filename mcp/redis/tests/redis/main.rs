@@ -3,6 +3,7 @@
 
 mod connection;
 mod limits;
+mod middleware;
 mod model;
 mod network;
 mod recorded;

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use portcullis_services::{Fault, RedisOptions, RedisServer, Toxic};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Issuer, Recorder, Runner, Server, Signer, TlsFront, eventually, within};
+use crate::support::{Answer, Issuer, Recorder, Runner, SdkClient, Server, Signer, TlsFront, eventually, go, within};
 
 /// So many calls at once, and as many again over an hour.
 fn hourly(tokens: u32) -> Value {
@@ -145,6 +145,18 @@ async fn a_refusal_is_toolhives_to_the_byte() {
     assert_eq!(tokens(&redis, "user-tool:echo:bob|x:y").await, Some(1.0));
     let keys = redis.cli(&["--raw", "KEYS", "thv:rl:*"]).await.unwrap();
     assert_eq!(keys.lines().count(), 2, "{keys}");
+}
+
+#[tokio::test]
+async fn a_real_client_of_a_stdio_server_is_told_that_it_called_too_often() {
+    let redis = redis().await;
+    let limits = limited(&json!({"perUser": hourly(1)}), &redis.address());
+    let runner = Runner::stdio(&[go().into()], &limits).await;
+    let mut client = SdkClient::connect(&runner.url()).await;
+    assert_eq!(client.call("greet", json!({"name": "Ada"})).await, "Hi Ada");
+    let failed = client.fails(json!({"do": "call", "name": "greet", "args": {"name": "Ada"}})).await;
+    assert!(failed["failed"].as_str().unwrap().contains("Rate limit exceeded"), "{failed}");
+    client.ask(json!({"do": "list"})).await;
 }
 
 /// A webhook that `reviewer` answers.
