@@ -34,6 +34,7 @@ mod config;
 mod connection;
 mod envelope;
 mod error;
+mod failures;
 mod limits;
 mod middleware;
 mod sessions;

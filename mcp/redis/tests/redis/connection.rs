@@ -1,6 +1,7 @@
 //! Logins, TLS, and what they say when they fail.
 
 use std::fs;
+use std::path::Path;
 
 use mcp_http::client::ClientTls;
 use mcp_middleware::Secret;

@@ -70,6 +70,11 @@ async fn without_redis_sessions_are_unavailable_and_stateless_calls_go_on() {
         toxic.set(Fault::None);
         goes_on(&replica, &session).await;
     }
+    let metrics = replica.get("/metrics").await.body;
+    for kind in ["unreachable", "timeout"] {
+        let counted = format!("mcp_runner_session_errors_total{{error=\"{kind}\"}}");
+        assert!(metrics.contains(&counted), "{counted}: {metrics}");
+    }
     serving.abort();
 }
 
