@@ -27,6 +27,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::reports::Reports;
+use crate::shared::Shared;
 use crate::upload::Upload;
 
 /// The name of the guard that serves MCP endpoints alone.
@@ -51,6 +52,7 @@ pub(crate) struct App {
     /// The loss of a client whose stream ends.
     pub(crate) streams: Given,
     pub(crate) health: Health,
+    pub(crate) shared: Shared,
     pub(crate) metrics: Metrics,
     /// The reports that the proxy's port serves.
     pub(crate) reports: Reports,
@@ -248,6 +250,9 @@ impl App {
             }
             "/readyz" if !self.health.is_ready(&*self.backend) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the MCP server does not answer\n"))
+            }
+            "/readyz" if !self.shared.is_met() => {
+                Some(text(StatusCode::SERVICE_UNAVAILABLE, "Redis has not answered yet\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" => Some(match self.metrics_elsewhere {

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -63,7 +64,7 @@ impl Named {
             Ok(Some(record)) => Self::Known(record),
             Ok(None) => Self::Unknown,
             Err(error) => {
-                tracing::error!(%error, "cannot look up a session");
+                tracing::debug!(%error, "cannot look up a session");
                 Self::Unavailable
             }
         }
@@ -94,7 +95,9 @@ pub(crate) fn not_found(id: Option<&str>) -> Response<Body> {
 
 /// What a client is told while nobody knows whether its session exists.
 pub(crate) fn unavailable() -> Response<Body> {
-    text(StatusCode::SERVICE_UNAVAILABLE, "Session store unavailable")
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "Session store unavailable");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// Renews a session while a stream of it is open.

@@ -2,11 +2,11 @@
 //! and at `kubectl apply`.
 
 use mcp_api::{
-    names::{condition, reason},
+    names::{annotation::FAIL_CLOSED, condition, reason},
     v1beta1::{AuthzConfig, SessionStorage, SessionStorageProvider},
 };
 use mcp_plan::{authorization, problem::Problem, settings::Settings, workload::pod_template::Template};
-use mcp_runconfig::RunConfig;
+use mcp_runconfig::{RATE_LIMIT, RunConfig};
 use portcullis::controller::ConditionStatus;
 
 use super::{Findings, Workload};
@@ -110,5 +110,7 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
     });
     let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));
     let settings = uses.without_effect(settings).into_iter().map(|field| format!("{field} has no effect {OF_IMAGE}"));
-    unbuilt.chain(idle).chain(unsupported).chain(settings).collect()
+    let closed = (uses.additions.paths.rate_limits_fail_closed && !uses.has(RATE_LIMIT))
+        .then(|| format!("metadata.annotations[{FAIL_CLOSED}] has no effect: there is no rate limit"));
+    unbuilt.chain(idle).chain(closed).chain(unsupported).chain(settings).collect()
 }

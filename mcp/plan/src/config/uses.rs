@@ -153,6 +153,11 @@ impl Requested {
         self.uses.iter().any(ConfigUse::judges_messages)
     }
 
+    /// Whether one of them takes middleware of this type.
+    pub fn has(&self, kind: &str) -> bool {
+        self.uses.iter().any(|it| it.middleware.contains(&kind))
+    }
+
     fn fields_without_middleware(&self, role: Role, settings: &Settings) -> impl Iterator<Item = &'static str> {
         self.uses.iter().filter(move |it| it.role == role && !it.is_built(settings)).map(|it| it.field)
     }

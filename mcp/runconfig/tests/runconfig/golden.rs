@@ -9,7 +9,7 @@ use mcp_runconfig::{
 };
 use serde_json::{Value, json};
 
-const GOLDEN: [(&str, &str); 7] = [
+const GOLDEN: [(&str, &str); 9] = [
     ("01", include_str!("../../../operator/tests/golden/01-minimal/minimal.runconfig.json")),
     ("02", include_str!("../../../operator/tests/golden/02-streamable/streamable.runconfig.json")),
     ("03", include_str!("../../../operator/tests/golden/03-sse-secrets-volumes/sse.runconfig.json")),
@@ -17,6 +17,8 @@ const GOLDEN: [(&str, &str); 7] = [
     ("05", include_str!("../../../operator/tests/golden/05-webhooks/gated.runconfig.json")),
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-inline.runconfig.json")),
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-cluster.runconfig.json")),
+    ("08", include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json")),
+    ("12", include_str!("../../../operator/tests/golden/12-rate-limits/limited.runconfig.json")),
 ];
 
 // MISSION P3: either half can be swapped for ToolHive's.
@@ -90,7 +92,6 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }
     for (members, member) in [
-        (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
         (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
         (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         (r#","embedded_auth_server_config":{}"#, "embedded_auth_server_config"),
@@ -245,6 +246,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             mcp_paths: vec!["/api/mcp".into()],
             open_paths: vec!["/docs/*".into()],
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
+            rate_limits_fail_closed: true,
         },
         ..RunConfig::default()
     };
@@ -265,7 +267,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
         r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
         r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}},"#,
-        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"]}}"#,
+        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"],"rate_limits_fail_closed":true}}"#,
     ]
     .concat();
     assert_eq!(config.to_json().replace([' ', '\n'], ""), document);

@@ -209,11 +209,21 @@ pub(super) async fn recover(
         let mut reopened = SessionRecord::clone(&current);
         reopened.backend_id = Some(id.to_str().ok()?.into());
         reopened.backend_address = address;
-        store.replace(reopened.clone()).await.ok()?;
-        tracing::info!(?address, "the MCP server had lost a session; it was opened anew");
-        Some(Arc::new(reopened))
+        // Another replica may have been quicker: one of the two is used by both.
+        let kept = store.replace(&current, reopened).await.ok().flatten()?;
+        tracing::info!(address = ?kept.backend_address, "the MCP server had lost a session; it was opened anew");
+        Some(kept)
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
+}
+
+/// Ends the server's session `id`, which nobody will know. `like` lends its headers.
+pub(super) async fn end(upstream: &Upstream, like: &Outgoing, id: HeaderValue, to: Option<SocketAddr>) {
+    let mut headers = headers_like(like);
+    headers.insert(mcp::SESSION_ID, id);
+    let delete = Outgoing { method: Method::DELETE, ..post(headers, like.target.clone(), Bytes::new(), to) };
+    // Servers that cannot end sessions let them expire.
+    let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, upstream.send(&delete)).await;
 }
 
 /// The headers of the request `like` that a message of the proxy's own may have.

@@ -20,6 +20,7 @@ use mcp_plan::{
     authorization,
     config::{Requested, Role},
     problem::Problem,
+    rate_limits::rate_limits,
     reference::{Data, Reference},
     settings::{CaBundle, Settings},
     workload::{
@@ -139,12 +140,14 @@ impl Workload for MCPServer {
         let tools = spec.tool_config_ref.as_ref();
         let policies = spec.authz_config_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
+        let has_login = login.is_some() || spec.external_auth_config_ref.is_some();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
             policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
             authorization::authorization(spec.authz_config.as_ref(), None),
+            rate_limits(spec.rate_limiting.as_ref(), spec.session_storage.as_ref(), has_login),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
             }),
@@ -153,7 +156,6 @@ impl Workload for MCPServer {
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
-            ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
         Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
     }

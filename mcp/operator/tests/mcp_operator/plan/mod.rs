@@ -12,6 +12,7 @@ mod labels;
 mod network;
 mod oidc_config;
 mod policy;
+mod rate_limits;
 mod refused_pods;
 mod remote_proxy;
 mod restart;

@@ -1,0 +1,18 @@
+-- KEYS: session. ARGV: name of the binding, the caller's binding, record, time to live (ms), the server's id for the session and the server's URL as
+-- the caller knows them, empty where it knows none.
+-- Writes the record and returns it, where the session is the caller's and at that id and URL still. Returns the stored record where it has moved on.
+local value = redis.call('GET', KEYS[1])
+if not value then
+  return false
+end
+local read, record = pcall(cjson.decode, value)
+if not read or type(record) ~= 'table' or type(record.metadata) ~= 'table' or record.metadata[ARGV[1]] ~= ARGV[2] then
+  return false
+end
+local same_id = (record.metadata.backend_sid or '') == ARGV[5]
+local same_url = ARGV[6] == '' or record.metadata.backend_url == ARGV[6]
+if same_id and same_url then
+  value = ARGV[3]
+  redis.call('SET', KEYS[1], value, 'PX', ARGV[4])
+end
+return value
