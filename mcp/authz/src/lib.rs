@@ -39,7 +39,7 @@
 //! | subject | ToolHive | here | why |
 //! |---|---|---|---|
 //! | parents that `entities_json` gives to an entity of the request (the caller, the tool, the action) | are lost | count beside those of the request | they are written down to count |
-//! | hints of tools | are those of the last page of a list | are kept for each tool until a list says something else of it ([`KnownHints`]) | lists have pages |
+//! | hints of tools | are those of the last page of a list | are kept for each tool, over all pages ([`KnownHints`]) | lists have pages |
 //! | two arguments whose names differ only in case | the message is refused before (400) | the call is refused (403) | as messages with such names are let pass elsewhere, here they must not |
 //! | an argument `x_present` beside one `x` that is no scalar | either one counts as `context.arg_x_present` | that there is an `x` | a caller must not hide it |
 //! | a member of a completion's `ref` that is spelt in another case (`Type`) | is read | is none: the call is refused | as other names of MCP are |

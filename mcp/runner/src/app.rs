@@ -16,7 +16,7 @@ use mcp_http::{Body, BoxError, BoxService, is_type, json, text};
 use mcp_listener::{Given, Handler, Place, RequestBody, Streaming};
 use mcp_middleware::{Asked, Chain, Guard, Outcome, RequestContext, client_network};
 use mcp_store::Client;
-use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
+use mcp_transport::{DueAnswers, Endpoints, Route, Transport, named_session, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::{opens_stream, remove_ambiguous};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -197,6 +197,9 @@ impl App {
         };
         if let Some((_, guard, started)) = judged {
             context.decided(guard, Outcome::Allowed, started);
+        }
+        if let Some(session) = named_session(&head).filter(|_| route == Route::Mcp) {
+            context.in_session(&session);
         }
         if let Some(record) = record {
             record.context = Some(Arc::clone(&context));

@@ -30,8 +30,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let context = RequestContext::of(extensions);
-        let identity = context.and_then(|context| context.identity());
-        let principal = identity.map_or_else(|| Some(Principal::unauthenticated()), |identity| identity.owner());
+        let principal = context.map_or_else(|| Some(Principal::unauthenticated()), |context| context.owner());
         let client = context.map_or_else(|| Client::Network(client_network(None)), |context| context.client());
         Self { principal, client }
     }

@@ -1,6 +1,6 @@
 //! Decisions by the policies of the document, `cedarv1`.
 
-use mcp_authz::{Caller, ClaimSource, Denial, Policies, Question};
+use mcp_authz::{Caller, ClaimSource, Denial, Feature, Policies, Question};
 use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
 use mcp_wire::{List, OwnedMessage};
@@ -38,7 +38,7 @@ impl Cedar {
         self.cost
     }
 
-    /// Whether it has to be told what the MCP server says of its tools.
+    /// Whether a policy reads hints of tools.
     pub(super) fn reads_hints(&self) -> bool {
         self.policies.reads_hints()
     }
@@ -72,11 +72,14 @@ impl Cedar {
 
     /// The list as the caller sees it.
     pub(super) fn filter(&self, mut list: List, identity: Option<&Identity>) -> Result<List, &'static str> {
-        let caller = self.caller(identity);
+        let (caller, feature) = (self.caller(identity), Feature::of(list.kind()));
         list.retain(|entry| {
             let visible =
                 |question| caller.as_ref().is_ok_and(|caller| self.policies.decide(caller, &question).is_ok());
-            Question::of(entry).map(visible)
+            // Odd hints withhold a list only where a policy reads hints.
+            let reads = self.reads_hints();
+            let question = if reads { Question::of(entry) } else { Ok(Question::new(feature, entry.name())) };
+            question.map(visible)
         })?;
         Ok(list)
     }
@@ -92,6 +95,6 @@ impl Cedar {
         if !self.policies.reads_hints() {
             return Ok(question);
         }
-        tools.tell(question).ok_or(NOT_LISTED)
+        tools.with_hints(question).ok_or(NOT_LISTED)
     }
 }

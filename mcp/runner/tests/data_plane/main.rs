@@ -9,6 +9,7 @@
 
 mod audit;
 mod authorization;
+mod authorization_answers;
 mod authorization_hints;
 mod authorization_laws;
 mod authorization_pdp;
