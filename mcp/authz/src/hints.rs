@@ -54,6 +54,11 @@ impl KnownHints {
         }
     }
 
+    /// Forgets all tools.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+
     /// The hints of a tool; `None` where no list had it yet.
     pub fn of(&self, tool: &str) -> Option<Hints> {
         self.0.get(tool).copied()
