@@ -16,27 +16,25 @@ impl Policies {
     /// # Errors
     /// It may not.
     pub fn decide(&self, caller: &Caller, question: &Question<'_>) -> Result<(), Denial> {
-        let arguments = question.arguments.map(value::arguments).transpose()?.unwrap_or_default();
-        let context = if arguments.is_empty() {
-            caller.context.clone()
-        } else {
-            // Read again: a number that no decimal holds differs from itself, in the context as in the entity.
-            let again = question.arguments.map(value::arguments).transpose()?.unwrap_or_default();
-            let arguments = Context::from_pairs(again).map_err(|_| Denial::UNTOLD)?;
-            // The names of claims and arguments begin with other words.
-            caller.context.clone().merge(arguments).map_err(|_| Denial::UNTOLD)?
-        };
-
         let types = &self.types;
         let resource = uid(types.of(question.feature), &question.id);
         let mut sets = self.on(question.feature, &resource, &caller.principals).peekable();
         if sets.peek().is_none() {
             return Err(Denial::NoPermit);
         }
+        let arguments = question.arguments.map(value::named).transpose()?.unwrap_or_default();
+        // Each time anew: a number that no decimal holds differs from itself, in the context as in the entity.
+        let context = if arguments.0.is_empty() {
+            caller.context.clone()
+        } else {
+            let told = Context::from_pairs(value::arguments(&arguments)).map_err(|_| Denial::UNTOLD)?;
+            // The names of claims and arguments begin with other words.
+            caller.context.clone().merge(told).map_err(|_| Denial::UNTOLD)?
+        };
         let server = Some(self.server.clone()).filter(|server| !server.id().unescaped().is_empty());
         let backend = question.backend.as_ref().map(|backend| uid(&types.backend, backend));
         let parents = self.ancestors(&resource, server.into_iter().chain(backend).collect());
-        let attributes = attributes(question, arguments);
+        let attributes = attributes(question, value::arguments(&arguments));
         let action = uid(&types.action, question.feature.action());
         let operation = [("operation".to_owned(), text(question.feature.action()))];
         let entities = [

@@ -1,15 +1,14 @@
 //! The policies of a configuration, parsed: at admission as in the proxy (toolhive-auth §4.1, §4.3).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::str::FromStr as _;
 
-use cedar_policy::{
-    Entities, EntityId, EntityTypeName, EntityUid, EvalResult, ParseErrors, Policy, PolicyId, PolicySet,
-};
+use cedar_policy::{Entities, EntityId, EntityTypeName, EntityUid, ParseErrors, Policy, PolicyId, PolicySet};
 use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
 use serde_json::Value;
 
+use crate::entities;
 use crate::hints;
 use crate::index::Index;
 use crate::shape::{self, with_stack};
@@ -28,8 +27,8 @@ pub struct Policies {
     pub(crate) server: EntityUid,
     /// The entities that a policy can look at: those that it names, and those that are values of their attributes.
     pub(crate) entities: Entities,
-    /// The ancestors of each of the configuration's entities.
-    ancestors: HashMap<EntityUid, HashSet<EntityUid>>,
+    /// All entities of the configuration.
+    configured: Entities,
     reads_hints: bool,
     /// Whether decisions need more stack than a thread has.
     pub(crate) deep: bool,
@@ -86,21 +85,18 @@ impl Policies {
             Policy::parse(Some(id), text).map_err(|errors| located(entry, text, &errors))
         };
         let policies = config.policies.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let all = entities(&config.entities_json)?;
-        let ancestors = |uid: &EntityUid| all.ancestors(uid).into_iter().flatten().cloned().collect();
-        let ancestors: HashMap<_, HashSet<_>> =
-            all.iter().map(|entity| (entity.uid(), ancestors(&entity.uid()))).collect();
+        let configured = entities::read(&config.entities_json)?;
         let index = |feature: Feature| {
             let action = uid(&types.action, feature.action());
-            let groups = ancestors.get(&action).cloned().unwrap_or_default();
+            let groups = configured.ancestors(&action).into_iter().flatten().cloned().collect();
             Index::new(&policies, &action, &groups, types.of(feature))
         };
         let indices = Feature::ALL.into_iter().map(index).collect::<Result<_, _>>()?;
-        let problem = |error: cedar_policy::entities_errors::EntitiesError| PolicyError::Entities(describe(&error));
-        let entities = Entities::from_entities(reachable(&policies, &all), None).map_err(problem)?;
+        let reachable = entities::reachable(&policies, &configured);
+        let entities = Entities::from_entities(reachable, None).map_err(|error| entities::problem(&error))?;
         let reads_hints = policies.iter().any(reads_hints);
         let server = uid(&types.server, server);
-        Ok(Self { indices, config: config.clone(), types, server, entities, ancestors, reads_hints, deep })
+        Ok(Self { indices, config: config.clone(), types, server, configured, entities, reads_hints, deep })
     }
 
     /// The policies that may decide on what `principals` do with an entity: a caller and its ancestors.
@@ -122,8 +118,8 @@ impl Policies {
     /// The ancestors of an entity of a request, with `parents` and those that the configuration gives it. They are told as parents, so
     /// that no decision has to look through the configuration's entities.
     pub(crate) fn ancestors(&self, uid: &EntityUid, parents: Vec<EntityUid>) -> HashSet<EntityUid> {
-        let own = self.ancestors.get(uid).into_iter().flatten().cloned();
-        let of_parents = parents.iter().filter_map(|parent| self.ancestors.get(parent)).flatten().cloned();
+        let own = self.configured.ancestors(uid).into_iter().flatten().cloned();
+        let of_parents = parents.iter().filter_map(|parent| self.configured.ancestors(parent)).flatten().cloned();
         let mut all: HashSet<_> = own.chain(of_parents).collect();
         all.extend(parents);
         all.remove(uid);
@@ -152,44 +148,6 @@ fn types(group: &str) -> Result<Types, PolicyError> {
     })
 }
 
-fn entities(json: &str) -> Result<Entities, PolicyError> {
-    if matches!(json.trim(), "" | "null") {
-        return Ok(Entities::empty());
-    }
-    let syntax = |error: serde_json::Error| PolicyError::Entities(error.to_string());
-    let mut value: Value = serde_json::from_str(json).map_err(syntax)?;
-    // Both may be left out where ToolHive reads them.
-    for entity in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        entity.entry("attrs").or_insert_with(|| Value::Object(serde_json::Map::new()));
-        entity.entry("parents").or_insert_with(|| Value::Array(Vec::new()));
-    }
-    Entities::from_json_value(value, None).map_err(|error| PolicyError::Entities(describe(&error)))
-}
-
-/// The entities whose attributes or ancestors a policy can ask for: it names one itself, or comes to it by an attribute. Claims and arguments are never
-/// entities.
-fn reachable(policies: &[Policy], all: &Entities) -> Vec<cedar_policy::Entity> {
-    let mut wanted: Vec<EntityUid> = policies.iter().flat_map(Policy::entity_literals).collect();
-    let mut found = HashMap::new();
-    while let Some(uid) = wanted.pop() {
-        let Some(entity) = all.get(&uid).filter(|_| !found.contains_key(&uid)) else { continue };
-        let values = entity.attrs().chain(entity.tags()).filter_map(|(_, value)| value.ok());
-        values.for_each(|value| named(&value, &mut wanted));
-        found.insert(uid, entity.clone());
-    }
-    // Each keeps all of its ancestors, also those that are left out.
-    found.into_values().collect()
-}
-
-fn named(value: &EvalResult, uids: &mut Vec<EntityUid>) {
-    match value {
-        EvalResult::EntityUid(uid) => uids.push(uid.clone()),
-        EvalResult::Set(set) => set.iter().for_each(|value| named(value, uids)),
-        EvalResult::Record(record) => record.iter().for_each(|(_, value)| named(value, uids)),
-        EvalResult::Bool(_) | EvalResult::Long(_) | EvalResult::String(_) | EvalResult::ExtensionValue(_) => {}
-    }
-}
-
 /// Whether a policy names one of the hints, as an attribute or as a text.
 fn reads_hints(policy: &Policy) -> bool {
     fn names_hint(value: &Value) -> bool {
@@ -208,18 +166,4 @@ fn located(entry: usize, text: &str, errors: &ParseErrors) -> PolicyError {
     let label = error.and_then(|error| error.labels()?.next());
     let offset = label.map_or(0, |label| label.offset()).min(text.len());
     PolicyError::at(entry, text, offset, errors.to_string())
-}
-
-/// An error with its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.ends_with(&part) {
-            text = format!("{text}: {part}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -68,7 +68,11 @@ impl Tools {
         let tools = list.entries().iter().map(Question::of).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for tool in tools {
-            known.learn(&tool.id, tool.hints);
+            if known.learn(&tool.id, tool.hints) {
+                tracing::warn!(
+                    "the server has more tools than hints are kept of, and those of earlier lists are forgotten"
+                );
+            }
         }
         Ok(())
     }
