@@ -1,8 +1,8 @@
 //! The entities of a configuration. Cedar keeps all ancestors of each, and calls itself for each level of them: their number is bounded before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use cedar_policy::{Entities, Entity, EntityUid, EvalResult, Policy};
+use cedar_policy::{Entities, EntityUid, EvalResult};
 use serde_json::{Map, Value};
 
 use crate::PolicyError;
@@ -106,19 +106,18 @@ fn sort(places: &mut Vec<usize>) {
     places.dedup();
 }
 
-/// The entities whose attributes or ancestors a policy can ask for: it names one itself, or comes to it by an attribute. Claims and arguments are never
+/// The entities whose attributes or ancestors policies can ask for that name these: they come to others by attributes. Claims and arguments are never
 /// entities.
-pub(crate) fn reachable(policies: &[Policy], all: &Entities) -> Vec<Entity> {
-    let mut wanted: Vec<EntityUid> = policies.iter().flat_map(Policy::entity_literals).collect();
-    let mut found = HashMap::new();
+pub(crate) fn reachable(mut wanted: Vec<EntityUid>, configured: &Entities) -> HashSet<EntityUid> {
+    let mut found = HashSet::new();
     while let Some(uid) = wanted.pop() {
-        let Some(entity) = all.get(&uid).filter(|_| !found.contains_key(&uid)) else { continue };
-        let values = entity.attrs().chain(entity.tags()).filter_map(|(_, value)| value.ok());
-        values.for_each(|value| named(&value, &mut wanted));
-        found.insert(uid, entity.clone());
+        if let Some(entity) = configured.get(&uid).filter(|_| !found.contains(&uid)) {
+            let values = entity.attrs().chain(entity.tags()).filter_map(|(_, value)| value.ok());
+            values.for_each(|value| named(&value, &mut wanted));
+        }
+        found.insert(uid);
     }
-    // Each keeps all of its ancestors, also those that are left out.
-    found.into_values().collect()
+    found
 }
 
 fn named(value: &EvalResult, uids: &mut Vec<EntityUid>) {

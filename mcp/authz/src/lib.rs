@@ -67,6 +67,7 @@ mod index;
 mod pdp;
 mod policies;
 mod question;
+mod reads;
 mod shape;
 mod uri;
 mod value;

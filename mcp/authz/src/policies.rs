@@ -3,14 +3,16 @@
 use std::collections::HashSet;
 use std::str::FromStr as _;
 
-use cedar_policy::{Entities, EntityId, EntityTypeName, EntityUid, ParseErrors, Policy, PolicyId, PolicySet};
+use cedar_policy::{
+    Entities, Entity, EntityId, EntityTypeName, EntityUid, ParseErrors, Policy, PolicyId, PrincipalConstraint,
+    RestrictedExpression,
+};
 use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
-use serde_json::Value;
 
 use crate::entities;
-use crate::hints;
-use crate::index::Index;
+use crate::index::{Index, Set};
+use crate::reads::Found;
 use crate::shape::{self, with_stack};
 use crate::{Feature, PolicyError};
 
@@ -25,10 +27,12 @@ pub struct Policies {
     pub(crate) config: CedarConfig,
     pub(crate) types: Types,
     pub(crate) server: EntityUid,
-    /// The entities that a policy can look at: those that it names, and those that are values of their attributes.
-    pub(crate) entities: Entities,
+    /// The principals and groups that scopes name.
+    pub(crate) principals: HashSet<EntityUid>,
+    /// The entities of the configuration that conditions can look at, with each action as its questions have it, in the order of [`Feature::ALL`].
+    pub(crate) entities: Vec<Entities>,
     /// All entities of the configuration.
-    configured: Entities,
+    pub(crate) configured: Entities,
     reads_hints: bool,
     /// Whether decisions need more stack than a thread has.
     pub(crate) deep: bool,
@@ -85,29 +89,46 @@ impl Policies {
             Policy::parse(Some(id), text).map_err(|errors| located(entry, text, &errors))
         };
         let policies = config.policies.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let mut found: Vec<_> = policies.iter().map(Found::in_policy).collect();
         let configured = entities::read(&config.entities_json)?;
-        let index = |feature: Feature| {
+        let reachable =
+            entities::reachable(found.iter().flat_map(|found| found.entities.clone()).collect(), &configured);
+        if reachable.iter().any(|uid| types.features.contains(uid.type_name())) {
+            // One of them may be what is asked for.
+            for found in &mut found {
+                found.reads.resource |= !found.entities.is_empty();
+            }
+        }
+        let reads_hints = found.iter().any(|found| found.hints);
+        let policies: Vec<_> = found.into_iter().map(|found| found.reads).zip(policies).collect();
+        // Each keeps all of its ancestors, also those that are left out.
+        let reachable: Vec<_> = reachable.iter().filter_map(|uid| configured.get(uid)).cloned().collect();
+
+        let (mut sets, mut indices, mut entities) = (0, Vec::new(), Vec::new());
+        for feature in Feature::ALL {
             let action = uid(&types.action, feature.action());
-            let groups = configured.ancestors(&action).into_iter().flatten().cloned().collect();
-            Index::new(&policies, &action, &groups, types.of(feature))
-        };
-        let indices = Feature::ALL.into_iter().map(index).collect::<Result<_, _>>()?;
-        let reachable = entities::reachable(&policies, &configured);
-        let entities = Entities::from_entities(reachable, None).map_err(|error| entities::problem(&error))?;
-        let reads_hints = policies.iter().any(reads_hints);
-        let server = uid(&types.server, server);
-        Ok(Self { indices, config: config.clone(), types, server, configured, entities, reads_hints, deep })
+            let groups: HashSet<_> = configured.ancestors(&action).into_iter().flatten().cloned().collect();
+            indices.push(Index::new(&policies, &action, &groups, types.of(feature), &mut sets)?);
+            entities.push(with_action(feature, action, groups, &reachable)?);
+        }
+        let principals = policies.iter().filter_map(|(_, policy)| match policy.principal_constraint() {
+            PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => {
+                Some(uid)
+            }
+            PrincipalConstraint::Any | PrincipalConstraint::Is(_) => None,
+        });
+        let (principals, server) = (principals.collect(), uid(&types.server, server));
+        Ok(Self { indices, config: config.clone(), types, server, principals, entities, configured, reads_hints, deep })
     }
 
-    /// The policies that may decide on what `principals` do with an entity: a caller and its ancestors.
+    /// The policies that may decide on what `principals` do with the entity of this name: a caller and its ancestors.
     pub(crate) fn on<'a>(
         &'a self,
         feature: Feature,
-        resource: &EntityUid,
+        name: &str,
         principals: &'a [EntityUid],
-    ) -> impl Iterator<Item = &'a PolicySet> {
-        let at = Feature::ALL.iter().position(|other| *other == feature);
-        at.and_then(|at| self.indices.get(at)).into_iter().flat_map(|index| index.of(resource, principals))
+    ) -> impl Iterator<Item = &'a Set> {
+        self.indices.get(feature as usize).into_iter().flat_map(|index| index.of(name, principals))
     }
 
     /// Whether a decision may depend on what the MCP server says of its tools.
@@ -125,6 +146,22 @@ impl Policies {
         all.remove(uid);
         all
     }
+}
+
+/// These entities, and the action of a feature in place of one that is among them.
+fn with_action(
+    feature: Feature,
+    action: EntityUid,
+    ancestors: HashSet<EntityUid>,
+    entities: &[Entity],
+) -> Result<Entities, PolicyError> {
+    let problem = |error| entities::problem(&error);
+    let operation = RestrictedExpression::new_string(feature.action().to_owned());
+    let attributes = [("operation".to_owned(), operation)].into();
+    let action =
+        Entity::new(action, attributes, ancestors).map_err(|error| PolicyError::Entities(error.to_string()))?;
+    let entities = Entities::from_entities(entities.iter().cloned(), None).map_err(problem)?;
+    entities.upsert_entities([action], None).map_err(problem)
 }
 
 fn types(group: &str) -> Result<Types, PolicyError> {
@@ -146,19 +183,6 @@ fn types(group: &str) -> Result<Types, PolicyError> {
             name(Feature::Skill.entity())?,
         ],
     })
-}
-
-/// Whether a policy names one of the hints, as an attribute or as a text.
-fn reads_hints(policy: &Policy) -> bool {
-    fn names_hint(value: &Value) -> bool {
-        match value {
-            Value::String(text) => hints::NAMES.contains(&&**text),
-            Value::Array(items) => items.iter().any(names_hint),
-            Value::Object(members) => members.values().any(names_hint),
-            _ => false,
-        }
-    }
-    policy.to_json().map_or(true, |json| names_hint(&json))
 }
 
 fn located(entry: usize, text: &str, errors: &ParseErrors) -> PolicyError {

@@ -3,6 +3,7 @@
 //! Values are built as expressions, never by Cedar's own reading of JSON: that takes an object with the member `__entity` for an entity, and one with
 //! `__extn` for a call of an extension, and callers choose what is in their arguments.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -16,6 +17,9 @@ use crate::Denial;
 
 /// Attributes of an entity, or members of a context.
 pub(crate) type Attributes = BTreeMap<String, RestrictedExpression>;
+
+/// The arguments of a call, by their names.
+pub(crate) type Arguments<'a> = [(Cow<'a, str>, &'a RawValue)];
 
 /// The deepest array or object of a claim that is still told; the claim's own value is at 0.
 const DEPTH: usize = 10;
@@ -85,7 +89,7 @@ pub(crate) fn named(raw: &RawValue) -> Result<Members<'_>, Denial> {
 }
 
 /// The members that tell a policy of the arguments of a call: scalars by value, all others by their presence.
-pub(crate) fn arguments(Members(members): &Members<'_>) -> Attributes {
+pub(crate) fn arguments(members: &Arguments<'_>) -> Attributes {
     let mut attributes = Attributes::new();
     let mut present = Vec::new();
     for (name, value) in members {

@@ -3,6 +3,7 @@
 //! A call is refused, and lists in answers have the entries that the caller may call, get or read. It judges the messages as the MCP server gets
 //! them, and stands further in than all that may change them.
 
+mod callers;
 mod cedar;
 mod pdp;
 mod tools;
@@ -110,7 +111,7 @@ impl Authorization {
         match &self.judge {
             Judge::Cedar(cedar) => {
                 let (cedar, work) = (Arc::clone(cedar), length.max(cedar.cost()));
-                let decision = beside(work, move || cedar.judge(&message, identity.as_deref(), &tools)).await?;
+                let decision = beside(work, move || cedar.judge(&message, identity.as_ref(), &tools)).await?;
                 Some(decision.map_err(Failure::Denied))
             }
             Judge::Pdp(pdp) => {
@@ -133,7 +134,7 @@ impl Authorization {
                 let (cedar, cost) = (Arc::clone(cedar), cedar.cost());
                 context.filter_lists(AUTHORIZATION, &LISTS, cost, move |list| {
                     let learnt = if cedar.reads_hints() { tools.learn(&list) } else { Ok(()) };
-                    ready(learnt.and_then(|()| cedar.filter(list, identity.as_deref())))
+                    ready(learnt.and_then(|()| cedar.filter(list, identity.as_ref())))
                 });
             }
             Judge::Pdp(pdp) => {
