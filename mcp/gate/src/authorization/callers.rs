@@ -10,9 +10,16 @@ use mcp_middleware::Identity;
 const MOST: usize = 512;
 const SIZE: usize = 32 << 10;
 
-/// Callers by their identity. One that logs in anew has another.
+/// Callers by the address of their identity, which whoever logs in anew has anew.
 #[derive(Debug, Default)]
-pub(super) struct Callers(RwLock<HashMap<usize, (Arc<Identity>, Arc<Caller>)>>);
+pub(super) struct Callers(RwLock<HashMap<usize, Known>>);
+
+/// A caller. Nothing else is at the address of its identity while that is kept.
+#[derive(Debug)]
+struct Known {
+    caller: Arc<Caller>,
+    _identity: Arc<Identity>,
+}
 
 impl Callers {
     /// The caller with this identity, which `make` makes where it is not known.
@@ -21,10 +28,9 @@ impl Callers {
         identity: &Arc<Identity>,
         make: impl FnOnce() -> Result<Caller, Denial>,
     ) -> Result<Arc<Caller>, Denial> {
-        // Nothing else is at this address while the identity is kept.
         let place = Arc::as_ptr(identity).addr();
-        if let Some((_, caller)) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
-            return Ok(Arc::clone(caller));
+        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
+            return Ok(Arc::clone(&known.caller));
         }
         let caller = Arc::new(make()?);
         if caller.size() <= SIZE {
@@ -32,7 +38,7 @@ impl Callers {
             if known.len() >= MOST {
                 known.clear();
             }
-            known.insert(place, (Arc::clone(identity), Arc::clone(&caller)));
+            known.insert(place, Known { caller: Arc::clone(&caller), _identity: Arc::clone(identity) });
         }
         Ok(caller)
     }
