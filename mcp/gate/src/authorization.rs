@@ -3,6 +3,7 @@
 //! A call is refused, and lists in answers have the entries that the caller may call, get or read. It judges the messages as the MCP server gets
 //! them, and stands further in than all that may change them.
 
+mod callers;
 mod cedar;
 mod pdp;
 mod places;
@@ -124,7 +125,7 @@ impl Authorization {
         match &self.decider {
             Decider::Cedar(cedar) => {
                 let (cedar, work) = (Arc::clone(cedar), length.max(cedar.cost()));
-                let decision = beside(work, move || cedar.judge(&message, identity.as_deref(), &tools)).await?;
+                let decision = beside(work, move || cedar.judge(&message, identity.as_ref(), &tools)).await?;
                 Some(decision.map_err(Failure::Denied))
             }
             Decider::Pdp(pdp) => {
@@ -155,7 +156,7 @@ impl Authorization {
             let checked = check_length(&list).and_then(|()| if learns { tools.learn(&list) } else { Ok(()) });
             match (checked, &decider) {
                 (Err(reason), _) => ready(Err(reason)).boxed(),
-                (Ok(()), Decider::Cedar(cedar)) => ready(cedar.filter(list, identity.as_deref())).boxed(),
+                (Ok(()), Decider::Cedar(cedar)) => ready(cedar.filter(list, identity.as_ref())).boxed(),
                 (Ok(()), Decider::Pdp(pdp)) => pdp.filter(list, identity.as_deref(), client.clone()).boxed(),
             }
         });

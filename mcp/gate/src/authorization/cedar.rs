@@ -1,10 +1,13 @@
 //! Decisions by the policies of the document, `cedarv1`.
 
+use std::sync::Arc;
+
 use mcp_authz::{Caller, ClaimSource, Denial, Feature, Policies, Question};
 use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
 use mcp_wire::{List, OwnedMessage};
 
+use super::callers::Callers;
 use super::questions;
 use super::tools::{NOT_LISTED, Tools};
 
@@ -14,6 +17,7 @@ const LEAST: usize = 4 << 10;
 /// The policies of a proxy.
 pub(super) struct Cedar {
     policies: Policies,
+    callers: Callers,
     /// See [`Cedar::cost`].
     cost: usize,
     count: usize,
@@ -27,6 +31,7 @@ impl Cedar {
         let policies = Policies::parse(config, server).map_err(|error| error.parts())?;
         Ok(Self {
             policies,
+            callers: Callers::default(),
             cost: config.policies.iter().map(String::len).sum::<usize>() + LEAST,
             count: config.policies.len(),
             provider: config.primary_upstream_provider.clone(),
@@ -59,7 +64,7 @@ impl Cedar {
     pub(super) fn judge(
         &self,
         message: &OwnedMessage,
-        identity: Option<&Identity>,
+        identity: Option<&Arc<Identity>>,
         tools: &Tools,
     ) -> Option<Result<(), Denial>> {
         Some(questions(message)?.and_then(|questions| {
@@ -71,7 +76,7 @@ impl Cedar {
     }
 
     /// The list as the caller sees it.
-    pub(super) fn filter(&self, mut list: List, identity: Option<&Identity>) -> Result<List, &'static str> {
+    pub(super) fn filter(&self, mut list: List, identity: Option<&Arc<Identity>>) -> Result<List, &'static str> {
         let (caller, feature) = (self.caller(identity), Feature::of(list.kind()));
         list.retain(|entry| {
             let visible =
@@ -84,10 +89,10 @@ impl Cedar {
         Ok(list)
     }
 
-    fn caller(&self, identity: Option<&Identity>) -> Result<Caller, Denial> {
+    fn caller(&self, identity: Option<&Arc<Identity>>) -> Result<Arc<Caller>, Denial> {
         let identity = identity.ok_or(Denial::Refused("nobody has said who calls"))?;
         let source = if identity.logged_in { ClaimSource::Request } else { ClaimSource::Local };
-        Caller::new(&self.policies, &identity.claims, source)
+        self.callers.of(identity, || Caller::new(&self.policies, &identity.claims, source))
     }
 
     /// The question with the hints of the tool that it is about. A policy that reads them decides nothing about a tool that no list had.

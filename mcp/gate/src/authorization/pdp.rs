@@ -192,7 +192,7 @@ impl Pdp {
         let answer = self.client.post_to(self.path.clone(), headers, question, limits).await;
         let answer = answer.map_err(|error| fail(&error.to_string()))?;
         match answer.status() {
-            StatusCode::OK => PdpForm::allows(answer.body()).map_err(|error| fail(&error.to_string())),
+            StatusCode::OK => PdpForm::allows(answer.body()).map_err(fail),
             // It is about this question, and says nothing of others.
             status if BLAMES.contains(&status) => Ok(false),
             status => Err(fail(&format!("HTTP {}", status.as_u16()))),

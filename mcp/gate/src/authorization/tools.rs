@@ -96,7 +96,11 @@ impl Tools {
         let tools = list.entries().iter().map(Question::of).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.renewed();
         for tool in tools {
-            known.hints.learn(&tool.id, tool.hints);
+            if known.hints.learn(&tool.id, tool.hints) {
+                tracing::warn!(
+                    "the server has more tools than hints are kept of, and those of earlier lists are forgotten"
+                );
+            }
         }
         Ok(())
     }
