@@ -4,8 +4,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is the result")]
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -14,7 +12,7 @@ use clap::{Parser, Subcommand};
 use portcullis_benches::proxy::caller::{self, Client, Load};
 use portcullis_benches::proxy::figures::{Round, Row, table};
 use portcullis_benches::proxy::login::Provider;
-use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
+use portcullis_benches::proxy::processes::{Behind, Listening, audit_to_pipe, call, call_webhooks, stdio_server};
 use portcullis_benches::proxy::workload::Workload;
 use portcullis_benches::proxy::{backend, relay, webhooks};
 use portcullis_benches::webhook::figures::{mebibytes, median, shown};
@@ -376,7 +374,7 @@ impl Run {
 
     /// Calls with a line of audit for each, and without.
     async fn audit(&self) -> Result<Taken> {
-        let ways = vec![Way::with(WITH_AUDIT, vec![self.audits()?])];
+        let ways = vec![Way::with(WITH_AUDIT, vec![audit_to_pipe(self.folder.path())?])];
         self.with("audit", "a line of audit for each call", ways, Workload::Json, 2000).await
     }
 
@@ -389,7 +387,7 @@ impl Run {
         let telemetry = json!({ "type": "telemetry", "parameters": { "config": config } });
         let ways = vec![
             Way::with(WITH_TELEMETRY, vec![telemetry.clone()]),
-            Way::with(WITH_BOTH, vec![self.audits()?, telemetry]),
+            Way::with(WITH_BOTH, vec![audit_to_pipe(self.folder.path())?, telemetry]),
         ];
         self.with("telemetry", "metrics of each call, and spans of one in twenty", ways, Workload::Json, 2000).await
     }
@@ -420,23 +418,6 @@ impl Run {
         // Writing to a String cannot fail.
         let _ = write!(list.text, "\npolicies add {added} ms to the p99 of a list");
         Ok(Taken { text: format!("{}\n\n{}", call.text, list.text), rows: [call.rows, list.rows].concat() })
-    }
-
-    /// The entry for lines into a pipe that somebody reads, as a node reads the output of a container.
-    fn audits(&self) -> Result<Value> {
-        let pipe = tempfile::Builder::new().prefix("audit-").make_in(self.folder.path(), |path| {
-            let made = std::process::Command::new("mkfifo").arg(path).status()?;
-            made.success().then_some(()).ok_or_else(|| std::io::Error::other("mkfifo fails"))
-        })?;
-        let (_, path) = pipe.keep()?;
-        let config = json!({ "logFile": path });
-        // It ends with the proxy that writes.
-        std::thread::spawn(move || {
-            let mut lines = vec![0; 64 << 10];
-            let Ok(mut pipe) = File::open(path) else { return };
-            while matches!(pipe.read(&mut lines), Ok(1..)) {}
-        });
-        Ok(json!({ "type": "audit", "parameters": { "config_data": config } }))
     }
 
     /// Calls of sessions that are in Redis, with and without rate limits, and in memory.

@@ -1,6 +1,8 @@
 //! The processes of a run: server, webhooks and callers are this harness's `proxy` binary once more.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -153,6 +155,23 @@ impl Listening {
     pub async fn stop(self) -> Result<()> {
         self.process.stop().await.map(drop)
     }
+}
+
+/// The entry of the chain for lines of audit into a pipe that somebody reads, as a node reads the output of a container.
+pub fn audit_to_pipe(folder: &Path) -> Result<Value> {
+    let pipe = tempfile::Builder::new().prefix("audit-").make_in(folder, |path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status()?;
+        made.success().then_some(()).ok_or_else(|| std::io::Error::other("mkfifo fails"))
+    })?;
+    let path = pipe.into_temp_path().keep()?;
+    let config = json!({ "logFile": path });
+    // It ends with the proxy that writes.
+    std::thread::spawn(move || {
+        let mut lines = vec![0; 64 << 10];
+        let Ok(mut pipe) = File::open(path) else { return };
+        while matches!(pipe.read(&mut lines), Ok(1..)) {}
+    });
+    Ok(json!({ "type": "audit", "parameters": { "config_data": config } }))
 }
 
 /// The server behind a runner.
