@@ -71,15 +71,33 @@ impl Listening {
 
     /// The runner of this build, or an older one, on a RunConfig with these further middleware.
     pub async fn runner(folder: &Path, path: &Path, behind: &Behind, middleware: &[Value]) -> Result<Self> {
-        Self::guarded(folder, path, behind, &json!({}), middleware).await
+        Self::with_members(folder, path, behind, &json!({}), middleware).await
+    }
+
+    /// The same, with these further members in the RunConfig.
+    pub async fn with_members(
+        folder: &Path,
+        path: &Path,
+        behind: &Behind,
+        members: &Value,
+        middleware: &[Value],
+    ) -> Result<Self> {
+        Self::guarded(folder, path, behind, &json!({}), members, middleware).await
     }
 
     /// The runner of this build, for callers who log in as `oidc` says, to a provider on loopback.
     pub async fn login(folder: &Path, path: &Path, behind: &Behind, oidc: &Value) -> Result<Self> {
-        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &[]).await
+        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &json!({}), &[]).await
     }
 
-    async fn guarded(folder: &Path, path: &Path, behind: &Behind, auth: &Value, middleware: &[Value]) -> Result<Self> {
+    async fn guarded(
+        folder: &Path,
+        path: &Path,
+        behind: &Behind,
+        auth: &Value,
+        members: &Value,
+        middleware: &[Value],
+    ) -> Result<Self> {
         let (transport, mode) = match behind {
             Behind::Http(_) | Behind::Remote(_) => ("streamable-http", "streamable-http"),
             Behind::Sse(_) => ("sse", "sse"),
@@ -96,6 +114,9 @@ impl Listening {
         let mut config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": "bench", "transport": transport,
             "host": "127.0.0.1", "port": 8080, "target_port": 8080, "permission_profile": null,
             "proxy_mode": mode, "middleware_configs": chain });
+        for (name, value) in members.as_object().into_iter().flatten() {
+            config[name] = value.clone();
+        }
         if let Behind::Remote(server) = behind {
             config["remote_url"] = format!("https://localhost:{}/mcp", server.port()).into();
         }

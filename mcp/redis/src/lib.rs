@@ -33,6 +33,7 @@ mod config;
 mod connection;
 mod envelope;
 mod error;
+mod failures;
 mod limits;
 mod sessions;
 

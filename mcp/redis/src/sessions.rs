@@ -4,11 +4,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use mcp_middleware::Metrics;
 use mcp_store::{Client, Limits, MemorySessions, Principal, Removed, Reply, SessionRecord, SessionStore, StoreError};
 
 use crate::connection::{Redis, Repeat, Script};
 use crate::envelope::{BINDING, backend_url, decode, encode, key_id};
 use crate::error::{ConfigError, RedisError};
+use crate::failures::Failures;
 
 static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/load.lua")));
 static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/claim.lua")));
@@ -46,6 +48,7 @@ pub struct RedisSessions {
     options: SessionOptions,
     /// The ids of the sessions that were opened here, and for whom.
     opened: MemorySessions,
+    failures: Failures,
 }
 
 impl RedisSessions {
@@ -58,7 +61,18 @@ impl RedisSessions {
             return Err(ConfigError::Prefix(options.key_prefix));
         }
         let limits = Limits { max_sessions: options.max_sessions, ..Limits::new(options.ttl) };
-        Ok(Self { redis, options, opened: MemorySessions::new(limits) })
+        Ok(Self { redis, options, opened: MemorySessions::new(limits), failures: Failures::default() })
+    }
+
+    /// Counts failures in `metrics`.
+    pub fn register(&self, metrics: &Metrics) {
+        let help = "Operations on sessions that Redis did not carry out, by the kind of its error";
+        self.failures.register(metrics, "session_errors", help);
+    }
+
+    fn failed(&self, error: RedisError) -> StoreError {
+        self.failures.note(&error, "sessions in Redis are unavailable");
+        StoreError::new(error)
     }
 
     fn key(&self, id: &str) -> String {
@@ -74,14 +88,15 @@ impl RedisSessions {
         let (key, value) = (self.key(&record.id), written(record)?);
         let mut set = redis::cmd("SET");
         set.arg(&key).arg(&value).arg("PX").arg(self.ttl_millis()).arg("NX");
-        let inserted: Option<String> = self.redis.command(&set, Repeat::Yes).await.map_err(StoreError::new)?;
+        let inserted: Option<String> =
+            self.redis.command(&set, Repeat::Yes).await.map_err(|error| self.failed(error))?;
         if inserted.is_some() {
             return Ok(true);
         }
         // The server may give out an id again, to the same one.
         let arguments = [BINDING.to_owned(), record.principal.as_str().to_owned(), value, self.ttl_millis()];
         let claimed: i64 =
-            self.redis.script(&CLAIM, &[&key], &arguments, Repeat::Yes).await.map_err(StoreError::new)?;
+            self.redis.script(&CLAIM, &[&key], &arguments, Repeat::Yes).await.map_err(|error| self.failed(error))?;
         Ok(claimed == 1)
     }
 
@@ -130,8 +145,11 @@ impl SessionStore for RedisSessions {
     fn load<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, Option<Arc<SessionRecord>>> {
         Box::pin(async move {
             let arguments = [BINDING.to_owned(), principal.as_str().to_owned(), self.ttl_millis()];
-            let value: Option<Vec<u8>> =
-                self.redis.script(&LOAD, &[&self.key(id)], &arguments, Repeat::Yes).await.map_err(StoreError::new)?;
+            let value: Option<Vec<u8>> = self
+                .redis
+                .script(&LOAD, &[&self.key(id)], &arguments, Repeat::Yes)
+                .await
+                .map_err(|error| self.failed(error))?;
             let record = value.and_then(|value| Self::read(id, principal, &value));
             // The account of the sessions that were opened here follows.
             if record.is_some() {
@@ -158,14 +176,14 @@ impl SessionStore for RedisSessions {
                 .redis
                 .script(&REPLACE, &[&self.key(&next.id)], &arguments, Repeat::Yes)
                 .await
-                .map_err(StoreError::new)?;
+                .map_err(|error| self.failed(error))?;
             Ok(value.and_then(|value| Self::read(&next.id, &next.principal, &value)))
         })
     }
 
     fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool> {
         Box::pin(async move {
-            let removed = self.delete(id, principal).await.map_err(StoreError::new)?;
+            let removed = self.delete(id, principal).await.map_err(|error| self.failed(error))?;
             self.opened.remove(id, principal).await?;
             Ok(removed)
         })

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use mcp_http::Connecting;
 use mcp_http::client::{ClientError, ClientTls};
-use mcp_redis::{Clients, ConfigError, RedisSessions, SessionOptions};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::{Additions, ProxyMode, RunConfig, SessionRedis, Transport};
+use mcp_runconfig::{Additions, ProxyMode, RunConfig, Transport};
 use mcp_store::{Limits, MemorySessions, SessionStore};
 use mcp_transport::{
     Attach, ClientUrl, Endpoints, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable,
@@ -19,6 +18,7 @@ use rustls::crypto::CryptoProvider;
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};
+use crate::shared::{Shared, session_redis};
 
 /// How long a session lives without being used where the document does not say.
 const SESSION_TTL: Duration = Duration::from_hours(2);
@@ -83,14 +83,14 @@ enum Stdio {
 /// The container of the MCP server in its pod.
 const CONTAINER: &str = "mcp";
 
-/// Decides, or says why it cannot be done. `redis` has the servers that the document names. `login`: callers log in at the proxy.
+/// Decides, or says why it cannot be done. `login`: callers log in at the proxy.
 pub(crate) fn plan(
     path: &Path,
     config: &RunConfig,
     options: &RunOptions,
     environment: &Environment,
     provider: &Arc<CryptoProvider>,
-    redis: &Clients,
+    shared: &Shared,
     login: bool,
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
@@ -122,7 +122,8 @@ pub(crate) fn plan(
         let sessions = Arc::new(MemorySessions::new(Limits::new(session_ttl)));
         return Ok(Plan { sessions, server: Server::Stdio(stdio, Front::of(config, environment)) });
     }
-    let sessions = sessions(config, session_ttl, redis)
+    let sessions = shared
+        .sessions(config, session_ttl)
         .map_err(|source| RunError::SessionRedis { path: path.to_owned(), source })?;
     let sse = (config.transport == Transport::Sse).then(|| client_url(config));
     let url = match &options.backend {
@@ -164,20 +165,6 @@ fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> 
     let tls = https.then(|| ClientTls::default().config(provider)).transpose().map_err(roots)?;
     let how = Connecting { tls, policy: Some(Arc::new(policy)), ..Connecting::default() };
     ProxyConfig::remote(url, how).map_err(|error| error.to_string())
-}
-
-/// The sessions of a server that HTTP leads to.
-fn sessions(config: &RunConfig, ttl: Duration, redis: &Clients) -> Result<Arc<dyn SessionStore>, ConfigError> {
-    let Some(settings) = session_redis(config) else { return Ok(Arc::new(MemorySessions::new(Limits::new(ttl)))) };
-    let mut options = SessionOptions::new(ttl);
-    if !settings.key_prefix.is_empty() {
-        options.key_prefix.clone_from(&settings.key_prefix);
-    }
-    Ok(Arc::new(RedisSessions::new(redis.of(settings)?, options)?))
-}
-
-fn session_redis(config: &RunConfig) -> Option<&SessionRedis> {
-    config.scaling_config.as_ref()?.session_redis.as_ref()
 }
 
 /// The Service of the MCP server. The usual one chooses a pod for each client, which is a proxy: where proxies share sessions, each of them has to see

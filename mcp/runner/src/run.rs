@@ -99,7 +99,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             .build_entries(entries, settings)
             .await
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let plan = plan(&path, &config, &options, &environment, &provider, &clients, login)?;
+        let shared = Shared::new(clients, metrics.clone());
+        let plan = plan(&path, &config, &options, &environment, &provider, &shared, login)?;
         let forwards = plan.forwards();
         // A server behind a pipe has no other paths.
         let endpoints = plan.endpoints(&path, &config)?.filter(|_| chain.judges_messages());
@@ -121,7 +122,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
             streams: if answers_on_stream(&config) { Given::Session } else { Given::Stream },
             health,
-            shared: Shared::new(clients),
+            shared,
             metrics: Metrics::new(server.places(), metrics),
             reports: Reports::default(),
             metrics_elsewhere,

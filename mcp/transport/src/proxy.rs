@@ -290,7 +290,7 @@ impl Inner {
                     return json(StatusCode::BAD_GATEWAY, error.encode());
                 }
                 Err(error) => {
-                    tracing::error!(%error, "cannot keep a session");
+                    tracing::debug!(%error, "cannot keep a session");
                     recovery::end(&self.upstream, &outgoing, session_id.clone(), from).await;
                     return unavailable();
                 }
@@ -334,7 +334,7 @@ impl Inner {
                     && ended
                     && let Err(error) = self.sessions.remove(&session.id, &session.principal).await
                 {
-                    tracing::error!(%error, "cannot forget a session that is over");
+                    tracing::debug!(%error, "cannot forget a session that is over");
                     // Who asks again ends it: other replicas would open it anew.
                     return unavailable();
                 }

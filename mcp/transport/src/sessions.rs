@@ -64,7 +64,7 @@ impl Named {
             Ok(Some(record)) => Self::Known(record),
             Ok(None) => Self::Unknown,
             Err(error) => {
-                tracing::error!(%error, "cannot look up a session");
+                tracing::debug!(%error, "cannot look up a session");
                 Self::Unavailable
             }
         }

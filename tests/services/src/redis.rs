@@ -1,11 +1,13 @@
 //! A real Redis as a child process.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
+use portcullis_pki::{Ca, CertificateParams, Usage};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -40,6 +42,36 @@ pub struct Tls {
     pub key: PathBuf,
     /// The PEM of the authority that clients trust.
     pub ca: PathBuf,
+}
+
+impl Tls {
+    /// Writes the certificate of a new authority, and one that it has signed, to files in `folder`.
+    ///
+    /// # Errors
+    /// They cannot be made, or not be written.
+    pub fn written_to(folder: &Path) -> Result<Self> {
+        let now = Timestamp::now();
+        let (not_before, not_after) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
+        let ca = Ca::generate("redis ca", not_before, not_after)?;
+        let pair = ca.issue(&CertificateParams {
+            common_name: "redis",
+            organizations: &[],
+            dns_names: &[],
+            ip_addresses: &[[127, 0, 0, 1].into()],
+            not_before,
+            not_after,
+            usage: Usage::Server,
+        })?;
+        let write = |name: &str, pem: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, pem).map(|()| path)
+        };
+        Ok(Self {
+            certificate: write("tls.crt", &pair.cert_pem)?,
+            key: write("tls.key", &pair.key_pem)?,
+            ca: write("ca.crt", ca.cert_pem())?,
+        })
+    }
 }
 
 /// A running Redis.

@@ -3,42 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use jiff::{SignedDuration, Timestamp};
 use mcp_http::client::ClientTls;
 use mcp_middleware::Secret;
 use mcp_redis::{ConfigError, Password, Redis, RedisConfig, RedisError, RedisSessions, SessionOptions};
-use portcullis_pki::{Ca, CertificateParams, Usage};
 use portcullis_services::{RedisOptions, RedisServer, Tls};
 
 use crate::{TTL, connect, connect_with, server};
-
-/// Writes the certificate of a new authority, and one that it has signed for 127.0.0.1.
-fn certificates(folder: &Path) -> Tls {
-    let now = Timestamp::now();
-    let (not_before, not_after) = (now - SignedDuration::from_hours(1), now + SignedDuration::from_hours(24));
-    let ca = Ca::generate("redis ca", not_before, not_after).unwrap();
-    let pair = ca
-        .issue(&CertificateParams {
-            common_name: "redis",
-            organizations: &[],
-            dns_names: &[],
-            ip_addresses: &[[127, 0, 0, 1].into()],
-            not_before,
-            not_after,
-            usage: Usage::Server,
-        })
-        .unwrap();
-    let write = |name: &str, pem: &str| {
-        let path = folder.join(name);
-        fs::write(&path, pem).unwrap();
-        path
-    };
-    Tls {
-        certificate: write("tls.crt", &pair.cert_pem),
-        key: write("tls.key", &pair.key_pem),
-        ca: write("ca.crt", ca.cert_pem()),
-    }
-}
 
 fn with_password(server: &RedisServer, password: Password) -> Redis {
     connect_with(RedisConfig { password, ..RedisConfig::new(&server.address()) })
@@ -88,7 +58,7 @@ async fn a_password_that_redis_asks_for_later_is_sent() {
 #[tokio::test]
 async fn tls_trusts_the_private_authority_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let tls = certificates(folder.path());
+    let tls = Tls::written_to(folder.path()).unwrap();
     let options = RedisOptions { tls: Some(tls.clone()), ..RedisOptions::default() };
     let server = RedisServer::start(options).await.unwrap();
     let over = |tls| connect_with(RedisConfig { tls, ..RedisConfig::new(&server.address()) });
@@ -100,7 +70,7 @@ async fn tls_trusts_the_private_authority_alone() {
     assert_ne!(plain.kind(), "refused", "{plain}");
 
     let other = tempfile::tempdir().unwrap();
-    let stranger = certificates(other.path()).ca;
+    let stranger = Tls::written_to(other.path()).unwrap().ca;
     let redis = trusting(&stranger);
     let error = redis.ping().await.unwrap_err();
     assert!(error.to_string().contains("TLS: invalid peer certificate"), "{error}");

@@ -39,6 +39,8 @@ mod recovery;
 mod remote;
 mod remote_sse;
 mod remote_streams;
+mod shared_sessions;
+mod shared_sessions_faults;
 mod shares;
 mod sse;
 mod sse_front;

@@ -92,7 +92,7 @@ impl Inner {
             Ok(Some(_)) => {}
             Ok(None) => return no_session("the session belongs to somebody else"),
             Err(error) => {
-                tracing::error!(%error, "cannot keep a session");
+                tracing::debug!(%error, "cannot keep a session");
                 return unavailable();
             }
         }
