@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{EvictParams, ListParams, Patch, PatchParams};
 use portcullis_node::greeter::{self, NAME};
-use portcullis_node::{DEADLINE, Namespace, Node, Redis, install_operator, kubectl_in};
+use portcullis_node::{DEADLINE, EVERYTHING_IMAGE, Namespace, Node, Redis, install_operator, kubectl_in};
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -72,7 +72,6 @@ impl Session {
         self.send(pod, "DELETE", &Value::Null).await
     }
 
-    /// One request on a connection of its own.
     async fn send(&self, pod: &str, method: &str, message: &Value) -> Result<Answer, String> {
         let body = if message.is_null() { String::new() } else { message.to_string() };
         let session = if self.id.is_empty() { String::new() } else { format!("mcp-session-id: {}\r\n", self.id) };
@@ -83,26 +82,42 @@ impl Session {
             self.token,
             body.len()
         );
-        let exchange = async {
-            let mut stream = TcpStream::connect((pod, 8080)).await?;
-            stream.write_all(request.as_bytes()).await?;
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).await?;
-            std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
-        };
-        let answer = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| "no answer in time".to_owned())?;
-        let answer = answer.map_err(|error| error.to_string())?;
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {answer:?}"))?;
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| format!("no answer: {head:?}"))?;
-        Ok(Answer { status, head: head.to_owned(), body: body.to_owned() })
+        exchange(pod, &request).await
     }
 }
 
-/// Two proxies of the greeter, behind the login of the cluster's ServiceAccounts.
+/// Sends a request on a connection of its own, which the proxy closes.
+async fn exchange(pod: &str, request: &str) -> Result<Answer, String> {
+    let exchange = async {
+        let mut stream = TcpStream::connect((pod, 8080)).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| "no answer in time".to_owned())?;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {answer:?}"))?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| format!("no answer: {head:?}"))?;
+    Ok(Answer { status, head: head.to_owned(), body: body.to_owned() })
+}
+
+/// The members of a server that keeps sessions in memory, behind two proxies that share theirs.
+fn members(redis: &Redis<'_>, beside: Value) -> Value {
+    let mut members = json!({
+        "image": EVERYTHING_IMAGE, "args": ["-http", ":3001"], "replicas": 2,
+        "sessionStorage": { "provider": "redis", "address": redis.address() },
+    });
+    if let (Some(members), Value::Object(beside)) = (members.as_object_mut(), beside) {
+        members.extend(beside);
+    }
+    members
+}
+
+/// Two such proxies, behind the login of the cluster's ServiceAccounts.
 struct Replicas<'a> {
     namespace: &'a Namespace,
-    url: String,
     pods: Vec<Pod>,
 }
 
@@ -118,17 +133,14 @@ impl<'a> Replicas<'a> {
                 json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "stranger" } }),
             ])
             .await;
-        let members = json!({
-            "replicas": 2, "oidcConfigRef": { "name": "cluster", "audience": AUDIENCE },
-            "sessionStorage": { "provider": "redis", "address": redis.address() },
-        });
-        let url = greeter::start(namespace, members).await;
+        let login = json!({ "name": "cluster", "audience": AUDIENCE });
+        greeter::start(namespace, members(redis, json!({ "oidcConfigRef": login }))).await;
         let mut pods = Vec::new();
         for name in namespace.pods(NAME).await {
             pods.push(namespace.pod(&name).await);
         }
         assert_eq!(pods.len(), 2);
-        Self { namespace, url, pods }
+        Self { namespace, pods }
     }
 
     /// The address of a pod.
@@ -223,7 +235,11 @@ async fn sessions_outlive_a_restart_of_redis_and_another_one_with_its_data() {
     let redis = namespace.redis().await;
     let replicas = Replicas::start(&namespace, &redis).await;
     let session = Session::open(replicas.address(0), &replicas.token("default")).await;
-    let stateless = namespace.caller_as("stateless", 10, &replicas.url, "Ada", Some(AUDIENCE)).await;
+    // The server above is of the era with sessions alone.
+    let stateless = members(&redis, greeter::STREAMABLE.spec(json!({})));
+    namespace.apply([greeter::manifest("stateless", stateless)]).await;
+    let url = greeter::ready(&namespace, "stateless").await;
+    let stateless = namespace.caller("stateless", 10, &url, "Ada").await;
     stateless.next("an answer", |outcome| outcome.answers("Hi Ada")).await;
     let begun = stateless.outcomes().len();
 
@@ -261,10 +277,7 @@ async fn a_rollout_and_a_drain_lose_no_call_of_a_session_in_redis() {
     install_operator().await;
     let namespace = node.namespace("shared-rollout").await;
     let redis = namespace.redis().await;
-    let members = json!({
-        "replicas": 2, "sessionStorage": { "provider": "redis", "address": redis.address() },
-    });
-    let url = greeter::start(&namespace, members).await;
+    let url = greeter::start(&namespace, members(&redis, json!({}))).await;
     let caller = namespace.caller("legacy", 50, &url, "Ada").await;
     caller.next("an answer", |outcome| outcome.answers("Hi Ada")).await;
     let begun = caller.outcomes().len();
@@ -290,12 +303,14 @@ async fn a_proxy_that_waits_for_its_redis_is_not_ready_and_serves_when_it_answer
     let namespace = node.namespace("awaited-redis").await;
     let redis = namespace.redis().await;
     redis.stop().await;
-    let storage = json!({ "provider": "redis", "address": redis.address() });
-    namespace.apply([greeter::manifest(NAME, greeter::STREAMABLE.spec(json!({ "sessionStorage": storage })))]).await;
-    wait_until("the proxy to run", DEADLINE, || async {
+    let spec = greeter::STREAMABLE.spec(members(&redis, json!({ "replicas": 1 })));
+    namespace.apply([greeter::manifest(NAME, spec)]).await;
+    let request = "GET /readyz HTTP/1.1\r\nhost: proxy:8080\r\nconnection: close\r\n\r\n";
+    wait_until("the proxy to wait for Redis", DEADLINE, || async {
         let pods = namespace.api::<Pod>().list(&ListParams::default().labels("app=mcpserver")).await.ok()?;
-        let status = pods.items.first()?.status.as_ref()?.container_statuses.as_ref()?.first()?;
-        (status.started == Some(true) && !status.ready).then_some(())
+        let address = pods.items.first()?.status.as_ref()?.pod_ip.clone()?;
+        let answer = exchange(&address, request).await.ok()?;
+        (answer.status == 503 && answer.body.contains("Redis")).then_some(())
     })
     .await;
     redis.start().await;
