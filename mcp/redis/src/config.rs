@@ -6,6 +6,7 @@ use std::time::Duration;
 use mcp_http::client::ClientTls;
 use mcp_http::file::read_file;
 use mcp_middleware::Secret;
+use mcp_runconfig::host_and_port;
 
 use crate::error::ConfigError;
 
@@ -38,17 +39,8 @@ impl RedisConfig {
 
     /// The host and port in the address.
     pub(crate) fn host_and_port(&self) -> Result<(String, u16), ConfigError> {
-        let read = || {
-            let (host, port) = self.address.rsplit_once(':')?;
-            let host = match host.strip_prefix('[') {
-                Some(address) => address.strip_suffix(']')?,
-                None => Some(host).filter(|host| !host.contains(':'))?,
-            };
-            let named = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || "/@".contains(c));
-            let port = port.parse().ok().filter(|port| *port > 0)?;
-            named.then(|| (host.to_owned(), port))
-        };
-        read().ok_or_else(|| ConfigError::Address(self.address.clone()))
+        let (host, port) = host_and_port(&self.address).ok_or_else(|| ConfigError::Address(self.address.clone()))?;
+        Ok((host.to_owned(), port))
     }
 }
 
@@ -99,25 +91,6 @@ impl Default for Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_a_host_and_a_port() {
-        for (address, expected) in [
-            ("redis:6379", Some(("redis", 6379))),
-            ("10.0.0.1:1", Some(("10.0.0.1", 1))),
-            ("[2001:db8::1]:6379", Some(("2001:db8::1", 6379))),
-            ("redis", None),
-            ("redis:0", None),
-            ("redis:70000", None),
-            (":6379", None),
-            ("2001:db8::1:6379", None),
-            ("redis://redis:6379", None),
-            ("user@redis:6379", None),
-        ] {
-            let read = RedisConfig::new(address).host_and_port();
-            assert_eq!(read.ok(), expected.map(|(host, port)| (host.to_owned(), port)), "{address}");
-        }
-    }
 
     #[test]
     fn a_password_is_not_shown_and_an_empty_one_is_none() {

@@ -182,7 +182,12 @@ impl Inner {
             }
             Err(error) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << attempts.failed.min(16)).min(self.config.deadlines.pause);
-                tracing::warn!(%error, ?pause, "cannot connect to Redis; commands fail until the next attempt");
+                // Whoever needs Redis tells of commands that fail.
+                if attempts.failed == 0 {
+                    tracing::warn!(%error, "cannot connect to Redis; commands fail until it can be reached again");
+                } else {
+                    tracing::debug!(%error, ?pause, "cannot connect to Redis; commands fail until the next attempt");
+                }
                 attempts.failed += 1;
                 attempts.last = Some((error.clone(), Instant::now() + pause));
                 Err(error)

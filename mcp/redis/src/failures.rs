@@ -10,12 +10,11 @@ use prometheus_client::metrics::family::Family;
 
 use crate::error::RedisError;
 
-/// The time between two lines of the log.
-const QUIET: Duration = Duration::from_secs(10);
-
-/// Failures of one use of Redis. Each is counted, and one in [`QUIET`] is told.
-#[derive(Debug, Default)]
+/// Failures of one use of Redis. Each is counted, and told where none was for a while.
+#[derive(Debug)]
 pub(crate) struct Failures {
+    /// The time between two lines of the log.
+    quiet: Duration,
     errors: Family<OfKind, Counter>,
     told: Mutex<Option<Instant>>,
 }
@@ -26,6 +25,11 @@ struct OfKind {
 }
 
 impl Failures {
+    /// None yet; each is told that comes so long after the last one that was.
+    pub(crate) fn told_each(quiet: Duration) -> Self {
+        Self { quiet, errors: Family::default(), told: Mutex::default() }
+    }
+
     pub(crate) fn register(&self, metrics: &Metrics, name: &str, help: &str) {
         metrics.register(name, help, self.errors.clone());
     }
@@ -34,9 +38,10 @@ impl Failures {
     pub(crate) fn note(&self, error: &RedisError, effect: &'static str) {
         self.errors.get_or_create_owned(&OfKind { error: error.kind() }).inc();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() >= QUIET) {
+        let quiet = self.quiet;
+        if told.is_none_or(|told| told.elapsed() >= quiet) {
             *told = Some(Instant::now());
-            tracing::error!(%error, "{effect}; further failures within {QUIET:?} are counted and not told");
+            tracing::error!(%error, "{effect}; further failures within {quiet:?} are counted and not told");
         }
     }
 }

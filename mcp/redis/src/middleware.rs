@@ -4,7 +4,7 @@
 //! guard refuses costs nothing.
 
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -22,7 +22,8 @@ use prometheus_client::metrics::family::Family;
 
 use crate::clients::Clients;
 use crate::connection::Redis;
-use crate::error::{ConfigError, RedisError};
+use crate::error::ConfigError;
+use crate::failures::Failures;
 use crate::limits::{Bucket, Decision, Limit, Limits, RateLimits, Scope};
 
 /// The time between two lines of the log about calls that Redis does not count.
@@ -43,20 +44,14 @@ struct RateLimiting {
     fail_closed: bool,
     guard: Guard,
     refusals: Family<RefusedBy, Counter>,
-    errors: Family<OfKind, Counter>,
-    /// The time of the last line of the log about calls that Redis did not count.
-    told: Mutex<Option<Instant>>,
+    /// Calls that Redis did not count.
+    failures: Failures,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusedBy {
     scope: &'static str,
     operation: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfKind {
-    error: &'static str,
 }
 
 impl RateLimiting {
@@ -78,20 +73,19 @@ impl RateLimiting {
             };
             context.error(member, format!("cannot be used: {error}"), "mend it")
         })?;
-        let (refusals, errors) = (Family::default(), Family::default());
+        let (refusals, failures) = (Family::default(), Failures::told_each(QUIET));
         let metrics = &context.settings.metrics;
         let help = "Calls beyond a rate limit, by the bucket without a token";
         metrics.register("rate_limit_refusals", help, Family::clone(&refusals));
         let help = "Calls that Redis did not count for their rate limits, by the kind of its error";
-        metrics.register("rate_limit_errors", help, Family::clone(&errors));
+        failures.register(metrics, "rate_limit_errors", help);
         Ok(Self {
             redis,
             limits: Arc::new(limits(parameters, context)?),
             fail_closed,
             guard: context.guard(),
             refusals,
-            errors,
-            told: Mutex::default(),
+            failures,
         })
     }
 
@@ -142,32 +136,17 @@ impl RateLimiting {
                 self.refusals.get_or_create_owned(&by).inc();
                 Err(exceeded(message, bucket.limit.retry_after()))
             }
-            Err(error) => {
-                let outcome = if self.fail_closed { Outcome::Failed } else { Outcome::Ignored };
-                context.decided(&self.guard, outcome, started);
-                self.errors.get_or_create_owned(&OfKind { error: error.kind() }).inc();
-                self.tell(&error);
-                if !self.fail_closed {
-                    return Ok(());
-                }
+            Err(error) if self.fail_closed => {
+                context.decided(&self.guard, Outcome::Failed, started);
+                self.failures.note(&error, "calls are refused, as Redis does not count them for their rate limits");
                 context.deny(RATE_LIMIT, error.to_string());
                 Err(uncounted(message))
             }
-        }
-    }
-
-    /// Logs that a call was not counted, once in a while.
-    fn tell(&self, error: &RedisError) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_some_and(|at| at.elapsed() < QUIET) {
-            return;
-        }
-        *told = Some(Instant::now());
-        let every = QUIET;
-        if self.fail_closed {
-            tracing::error!(%error, ?every, "Redis does not count calls for their rate limits: they are refused; this is logged once in a while");
-        } else {
-            tracing::error!(%error, ?every, "Redis does not count calls for their rate limits: they pass; this is logged once in a while");
+            Err(error) => {
+                context.decided(&self.guard, Outcome::Ignored, started);
+                self.failures.note(&error, "calls pass uncounted, as Redis does not count them for their rate limits");
+                Ok(())
+            }
         }
     }
 }

@@ -17,6 +17,9 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scri
 static REPLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/replace.lua")));
 static REMOVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/remove.lua")));
 
+/// The time between two lines of the log about operations that fail.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// The keys of a [`RedisSessions`], and its limits.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -61,7 +64,7 @@ impl RedisSessions {
             return Err(ConfigError::Prefix(options.key_prefix));
         }
         let limits = Limits { max_sessions: options.max_sessions, ..Limits::new(options.ttl) };
-        Ok(Self { redis, options, opened: MemorySessions::new(limits), failures: Failures::default() })
+        Ok(Self { redis, options, opened: MemorySessions::new(limits), failures: Failures::told_each(QUIET) })
     }
 
     /// Counts failures in `metrics`.

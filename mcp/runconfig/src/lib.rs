@@ -28,6 +28,7 @@ pub mod exit_status;
 mod parameters;
 pub mod paths;
 mod profile;
+mod redis;
 pub mod webhook;
 
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
@@ -44,3 +45,4 @@ pub use document::{
 pub use error::ParseError;
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
+pub use redis::host_and_port;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, TryFutureExt as _};
 use http::{Request, Response};
 use mcp_http::{Body, BoxService, full};
 use mcp_middleware::{BuildError, Chain, Identity, Middleware, Next, ProxySettings, Registry, ReplaceError};
@@ -31,13 +31,16 @@ struct Instead(&'static str);
 
 impl Middleware for Instead {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        let replaced = next.context().replace(request, Bytes::from_static(self.0.as_bytes()));
-        let answered = replaced.and_then(move |request| next.call(request).map(Ok));
-        let refused = |error| match error {
-            ReplaceError::Refused(refusal) => *refusal,
-            error => panic!("{error}"),
-        };
-        answered.unwrap_or_else(refused).boxed()
+        async move {
+            let context = next.context();
+            let request = context.read(request).await.unwrap();
+            match context.replace(request, Bytes::from_static(self.0.as_bytes())).await {
+                Ok(request) => next.call(request).await,
+                Err(ReplaceError::Refused(refusal)) => *refusal,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        .boxed()
     }
 }
 

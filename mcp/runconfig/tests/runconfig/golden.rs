@@ -62,13 +62,20 @@ fn a_document_built_from_values_has_upstreams_bytes() {
 }
 
 #[test]
-fn upstreams_telemetry_is_read_and_written_back_to_the_byte() {
-    for document in [
-        include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json"),
-        include_str!("../../../operator/tests/golden/10-remote-observed/observed.runconfig.json"),
-        include_str!("../../../operator/tests/golden/11-authz/stdio-observed.runconfig.json"),
+fn upstreams_telemetry_and_redis_are_read_and_written_back_to_the_byte() {
+    let full = include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json");
+    let remote = include_str!("../../../operator/tests/golden/10-remote-observed/observed.runconfig.json");
+    let stdio = include_str!("../../../operator/tests/golden/11-authz/stdio-observed.runconfig.json");
+    let limited = include_str!("../../../operator/tests/golden/12-rate-limits/limited.runconfig.json");
+    for (document, member) in [
+        (full, "telemetry_config"),
+        (remote, "telemetry_config"),
+        (stdio, "telemetry_config"),
+        (full, "scaling_config"),
+        (remote, "scaling_config"),
+        (limited, "scaling_config"),
     ] {
-        let begin = document.find("  \"telemetry_config\": {").expect("the member is there");
+        let begin = document.find(&format!("  \"{member}\": {{")).expect("the member is there");
         let member = &document[begin..begin + document[begin..].find("\n  }").unwrap() + 4];
         let minimal = format!("{{\"name\": \"x\", \"transport\": \"stdio\",\n{member}\n}}");
         let written = RunConfig::parse(minimal.as_bytes()).unwrap().to_json();

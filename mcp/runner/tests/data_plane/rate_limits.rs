@@ -284,7 +284,7 @@ async fn calls_that_redis_does_not_count_pass_and_are_counted_or_are_refused() {
         }
         let outcome = if fail_closed { "failed" } else { "ignored" };
         assert_eq!(world.decisions(outcome).await, 5);
-        let said = |log: &str| log.matches("Redis does not count calls for their rate limits").count();
+        let said = |log: &str| log.matches("Redis does not count them for their rate limits").count();
         assert_eq!(said(&world.runners[0].log()), 1, "{}", world.runners[0].log());
         assert_eq!(world.runners[0].get("/readyz").await.status, 200, "no other pod would have Redis");
 

@@ -151,6 +151,43 @@ async fn a_session_that_is_opened_anew_by_one_replica_is_so_for_all() {
     assert_eq!(redis.cli(&["DBSIZE"]).await.unwrap(), "1", "a client knows one session");
 }
 
+#[tokio::test]
+async fn two_replicas_that_open_a_session_anew_at_a_time_go_on_with_one() {
+    let (mut backend, redis) = (Recorder::start().await, redis().await);
+    let replicas = replicas(&backend.url(), &redis.address()).await;
+    opened(&mut backend, &replicas[0]).await;
+    let calls = async { tokio::join!(call(&replicas[0], "first"), call(&replicas[1], "first")) };
+    let ((one, other), (used, ended)) = tokio::join!(calls, async {
+        for lost in [backend.next().await, backend.next().await] {
+            lost.json("404 Not Found", "", "").await;
+        }
+        let handshakes = [backend.next().await, backend.next().await];
+        for (handshake, session) in handshakes.into_iter().zip(["second", "third"]) {
+            assert_eq!(handshake.body, INITIALIZE.as_bytes());
+            handshake.json("200 OK", &format!("mcp-session-id: {session}\r\n"), DONE).await;
+        }
+        let (mut used, mut ended) = (Vec::new(), Vec::new());
+        while used.len() + ended.len() < 3 {
+            let request = backend.next().await;
+            let session = request.header("mcp-session-id").unwrap().to_owned();
+            if request.head.starts_with("DELETE ") {
+                ended.push(session);
+                request.json("200 OK", "", "").await;
+            } else if request.body == CALL.as_bytes() {
+                used.push(session);
+                request.json("200 OK", "", DONE).await;
+            } else {
+                request.json("202 Accepted", "", "").await;
+            }
+        }
+        (used, ended)
+    });
+    assert_eq!((one.status, other.status), (200, 200));
+    assert_eq!(used[0], used[1]);
+    assert_ne!(vec![used[0].clone()], ended);
+    assert_eq!(ended.len(), 1, "the server's other session is nobody's");
+}
+
 // The server keeps the events that a client has missed; a proxy keeps none.
 #[tokio::test]
 async fn a_stream_is_resumed_at_another_replica_where_the_server_does_that() {

@@ -13,7 +13,8 @@ use mcp_api::{
     names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        self, MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport,
+        self, MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig,
+        SessionStorageProvider, Transport,
     },
 };
 use mcp_plan::{
@@ -48,6 +49,10 @@ use backend::Backend;
 /// What the warning about `spec.permissionProfile` says, in the words of ToolHive's event.
 const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
+
+/// What the warning about Redis for the sessions of a stdio server says.
+const UNSHARED_SESSIONS: &str = "spec.sessionStorage: the sessions of a stdio server stay in its proxy, as that has the server's process; Redis \
+     counts the calls of spec.rateLimiting alone";
 
 impl Subject for MCPServer {
     const FINALIZER: Option<&'static str> = Some("mcpserver.toolhive.stacklok.dev/finalizer");
@@ -84,6 +89,12 @@ impl Subject for MCPServer {
             .extend(telemetry.and_then(|_| {
                 overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
             }));
+        if spec.transport == Transport::Stdio
+            && spec.rate_limiting.is_none()
+            && spec.session_storage.as_ref().is_some_and(|it| it.provider == SessionStorageProvider::Redis)
+        {
+            warnings.push(UNSHARED_SESSIONS.to_owned());
+        }
         let ways = backend::ways(spec);
         if ways.host_port {
             let message =
@@ -158,6 +169,7 @@ impl Workload for MCPServer {
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
         ];
         Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
+            .with_sessions(spec.session_storage.as_ref(), spec.transport == Transport::Stdio)
     }
 
     fn has_option_as_image(&self) -> bool {

@@ -18,6 +18,7 @@ mod remote_proxy;
 mod restart;
 mod rollout;
 mod rules;
+mod session_storage;
 mod side_doors;
 mod status;
 mod telemetry_config;

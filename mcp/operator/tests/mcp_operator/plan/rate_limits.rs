@@ -1,7 +1,7 @@
 //! `spec.rateLimiting`: a guard in the spec of a server, counted in the Redis of its `spec.sessionStorage`.
 
 use mcp_operator::subject::Subject as _;
-use mcp_plan::workload::ChildKind;
+use mcp_plan::{settings::DefaultRedis, workload::ChildKind};
 use serde_json::{Value, json};
 
 use super::world::{World, checksum, condition, guards, inline, is_absent, oidc_config, run_config};
@@ -57,6 +57,34 @@ fn limits_reach_the_document_with_gos_durations_and_the_chain_where_upstream_has
     let (reason, message) = condition(&world.plan(), "RateLimitConfigValid", "True").unwrap();
     assert_eq!((&*reason, &*message), ("RateLimitConfigValid", "spec.rateLimiting is valid"));
     assert_eq!(condition(&World::of(json!({"image": "x:1"})).plan(), "RateLimitConfigValid", "True"), None);
+}
+
+#[test]
+fn calls_are_counted_in_the_redis_of_the_spec_and_in_no_other() {
+    let ca = json!({"name": "ca", "key": "root.pem"});
+    for transport in ["streamable-http", "sse", "stdio"] {
+        let storage = json!({
+            "provider": "redis", "address": "redis:6379", "db": 3, "keyPrefix": "mine:",
+            "passwordRef": {"name": "redis", "key": "password"}, "tls": {"caCertSecretRef": ca},
+        });
+        let mut world = server(shared(5), json!({"transport": transport, "sessionStorage": storage}));
+        let plan = world.plan();
+        let (_, message) = condition(&plan, "SessionStorageReady", "False").unwrap();
+        assert!(plan.children.is_empty() && message.contains("Secret"), "{transport}: {message}");
+        world.secret("redis", "password", "hunter2");
+        world.secret("ca", "root.pem", &super::pem::authority());
+        let document = document(&world);
+        let chain = document["middleware_configs"].as_array().unwrap();
+        let limit = chain.iter().find(|entry| entry["type"] == "ratelimit").unwrap();
+        let (redis, own) = (&document["scaling_config"]["session_redis"], &limit["parameters"]);
+        assert_eq!((&own["redis_addr"], &own["redis_db"]), (&json!("redis:6379"), &json!(3)), "{transport}");
+        assert!(own["redis_tls"]["caCertFile"].is_string() && own["redis_tls"] == redis["tls"], "{transport}: {own}");
+    }
+    let mut inherits = server(shared(5), json!({"sessionStorage": null}));
+    inherits.settings.default_redis =
+        Some(DefaultRedis { address: "default:6379".to_owned(), ..DefaultRedis::default() });
+    let (reason, _) = condition(&inherits.plan(), "RateLimitConfigValid", "False").unwrap();
+    assert!(reason == "RateLimitConfigInvalid" && inherits.plan().children.is_empty());
 }
 
 /// The manifest of docs/src/how-to/rate-limits.md.
