@@ -7,9 +7,9 @@ use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 use mcp_runconfig::CedarConfig;
 use serde_json::{Map, Value};
 
-use crate::decide::Verdict;
 use crate::policies::uid;
 use crate::value::{Attributes, claim};
+use crate::verdict::Verdict;
 use crate::{Denial, Feature, Policies};
 
 /// The claims that have a caller's groups where the configuration names none, or the token lacks the named one.

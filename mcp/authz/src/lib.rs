@@ -71,6 +71,7 @@ mod reads;
 mod shape;
 mod uri;
 mod value;
+mod verdict;
 
 pub use asks::{Asks, asks};
 pub use caller::{Caller, ClaimSource};
