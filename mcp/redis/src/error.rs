@@ -75,6 +75,9 @@ pub enum RedisError {
 }
 
 impl RedisError {
+    /// The kinds of errors.
+    pub(crate) const KINDS: [&str; 5] = ["unreachable", "timeout", "broken", "refused", "unexpected"];
+
     /// The kind of error, as a label of metrics.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -31,6 +31,10 @@ impl Failures {
     }
 
     pub(crate) fn register(&self, metrics: &Metrics, name: &str, help: &str) {
+        // An alert needs the series before the first failure.
+        for error in RedisError::KINDS {
+            self.errors.get_or_create_owned(&OfKind { error });
+        }
         metrics.register(name, help, self.errors.clone());
     }
 

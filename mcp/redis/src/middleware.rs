@@ -73,7 +73,10 @@ impl RateLimiting {
             };
             context.error(member, format!("cannot be used: {error}"), "mend it")
         })?;
-        let (refusals, failures) = (Family::default(), Failures::told_each(QUIET));
+        let (refusals, failures) = (Family::<RefusedBy, Counter>::default(), Failures::told_each(QUIET));
+        for by in RefusedBy::ALL {
+            refusals.get_or_create_owned(&by);
+        }
         let metrics = &context.settings.metrics;
         let help = "Calls beyond a rate limit, by the bucket without a token";
         metrics.register("rate_limit_refusals", help, Family::clone(&refusals));
@@ -166,6 +169,13 @@ impl Middleware for RateLimiting {
 }
 
 impl RefusedBy {
+    const ALL: [Self; 4] = [
+        Self { scope: "shared", operation: "server" },
+        Self { scope: "shared", operation: "tool" },
+        Self { scope: "per_user", operation: "server" },
+        Self { scope: "per_user", operation: "tool" },
+    ];
+
     fn of(bucket: &Bucket) -> Self {
         let scope = match bucket.scope {
             Scope::Shared => "shared",
