@@ -24,7 +24,8 @@ async fn scaled(place: &Place, replicas: u32) -> Value {
     place.objects.child(ChildKind::Deployment, "web", &what, |it| it["spec"]["replicas"] == replicas).await
 }
 
-/// The controller of kube-controller-manager scales; nobody plays it.
+/// The controller of kube-controller-manager scales; nobody plays it. It looks once a second, and the operator has to come to rest three times: a busy
+/// machine takes more than ten seconds for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_autoscaler_alone_decides_how_many_proxies_there_are() {
     let place = Place::new("autoscaler").await;
