@@ -45,7 +45,7 @@ impl ClaimSource<'_> {
 #[derive(Debug)]
 pub struct Caller {
     pub(crate) principal: EntityUid,
-    /// The principal and its ancestors, as far as scopes name them.
+    /// The principal and its ancestors, as far as policies name them.
     pub(crate) principals: Vec<EntityUid>,
     /// The principal with its claims.
     entity: Entity,
@@ -83,7 +83,7 @@ impl Caller {
 
         let groups = groups(claims, config).into_iter().map(|group| uid(&policies.types.group, group));
         let parents = policies.ancestors(&principal, groups.collect());
-        let principals = [&principal].into_iter().chain(&parents).filter(|uid| policies.principals.contains(uid));
+        let principals = [&principal].into_iter().chain(&parents).filter(|uid| policies.named.contains(uid));
         let principals = principals.cloned().collect();
         let size = 4 * claims.values().map(size).sum::<usize>()
             + 256 * (parents.len() + policies.entities.iter().map(Entities::len).sum::<usize>());

@@ -46,12 +46,14 @@ impl Policies {
         sets: impl IntoIterator<Item = &'a PolicySet>,
     ) -> Result<Verdict, Denial> {
         let untold = Denial::UNTOLD;
-        let mut context = caller.context.clone();
-        if reads.arguments && !arguments.is_empty() {
-            let told = Context::from_pairs(value::arguments(arguments)).map_err(|_| untold.clone())?;
+        let told = || Context::from_pairs(value::arguments(arguments)).map_err(|_| Denial::UNTOLD);
+        let context = match reads {
+            Reads { arguments: false, .. } => caller.context.clone(),
+            Reads { claims: false, .. } => told()?,
+            _ if arguments.is_empty() => caller.context.clone(),
             // The names of claims and arguments begin with other words.
-            context = context.merge(told).map_err(|_| untold.clone())?;
-        }
+            _ => caller.context.clone().merge(told()?).map_err(|_| Denial::UNTOLD)?,
+        };
         let resource = uid(self.types.of(question.feature), &question.id);
         let mut entities = Cow::Borrowed(caller.entities(self, question.feature)?);
         if reads.resource {

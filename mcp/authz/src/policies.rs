@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::str::FromStr as _;
 
 use cedar_policy::{
-    Entities, Entity, EntityId, EntityTypeName, EntityUid, ParseErrors, Policy, PolicyId, PrincipalConstraint,
-    RestrictedExpression,
+    Entities, Entity, EntityId, EntityTypeName, EntityUid, ParseErrors, Policy, PolicyId, RestrictedExpression,
 };
 use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
@@ -27,8 +26,8 @@ pub struct Policies {
     pub(crate) config: CedarConfig,
     pub(crate) types: Types,
     pub(crate) server: EntityUid,
-    /// The principals and groups that scopes name.
-    pub(crate) principals: HashSet<EntityUid>,
+    /// The entities that policies name, or come to by attributes of those.
+    pub(crate) named: HashSet<EntityUid>,
     /// The entities of the configuration that conditions can look at, with each action as its questions have it, in the order of [`Feature::ALL`].
     pub(crate) entities: Vec<Entities>,
     /// All entities of the configuration.
@@ -58,6 +57,14 @@ impl Types {
             Feature::Resource => resource,
             Feature::Skill => skill,
         }
+    }
+}
+
+impl Types {
+    /// Whether a request may have it as its principal, action or resource.
+    fn is_of_request(&self, uid: &EntityUid) -> bool {
+        let r#type = uid.type_name();
+        *r#type == self.client || *r#type == self.action || self.features.contains(r#type)
     }
 }
 
@@ -102,23 +109,18 @@ impl Policies {
         let reads_hints = found.iter().any(|found| found.hints);
         let policies: Vec<_> = found.into_iter().map(|found| found.reads).zip(policies).collect();
         // Each keeps all of its ancestors, also those that are left out.
-        let reachable: Vec<_> = reachable.iter().filter_map(|uid| configured.get(uid)).cloned().collect();
+        let looked_at: Vec<_> = reachable.iter().filter_map(|uid| configured.get(uid)).cloned().collect();
 
         let (mut sets, mut indices, mut entities) = (0, Vec::new(), Vec::new());
         for feature in Feature::ALL {
             let action = uid(&types.action, feature.action());
             let groups: HashSet<_> = configured.ancestors(&action).into_iter().flatten().cloned().collect();
             indices.push(Index::new(&policies, &action, &groups, types.of(feature), &mut sets)?);
-            entities.push(with_action(feature, action, groups, &reachable)?);
+            entities.push(with_action(feature, action, groups, &looked_at)?);
         }
-        let principals = policies.iter().filter_map(|(_, policy)| match policy.principal_constraint() {
-            PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => {
-                Some(uid)
-            }
-            PrincipalConstraint::Any | PrincipalConstraint::Is(_) => None,
-        });
-        let (principals, server) = (principals.collect(), uid(&types.server, server));
-        Ok(Self { indices, config: config.clone(), types, server, principals, entities, configured, reads_hints, deep })
+        let literals = policies.iter().flat_map(|(_, policy)| policy.entity_literals());
+        let (named, server) = (literals.chain(reachable).collect(), uid(&types.server, server));
+        Ok(Self { indices, config: config.clone(), types, server, named, entities, configured, reads_hints, deep })
     }
 
     /// The policies that may decide on what `principals` do with the entity of this name: a caller and its ancestors.
@@ -136,14 +138,14 @@ impl Policies {
         self.reads_hints
     }
 
-    /// The ancestors of an entity of a request, with `parents` and those that the configuration gives it. They are told as parents, so
-    /// that no decision has to look through the configuration's entities.
+    /// The ancestors of an entity of a request that policies can compare with something: of `parents`, and of those that the configuration gives it.
+    /// They are told as parents, so that no decision has to look through the configuration's entities.
     pub(crate) fn ancestors(&self, uid: &EntityUid, parents: Vec<EntityUid>) -> HashSet<EntityUid> {
         let own = self.configured.ancestors(uid).into_iter().flatten().cloned();
         let of_parents = parents.iter().filter_map(|parent| self.configured.ancestors(parent)).flatten().cloned();
         let mut all: HashSet<_> = own.chain(of_parents).collect();
         all.extend(parents);
-        all.remove(uid);
+        all.retain(|other| other != uid && (self.named.contains(other) || self.types.is_of_request(other)));
         all
     }
 }

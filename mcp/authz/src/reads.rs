@@ -12,6 +12,8 @@ pub(crate) struct Reads {
     pub(crate) resource: bool,
     /// The arguments in the context.
     pub(crate) arguments: bool,
+    /// The claims in the context. The claims of the principal are there in any case.
+    pub(crate) claims: bool,
 }
 
 /// What is found in a policy.
@@ -25,12 +27,17 @@ pub(crate) struct Found {
 }
 
 impl Reads {
+    /// Whether it depends on the question.
     pub(crate) fn any(self) -> bool {
         self.resource || self.arguments
     }
 
     pub(crate) fn or(self, other: Self) -> Self {
-        Self { resource: self.resource || other.resource, arguments: self.arguments || other.arguments }
+        Self {
+            resource: self.resource || other.resource,
+            arguments: self.arguments || other.arguments,
+            claims: self.claims || other.claims,
+        }
     }
 }
 
@@ -43,7 +50,7 @@ impl Found {
             json.get("conditions").map_or(Some(()), |conditions| found.look(conditions))?;
             Some(found)
         });
-        let everything = Reads { resource: true, arguments: true };
+        let everything = Reads { resource: true, arguments: true, claims: true };
         found.unwrap_or_else(|| Self { reads: everything, hints: true, entities: policy.entity_literals() })
     }
 
@@ -54,14 +61,23 @@ impl Found {
             Value::Object(members) => {
                 match variable(json) {
                     Some("resource") => self.reads.resource = true,
-                    Some("context") => self.reads.arguments = true,
+                    Some("context") => (self.reads.arguments, self.reads.claims) = (true, true),
                     _ => {}
                 }
                 if members.contains_key("__entity") {
                     self.entities.push(EntityUid::from_json(json.clone()).ok()?);
                 }
-                let mut parts = members.iter().filter(|(operator, operands)| !is_of_claim(operator, operands));
-                parts.try_for_each(|(_, part)| self.look(part))
+                members.iter().try_for_each(|(operator, part)| match member_of_context(operator, part) {
+                    Some(name) if name.starts_with("arg_") => {
+                        self.reads.arguments = true;
+                        Some(())
+                    }
+                    Some(_) => {
+                        self.reads.claims = true;
+                        Some(())
+                    }
+                    None => self.look(part),
+                })
             }
             _ => Some(()),
         }
@@ -72,12 +88,11 @@ fn variable(expression: &Value) -> Option<&str> {
     expression.get("Var").and_then(Value::as_str)
 }
 
-/// Whether it asks the context for a member that is no argument.
-fn is_of_claim(operator: &str, operands: &Value) -> bool {
-    let name = operands.get("attr").and_then(Value::as_str);
-    matches!(operator, "." | "has")
-        && name.is_some_and(|name| !name.starts_with("arg_"))
-        && operands.get("left").and_then(variable) == Some("context")
+/// The one member that it asks the context for.
+fn member_of_context<'a>(operator: &str, operands: &'a Value) -> Option<&'a str> {
+    let name = operands.get("attr").and_then(Value::as_str)?;
+    let left = operands.get("left").and_then(variable);
+    (matches!(operator, "." | "has") && left == Some("context")).then_some(name)
 }
 
 /// Whether it names one of the hints, as an attribute or as a text.

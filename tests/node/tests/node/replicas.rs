@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 const AUDIENCE: &str = "greeter";
 /// The revision of clients with sessions.
 const REVISION: &str = "2025-11-25";
-/// How long one request may take.
+/// The time that one request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer of a proxy.

@@ -32,7 +32,7 @@ const AT_MOST: [(&str, usize); 1] = [("mcp", 750)];
 const LONGEST_NAME: usize = 60;
 
 /// The most functions of a top-level folder whose names are longer; none in those that are not here.
-const LONG_NAMES_AT_MOST: [(&str, usize); 1] = [("mcp", 389)];
+const LONG_NAMES_AT_MOST: [(&str, usize); 1] = [("mcp", 416)];
 
 /// The first line of each block of comment lines.
 fn openings(source: &Source) -> impl Iterator<Item = &str> {
