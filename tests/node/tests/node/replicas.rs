@@ -188,7 +188,7 @@ fn tells_to_come_again(answer: &Result<Answer, String>) -> bool {
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_served_and_ended_by_each_replica_and_outlives_the_kill_of_either() {
+async fn a_session_is_of_all_replicas_and_outlives_a_kill_of_either() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("replicas").await;
@@ -228,7 +228,7 @@ async fn a_session_is_served_and_ended_by_each_replica_and_outlives_the_kill_of_
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_outlive_a_restart_of_redis_and_another_one_with_its_data() {
+async fn sessions_outlive_a_restart_and_a_replacement_of_redis() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("redis").await;
@@ -297,7 +297,7 @@ async fn a_rollout_and_a_drain_lose_no_call_of_a_session_in_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_that_waits_for_its_redis_is_not_ready_and_serves_when_it_answers() {
+async fn a_proxy_that_waits_for_redis_is_not_ready_until_it_answers() {
     let node = Node::running().await;
     install_operator().await;
     let namespace = node.namespace("awaited-redis").await;
