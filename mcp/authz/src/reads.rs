@@ -16,7 +16,7 @@ pub(crate) struct Reads {
     pub(crate) claims: bool,
 }
 
-/// What is found in a policy.
+/// The parts of a question that a policy reads, as far as they are found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) reads: Reads,

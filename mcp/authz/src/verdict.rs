@@ -4,7 +4,7 @@ use cedar_policy::{AuthorizationError, Authorizer, Decision, Entities, Evaluatio
 
 use crate::Denial;
 
-/// What policies say together.
+/// The verdict of several policies together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     /// The policies that cannot be evaluated.

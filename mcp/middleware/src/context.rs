@@ -387,7 +387,7 @@ impl Identity {
         whole.then(|| Principal::new(issuer, &self.subject))
     }
 
-    /// What webhooks are told of it: a [`webhook::Principal`] as JSON, made once for all calls of whoever it is.
+    /// The identity as webhooks are told of it: a [`webhook::Principal`] as JSON, made once for all its calls.
     ///
     /// # Errors
     /// It cannot be written.

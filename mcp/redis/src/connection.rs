@@ -182,7 +182,7 @@ impl Inner {
             }
             Err(error) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << attempts.failed.min(16)).min(self.config.deadlines.pause);
-                // Whoever needs Redis tells of commands that fail.
+                // The users of Redis tell of commands that fail.
                 if attempts.failed == 0 {
                     tracing::warn!(%error, "cannot connect to Redis; commands fail until it can be reached again");
                 } else {

@@ -335,7 +335,7 @@ impl Inner {
                     && let Err(error) = self.sessions.remove(&session.id, &session.principal).await
                 {
                     tracing::debug!(%error, "cannot forget a session that is over");
-                    // Who asks again ends it: other replicas would open it anew.
+                    // A client that asks again ends it: other replicas would open it anew.
                     return unavailable();
                 }
                 if let Some(value) = response.headers_mut().get_mut(mcp::SESSION_ID)

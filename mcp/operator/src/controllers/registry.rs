@@ -276,7 +276,7 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
     }
 }
 
-/// What workloads are found by: all that they refer to, and whether they leave it to the operator where their sessions are.
+/// The keys by which workloads are found: all that they refer to, and whether they leave it to the operator where their sessions are.
 fn tokens_of_workload<W: Workload>(workload: &W) -> Vec<String> {
     let open = (workload.uses().sessions == Sessions::Open).then(|| OPEN_SESSIONS.to_owned());
     subject::tokens(workload).into_iter().chain(open).collect()

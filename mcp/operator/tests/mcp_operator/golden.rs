@@ -336,7 +336,7 @@ fn settings() -> Settings {
     }
 }
 
-/// What is planned for the workloads of a case, by name, in a cluster that has its input.
+/// The plans for the workloads of a case, by name, in a cluster that has its input.
 fn cluster(case: &str) -> BTreeMap<String, Planned> {
     let inputs = documents(&file(case, "input.yaml"));
     let beside =

@@ -31,7 +31,7 @@ const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer to a handshake.
 const MAX_HANDSHAKE_ANSWER: usize = 4 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the end of a session that nobody uses may take.
+/// The time that the end of a session that nobody uses may take.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// A server that forgets its sessions all the time is not asked more often than this.
 const PAUSE: Duration = Duration::from_secs(1);

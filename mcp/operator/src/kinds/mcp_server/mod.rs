@@ -50,7 +50,7 @@ use backend::Backend;
 const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
 
-/// What the warning about Redis for the sessions of a stdio server says.
+/// The warning about Redis for the sessions of a stdio server.
 const UNSHARED_SESSIONS: &str = "spec.sessionStorage: the sessions of a stdio server stay in its proxy, as that has the server's process; Redis \
      counts the calls of spec.rateLimiting alone";
 

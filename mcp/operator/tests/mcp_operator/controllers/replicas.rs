@@ -111,7 +111,7 @@ async fn a_default_redis_without_a_port_is_said_by_each_workload_and_stops_no_op
         let message = server.status.as_ref().and_then(|status| status.message.clone()).unwrap();
         assert!(message.contains("--default-redis-address: \"redis\" is no host and port"), "{message}");
     }
-    // What keeps its own sessions, or has no others to share them with, is made all the same.
+    // A workload that keeps its own sessions, or has none to share them with, is made all the same.
     objects.create(labelled("stdio", json!({"transport": "stdio"}))).await;
     objects.create(labelled("memory", json!({"transport": "sse", "sessionStorage": {"provider": "memory"}}))).await;
     for name in ["stdio", "memory"] {
