@@ -12,10 +12,17 @@ use crate::envelope::{BINDING, backend_url, decode, encode, key_id};
 use crate::error::{ConfigError, RedisError};
 use crate::failures::Failures;
 
-static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/load.lua")));
-static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/claim.lua")));
-static REPLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/replace.lua")));
-static REMOVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/remove.lua")));
+/// The script of this name, behind the function that all of them find a session by.
+macro_rules! script {
+    ($name:literal) => {
+        Script::new(concat!(include_str!("scripts/find.lua"), include_str!(concat!("scripts/", $name, ".lua"))))
+    };
+}
+
+static LOAD: LazyLock<Script> = LazyLock::new(|| script!("load"));
+static CLAIM: LazyLock<Script> = LazyLock::new(|| script!("claim"));
+static REPLACE: LazyLock<Script> = LazyLock::new(|| script!("replace"));
+static REMOVE: LazyLock<Script> = LazyLock::new(|| script!("remove"));
 
 /// The time between two lines of the log about operations that fail.
 const QUIET: Duration = Duration::from_secs(10);

@@ -1,12 +1,8 @@
 -- KEYS: session. ARGV: name of the binding, the caller's binding, record, time to live (ms), the server's id for the session and the server's URL as
 -- the caller knows them, empty where it knows none.
 -- Writes the record and returns it, where the session is the caller's and at that id and URL still. Returns the stored record where it has moved on.
-local value = redis.call('GET', KEYS[1])
-if not value then
-  return false
-end
-local read, record = pcall(cjson.decode, value)
-if not read or type(record) ~= 'table' or type(record.metadata) ~= 'table' or record.metadata[ARGV[1]] ~= ARGV[2] then
+local value, record = find(KEYS[1], ARGV[1], ARGV[2])
+if not record then
   return false
 end
 local same_id = (record.metadata.backend_sid or '') == ARGV[5]
