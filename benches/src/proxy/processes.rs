@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use portcullis_e2e::process::{Process, binary};
-use portcullis_e2e::stage::{free_address, ready, settled};
+use portcullis_e2e::stage::{ready, settled};
+use portcullis_testing::free_address;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -37,28 +38,28 @@ impl Listening {
 
     /// The MCP server, over HTTP.
     pub async fn backend(folder: &Path, instructions: usize) -> Result<Self> {
-        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address());
         command.args(["backend", "--listen", &address.to_string(), "--instructions", &instructions.to_string()]);
         Self::start("backend", folder, address, command).await
     }
 
     /// The webhooks, with what [`prepare`](super::webhooks::prepare) wrote.
     pub async fn webhooks(folder: &Path) -> Result<Self> {
-        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address());
         command.args(["webhooks", "--listen", &address.to_string(), "--folder"]).arg(folder);
         Self::start("webhooks", folder, address, command).await
     }
 
     /// The relay in front of `backend`.
     pub async fn relay(folder: &Path, backend: SocketAddr) -> Result<Self> {
-        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address());
         command.args(["relay", "--listen", &address.to_string(), "--backend", &backend.to_string()]);
         Self::start("relay", folder, address, command).await
     }
 
     /// The relay as a server behind TLS, with the certificate that [`prepare`](super::webhooks::prepare) wrote.
     pub async fn tls(folder: &Path, backend: SocketAddr) -> Result<Self> {
-        let (mut command, address) = (Command::new(binary("proxy")?), free_address()?);
+        let (mut command, address) = (Command::new(binary("proxy")?), free_address());
         command.args(["relay", "--listen", &address.to_string(), "--backend", &backend.to_string(), "--certificate"]);
         command.arg(folder);
         Self::start("tls", folder, address, command).await
@@ -66,7 +67,7 @@ impl Listening {
 
     /// The reverse proxy of Go's standard library in front of `backend`.
     pub async fn reverse_proxy(folder: &Path, path: &Path, backend: SocketAddr) -> Result<Self> {
-        let (mut command, address) = (Command::new(path), free_address()?);
+        let (mut command, address) = (Command::new(path), free_address());
         command.args(["-listen", &address.to_string(), "-backend", &format!("http://{backend}")]);
         Self::start("reverse-proxy", folder, address, command).await
     }
@@ -122,7 +123,7 @@ impl Listening {
         if let Behind::Remote(server) = behind {
             config["remote_url"] = format!("https://localhost:{}/mcp", server.port()).into();
         }
-        let address = free_address()?;
+        let address = free_address();
         let name = format!("runner-{}", address.port());
         let file = folder.join(format!("{name}.json"));
         std::fs::write(&file, serde_json::to_vec_pretty(&config)?)?;

@@ -71,6 +71,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod address;
 pub mod admission;
 #[cfg(feature = "control-plane")]
 mod control_plane;
@@ -80,6 +81,7 @@ mod log;
 mod stopwatch;
 mod wait;
 
+pub use address::free_address;
 #[cfg(feature = "control-plane")]
 pub use control_plane::{
     AuditEvent, AuditLog, Builder, CERT_MANAGER_VERSION, CertManager, ControlPlane, ControlPlaneError, Grant,

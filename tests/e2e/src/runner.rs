@@ -7,11 +7,12 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use portcullis_testing::free_address;
 use tokio::process::Command;
 
 use crate::pod::Pod;
 use crate::process::{Process, binary, everything_server};
-use crate::stage::{LOOPBACK, free_address, ready};
+use crate::stage::{LOOPBACK, ready};
 
 /// The Go SDK's `everything` server over streamable HTTP.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Everything {
 impl Everything {
     /// Starts it on a free loopback port.
     pub async fn start(folder: &Path) -> Result<Self> {
-        let address = free_address()?;
+        let address = free_address();
         let mut command = Command::new(everything_server()?);
         command.args(["-http", &address.to_string()]);
         let mut process = Process::start("everything", folder, command)?;
@@ -88,7 +89,7 @@ impl Runner {
         pod.write_files(&files).await?;
         std::fs::write(&config, &document)?;
 
-        let address = free_address()?;
+        let address = free_address();
         let mut command = Command::new(binary("mcp-runner")?);
         command.arg("run").arg("--config").arg(&config).arg("--files-root").arg(&files);
         command.args(["--listen", &address.to_string(), "--allow-endpoint-cidr", LOOPBACK]);

@@ -1,12 +1,12 @@
 //! The cluster side: a control plane, the generated CRDs and roles, and the operator with its webhooks in the API server's way.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use portcullis_testing::ControlPlane;
+use portcullis_testing::{ControlPlane, free_address};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -79,7 +79,7 @@ impl Stage {
         }
 
         step("putting the operator's webhooks in the API server's way: mcp-operator generate webhooks");
-        let (webhooks, health) = (free_address()?, free_address()?);
+        let (webhooks, health) = (free_address(), free_address());
         let manifests = generate(&operator, &["webhooks", "--namespace", OPERATOR_NAMESPACE]).await?;
         cluster.install_webhooks(&manifests, webhooks.port()).await;
 
@@ -142,11 +142,6 @@ pub(crate) async fn generate(operator: &Path, arguments: &[&str]) -> Result<Vec<
         bail!("mcp-operator generate {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     crate::apply::documents(&String::from_utf8(output.stdout)?)
-}
-
-/// A loopback address that is free now.
-pub fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
 /// Waits until `GET path` at `address` answers 200, or fails with the log of `process` when that ends first.

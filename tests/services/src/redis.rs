@@ -1,6 +1,5 @@
 //! A real Redis as a child process.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Ca, CertificateParams, Usage};
+use portcullis_testing::free_address;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -111,7 +111,7 @@ impl RedisServer {
     async fn start_in(folder: TempDir, options: RedisOptions) -> Result<Self> {
         let mut server = Self { options, folder, port: 0, process: None };
         for attempt in 1.. {
-            server.port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+            server.port = free_address().port();
             match server.start_again().await {
                 Err(_) if attempt < ATTEMPTS && server.log().contains("Failed listening") => {}
                 other => return other.map(|()| server),

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use http::Method;
+use portcullis_testing::free_address;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Recorder, Runner, eventually, free_address, within};
+use crate::support::{Recorder, Runner, eventually, within};
 
 /// Where the runner's log says that metrics are served.
 async fn diagnostics(runner: &Runner) -> SocketAddr {

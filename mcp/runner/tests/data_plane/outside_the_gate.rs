@@ -1,9 +1,10 @@
 //! What is served before any middleware, and the refusals of the transport.
 
 use http::Method;
+use portcullis_testing::free_address;
 use serde_json::json;
 
-use crate::support::{Recorder, Runner, Server, free_address};
+use crate::support::{Recorder, Runner, Server};
 
 #[tokio::test]
 async fn health_says_how_the_server_does_and_stays_200_while_the_proxy_serves() {

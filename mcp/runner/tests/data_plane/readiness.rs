@@ -1,10 +1,11 @@
 //! Whether the proxy is ready: whether a call is likely to be answered.
 
+use portcullis_testing::free_address;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Runner, Server, eventually, free_address, go};
+use crate::support::{Runner, Server, eventually, go};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const OFTEN: (&str, &str) = ("TOOLHIVE_HEALTH_CHECK_INTERVAL", "50ms");

@@ -1,10 +1,10 @@
 //! Spans and metrics on their way to a collector: by gRPC and HTTP, and to one that fails (toolhive-runner §2.12).
 
+use portcullis_testing::free_address;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Collector, Protocol, Recorder, Runner, TlsFront, broken_collector, eventually, free_address, parting_collector,
-    spans, text,
+    Collector, Protocol, Recorder, Runner, TlsFront, broken_collector, eventually, parting_collector, spans, text,
 };
 use crate::telemetry::traced;
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::{Command as StdCommand, Stdio};
 
+use portcullis_testing::free_address;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
-use crate::support::process::free_address;
 use crate::support::{INITIALIZE, Runner, Server, within};
 
 /// A collector that prints what it takes.

@@ -1,12 +1,12 @@
 //! An installation that is well, and the means to break it and to mend it.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, PolicyRule, RoleBinding};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
-use portcullis_testing::{ControlPlane, Grant, User};
+use portcullis_testing::{ControlPlane, Grant, User, free_address};
 use serde_json::{Value, json};
 
 use crate::process::{generate, output, run};
@@ -102,7 +102,7 @@ impl Clinic {
         // All of 127.0.0.0/8 is this machine.
         let [one, two, three] = uuid_bytes();
         let address = Ipv4Addr::new(127, one.max(2), two, three.max(2));
-        let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
+        let port = free_address().port();
         let service_port = port.to_string();
         let place = ["--namespace", &namespace, "--service-port", &service_port];
         let manifests = generate(&[&["operator", "--image", "shop:1"], &place[..]].concat()).await;

@@ -3,7 +3,7 @@
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::watcher::{Server, Watcher};
-use crate::{ControlPlane, ControlPlaneError, Mark};
+use crate::{ControlPlane, ControlPlaneError, Mark, free_address};
 
 /// Becoming ready takes some seconds on a quiet machine; a busy one gets this long.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -110,9 +110,8 @@ impl OperatorBinary {
         };
         let user = cluster.user_of(&self.generate("rbac", &namespace, &[]).await).await;
         for attempt in 1.. {
-            let [port, health] =
-                free_ports().unwrap_or_else(|error| panic!("cannot find a free loopback port: {error}"));
-            let service = ["--service-port".to_owned(), port.to_string()];
+            let [address, health] = [free_address(), free_address()];
+            let service = ["--service-port".to_owned(), address.port().to_string()];
             for what in ["crds", "webhooks"] {
                 let manifests = self.generate(what, &namespace, &service).await;
                 cluster.apply(&manifests).await;
@@ -120,10 +119,9 @@ impl OperatorBinary {
                     cluster.route_service(&namespace, &name).await;
                 }
             }
-            let health = SocketAddr::from((Ipv4Addr::LOCALHOST, health));
             let places = [
                 ("--kubeconfig", user.kubeconfig.display().to_string()),
-                ("--bind", format!("{}:{port}", Ipv4Addr::LOCALHOST)),
+                ("--bind", address.to_string()),
                 ("--health-bind", health.to_string()),
             ];
             let places = places.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
@@ -256,11 +254,4 @@ fn services(manifests: &[Value]) -> BTreeSet<(String, String)> {
         hooks.into_iter().chain(service(manifest.pointer("/spec/conversion/webhook/clientConfig")))
     };
     manifests.iter().flat_map(of).collect()
-}
-
-/// Two ports that are free now.
-fn free_ports() -> std::io::Result<[u16; 2]> {
-    let [one, other] = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-    let (one, other) = (one?, other?);
-    Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }

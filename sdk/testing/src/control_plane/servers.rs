@@ -1,6 +1,5 @@
 //! Starting and stopping the servers.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use super::credentials::{Authority, write_private};
 use super::error::Doing as _;
 use super::watcher::{Server, Watcher};
 use super::{AuditLog, ControlPlaneError, audit};
+use crate::free_address;
 
 /// Starting takes three seconds on a quiet machine; a busy one gets this long.
 const START_DEADLINE: Duration = Duration::from_mins(3);
@@ -155,7 +155,7 @@ impl ControlPlane {
 
     async fn try_start(binaries: &Path, builder: &Builder, deadline: Instant) -> Result<Self, ControlPlaneError> {
         let controllers = builder.controllers;
-        let [etcd_port, peer_port, api_port] = free_ports()?;
+        let [etcd_port, peer_port, api_port] = [(); 3].map(|()| free_address().port());
         let mut watcher = Watcher::start()?;
         let directory = watcher.directory().to_owned();
         let authority = Authority::new()?;
@@ -246,18 +246,6 @@ fn client_error(error: kube::Error) -> ControlPlaneError {
 
 fn log(directory: &Path, server: &str) -> PathBuf {
     directory.join("logs").join(format!("{server}.log"))
-}
-
-/// Ports that are free now, all different.
-fn free_ports<const N: usize>() -> Result<[u16; N], ControlPlaneError> {
-    let mut ports = [0; N];
-    let mut held = Vec::with_capacity(N);
-    for port in &mut ports {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("find a free loopback port")?;
-        *port = listener.local_addr().doing("find a free loopback port")?.port();
-        held.push(listener);
-    }
-    Ok(ports)
 }
 
 fn write_files(directory: &Path, authority: &Authority) -> Result<(), ControlPlaneError> {

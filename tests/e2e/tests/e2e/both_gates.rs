@@ -54,8 +54,11 @@ fn a_demo_that_is_killed_half_way_leaves_no_process_and_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     let mut demo = command.env("TMPDIR", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("calls the tool `greet`")), "the demo ended before its first call");
+    let mut said = String::new();
+    let mut stdout = BufReader::new(demo.stdout.take().unwrap());
+    while !said.contains("calls the tool `greet`") {
+        assert!(stdout.read_line(&mut said).unwrap() > 0, "the demo ended before its first call:\n{said}");
+    }
     let children = children_of(demo.id());
     assert!(children.len() >= 3, "operator, server and runner are up: {children:?}");
     demo.kill().unwrap();

@@ -2,7 +2,8 @@
 
 use portcullis_e2e::client::{Called, McpClient};
 use portcullis_e2e::process::{Process, binary, everything_server};
-use portcullis_e2e::stage::{free_address, ready};
+use portcullis_e2e::stage::ready;
+use portcullis_testing::free_address;
 use serde_json::json;
 use tokio::process::Command;
 
@@ -15,7 +16,7 @@ async fn a_hidden_tool_is_neither_listed_nor_callable_in_both_eras() {
         "tools_filter": ["say"], "tools_override": {"greet": {"name": "say"}},
     });
     std::fs::write(&config, document.to_string()).unwrap();
-    let address = free_address().unwrap();
+    let address = free_address();
     let mut command = Command::new(binary("mcp-runner").unwrap());
     command.arg("run").arg("--config").arg(&config).args(["--listen", &address.to_string(), "--"]);
     command.arg(everything_server().unwrap());

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;
 use portcullis_embedding::{PATIENCE, built, ended};
-use portcullis_testing::{ControlPlane, wait_until};
+use portcullis_testing::{ControlPlane, free_address, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -30,10 +30,6 @@ async fn get(port: u16, path: &str) -> Option<String> {
     Some(reply)
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 #[tokio::test]
 async fn an_axum_application_serves_webhooks_in_its_own_runtime() {
     // One of its own: its webhook fails closed for the ConfigMaps of every namespace.
@@ -41,7 +37,7 @@ async fn an_axum_application_serves_webhooks_in_its_own_runtime() {
     let cluster = &cluster.unwrap();
     let namespace = cluster.namespace("application").await;
     let user = cluster.user_of(&generate(&binaries, &["rbac", "--namespace", &namespace]).await).await;
-    let [site, webhooks] = [free_port(), free_port()];
+    let [site, webhooks] = [(); 2].map(|()| free_address().port());
     let place = ["webhooks", "--namespace", &namespace, "--service-port", &webhooks.to_string()];
     cluster.install_webhooks(&generate(&binaries, &place).await, webhooks).await;
     let application = Command::new(binaries.join("axum-application"))

@@ -5,11 +5,11 @@ use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
-use portcullis_testing::{CertManager, ControlPlane, wait_until};
+use portcullis_testing::{CertManager, ControlPlane, free_address, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use crate::install::pod::{PATIENCE, Running, free_port, generate};
+use crate::install::pod::{PATIENCE, Running, generate};
 
 /// CRDs have one name in the whole cluster, so one test at a time has the operator.
 pub(crate) struct Home {
@@ -31,7 +31,7 @@ impl Home {
         let namespaces: Api<Namespace> = Api::all(cluster.admin());
         let strict = Patch::Merge(json!({ "metadata": { "labels": labels } }));
         namespaces.patch(&namespace, &PatchParams::default(), &strict).await.unwrap();
-        Self { cluster, namespace, port: free_port(), _alone: alone }
+        Self { cluster, namespace, port: free_address().port(), _alone: alone }
     }
 
     pub(crate) async fn cert_manager(&self) {

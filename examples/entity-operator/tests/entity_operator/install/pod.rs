@@ -1,13 +1,13 @@
 //! A Pod as a process.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use portcullis_testing::{ControlPlane, wait_until};
+use portcullis_testing::{ControlPlane, free_address, wait_until};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -15,11 +15,6 @@ use tokio::process::{Child, Command};
 
 /// Nothing in these tests takes longer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
-
-/// A port that is free now.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
 
 /// A command line without what the environment of the tests would add.
 fn command(arguments: &[String]) -> Command {
@@ -58,7 +53,7 @@ impl Running {
         let account = spec.service_account_name.as_deref().unwrap();
         let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")];
         let kubeconfig = cluster.kubeconfig_as(&format!("system:serviceaccount:{namespace}:{account}"), &groups);
-        let health = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let health = free_address();
 
         let mut arguments = container.args.clone().unwrap();
         arguments.extend(machine(&kubeconfig, port, health));

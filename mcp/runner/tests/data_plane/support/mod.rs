@@ -17,7 +17,7 @@ pub(crate) use portcullis_identity::{Signer, encode, unsigned};
 pub(crate) use self::collector::{Collector, Protocol, broken_collector, parting_collector, spans, text};
 pub(crate) use self::events::EventStream;
 pub(crate) use self::issuer::{Issuer, unavailable};
-pub(crate) use self::process::{Server, conformance_server, free_address, go, modules, node_server, signal};
+pub(crate) use self::process::{Server, conformance_server, go, modules, node_server, signal};
 pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};
 pub(crate) use self::sdk::SdkClient;

@@ -1,10 +1,10 @@
 //! Real MCP servers as processes that end with the test, whichever way it ends.
 
-use std::hash::{BuildHasher as _, RandomState};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command as StdCommand, Stdio};
 
+use portcullis_testing::free_address;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -104,16 +104,6 @@ impl Server {
 pub(crate) fn signal(name: &str, pid: u32) {
     let sent = StdCommand::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
     assert!(sent.success(), "kill -{name} {pid}");
-}
-
-/// An address on loopback that nobody listens on, with a port that the kernel gives nobody unasked: a connection of
-/// another test would take one of those at any time.
-pub(crate) fn free_address() -> SocketAddr {
-    let bound = || {
-        let port = 10_000 + RandomState::new().hash_one(()) % 20_000;
-        TcpListener::bind(("127.0.0.1", u16::try_from(port).ok()?)).ok()?.local_addr().ok()
-    };
-    (0..100).find_map(|_| bound()).unwrap()
 }
 
 /// Where `hack/mcp-servers/build.sh` keeps a thing, which must be there.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Ca, CertificateParams, Usage};
+use portcullis_testing::free_address;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -49,7 +50,7 @@ async fn tunnel(to: u16) -> (SocketAddr, String) {
 #[tokio::test]
 async fn a_tunnel_that_ends_tls_is_called_and_its_certificate_checked() {
     let cluster = cluster().await;
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let free = free_address().port();
     let (address, ca) = tunnel(free).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.crt");

@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
-use portcullis_testing::{ControlPlane, User, wait_until};
+use portcullis_testing::{ControlPlane, User, free_address, wait_until};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -211,7 +211,7 @@ async fn controllers_start_when_their_objects_can_be_converted() {
     first.ended().await;
 
     // At another port: the API server knows of no object of a CRD that has changed, and has each converted again.
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let free = free_address();
     let port = free.port().to_string();
     let manifest = generate(&["crds", "--namespace", &home.namespace, "--service-port", &port]).await.remove(0);
     home.apply(&manifest).await;
