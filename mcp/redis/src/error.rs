@@ -92,7 +92,7 @@ impl RedisError {
     /// Translates an error of the client.
     pub(crate) fn of(address: &Arc<str>, within: Duration, error: &redis::RedisError) -> Self {
         let address = Arc::clone(address);
-        let problem = || error.detail().map_or_else(|| error.to_string(), str::to_owned);
+        let problem = || without_arguments(&error.detail().map_or_else(|| error.to_string(), str::to_owned));
         if error.is_timeout() {
             return Self::Timeout { address, within };
         }
@@ -103,7 +103,9 @@ impl RedisError {
                 problem: "it is not in Redis' protocol, or not of the command's type".into(),
             },
             (_, Some(code)) => Self::Refused { address, code: code.to_owned(), problem: problem() },
-            (_, None) => Self::Refused { address, code: "ERR".to_owned(), problem: error.to_string() },
+            (_, None) => {
+                Self::Refused { address, code: "ERR".to_owned(), problem: without_arguments(&error.to_string()) }
+            }
         }
     }
 
@@ -115,4 +117,10 @@ impl RedisError {
             _ => true,
         }
     }
+}
+
+/// A sentence of Redis without the arguments of a command that it does not know, which it quotes: they name sessions and their owners, and are a password
+/// where `AUTH` has another name.
+fn without_arguments(sentence: &str) -> String {
+    sentence.split(", with args beginning with").next().unwrap_or_default().to_owned()
 }

@@ -198,7 +198,7 @@ async fn a_proxy_is_ready_once_redis_has_let_it_in() {
     let tls = Tls::written_to(folder.path()).unwrap();
     let (ca, file) = (tls.ca.clone(), folder.path().join("password"));
     std::fs::write(&file, "wr0ng\n").unwrap();
-    let options = RedisOptions { password, tls: Some(tls), persistent: false };
+    let options = RedisOptions { password, tls: Some(tls), ..RedisOptions::default() };
     let (server, mut redis) = (Server::go().await, RedisServer::start(options).await.unwrap());
     let mut members = in_redis(&redis.address());
     members["scaling_config"]["session_redis"]["tls"] = json!({"caCertFile": ca});
