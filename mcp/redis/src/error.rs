@@ -7,11 +7,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The address is not one.
-    #[error("address: {0:?} is no host and port; write one such as redis.example.svc:6379")]
+    /// The address is not one, for this reason.
+    #[error("address: {0}")]
     Address(String),
     /// The prefix of keys does not end as it has to.
-    #[error("key_prefix: {0:?} must end with a colon, or the keys of two prefixes can be equal; write {0:?} with one")]
+    #[error("key_prefix: {0}")]
     Prefix(String),
     /// The file of the authorities has no path to find it by.
     #[error("tls.caCertFile: {0:?} is no absolute path; write one that begins with /")]

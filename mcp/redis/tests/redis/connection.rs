@@ -108,6 +108,6 @@ async fn the_database_is_the_one_of_the_number() {
 async fn a_setting_that_cannot_work_is_named() {
     let prefix = SessionOptions { key_prefix: "thv".to_owned(), ..SessionOptions::new(TTL) };
     let error = RedisSessions::new(connect("127.0.0.1:1"), prefix).unwrap_err();
-    assert_eq!(error, ConfigError::Prefix("thv".to_owned()));
-    assert!(error.to_string().starts_with("key_prefix:"), "{error}");
+    assert!(matches!(error, ConfigError::Prefix(_)), "{error:?}");
+    assert!(error.to_string().starts_with("key_prefix: \"thv\" must end with a colon"), "{error}");
 }
