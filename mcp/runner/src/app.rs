@@ -254,7 +254,7 @@ impl App {
             "/readyz" if !self.health.is_ready(&*self.backend) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the MCP server does not answer\n"))
             }
-            "/readyz" if !self.shared.is_met() => {
+            "/readyz" if !self.shared.have_answered() => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "Redis has not answered yet\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),

@@ -220,15 +220,15 @@ async fn beside(app: Arc<App>, metrics_server: Option<portcullis_listener::Serve
     let monitor = async {
         let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
     };
-    let meeting = async {
-        let _ = last.run_until_cancelled(app.shared.meet()).await;
+    let redis = async {
+        let _ = last.run_until_cancelled(app.shared.wait_for_answers()).await;
     };
     let metrics = async {
         if let Some(server) = metrics_server {
             diagnostics::serve(server, Arc::clone(&app), last.clone()).await;
         }
     };
-    tokio::join!(monitor, meeting, metrics);
+    tokio::join!(monitor, redis, metrics);
 }
 
 fn address(host: &str, port: u16) -> String {
