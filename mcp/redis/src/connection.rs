@@ -107,6 +107,9 @@ impl Redis {
     }
 
     /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// There was none: the server cannot be reached, does not let the client in, or has not answered in time.
     pub async fn ping(&self) -> Result<(), RedisError> {
         self.command::<String>(&redis::cmd("PING"), Repeat::Yes).await.map(drop)
     }
