@@ -200,9 +200,7 @@ const CONFIG: &str = "parameters.config_data";
 
 /// Refuses a place in the chain in which something else than the MCP server's own message would be judged, or nobody had called.
 fn check_place(context: &BuildContext) -> Result<(), BuildError> {
-    if context.is_inside_of(AUTHORIZATION) {
-        return Err(context.error("type", "stands in the chain twice", "keep one of them"));
-    }
+    context.check_single()?;
     if !context.is_inside_of(AUTH) {
         let fix = "put {\"type\":\"auth\"} before it, which says who calls";
         return Err(context.error("type", "authorization needs auth before it", fix));
