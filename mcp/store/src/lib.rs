@@ -36,7 +36,7 @@ pub use memory::MemorySessions;
 pub use shares::{Bound, Share, Shares};
 pub use table::{Limits, Removed};
 
-/// To whom a session belongs: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
+/// The owner of a session: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Box<str>);
 
@@ -80,7 +80,7 @@ impl SessionRecord {
         Self { id: id.into(), principal, backend_id: None, backend_address: None, handshake: None, messages: None }
     }
 
-    /// What the record takes in memory, about: its strings and what a store needs to find them.
+    /// About the memory that the record takes, in bytes: its strings, and the places in a store by which it is found.
     fn weight(&self) -> usize {
         const BOOKKEEPING: usize = 512;
         let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
@@ -111,7 +111,7 @@ impl StoreError {
     }
 }
 
-/// What a store answers, once it does.
+/// The answer of a store, or the reason why there is none.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Where session records are kept. Every use of a session by its owner renews it; a session that nobody uses expires.
@@ -130,7 +130,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Removes the session and returns whether there was one of this id that belongs to `principal`.
     fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool>;
 
-    /// How long a session lives without being used.
+    /// The time that a session lives without being used.
     fn ttl(&self) -> Duration;
 
     /// The number of sessions that this process knows of, for its metrics: of a store that replicas share, those that it has opened.
