@@ -70,9 +70,7 @@ enum Auth {
 impl Auth {
     fn new(parameters: &AuthParameters, context: &BuildContext) -> Result<Self, BuildError> {
         // The inner one would put its identity in place of the outer one's.
-        if context.is_inside_of(chain::AUTH) {
-            return Err(context.error("type", "stands in the chain twice", "keep one of them"));
-        }
+        context.check_single()?;
         Ok(match &parameters.oidc_config {
             Some(oidc) => Self::Login {
                 login: Box::new(config::login(oidc, context)?),

@@ -57,15 +57,10 @@ impl KnownHints {
         }
         let is_full = self.0.len() >= MOST;
         if is_full {
-            self.forget();
+            self.0.clear();
         }
         self.0.insert(tool.to_owned(), hints);
         is_full
-    }
-
-    /// Forgets all tools.
-    pub fn forget(&mut self) {
-        self.0.clear();
     }
 
     /// The hints of a tool; `None` where no list had it yet.

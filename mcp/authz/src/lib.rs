@@ -27,7 +27,7 @@
 //! | `completion/complete` | as `prompts/get` or `resources/read` of what it refers to, without arguments |
 //! | `subscriptions/listen` | as `resources/read` of each resource that it names; without one, nothing |
 //! | `tools/list`, `prompts/list`, `resources/list`, `resources/templates/list`, `skills/list` | for each item of the answer the question of its kind, without arguments |
-//! | `initialize`, `ping`, `server/discover`, `roots/list`, `logging/setLevel`, `features/list`, and the notifications of MCP but for those of tasks and elicitations | nothing: they pass |
+//! | `initialize`, `ping`, `server/discover`, `roots/list`, `logging/setLevel`, `features/list`, and the notifications of MCP but for `notifications/elicitation/complete`, `notifications/tasks` and `notifications/subscriptions/acknowledged` | nothing: they pass |
 //! | every other one | nothing: they are refused |
 //!
 //! # Where decisions differ from ToolHive's

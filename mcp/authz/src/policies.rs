@@ -58,9 +58,7 @@ impl Types {
             Feature::Skill => skill,
         }
     }
-}
 
-impl Types {
     /// Whether a request may have it as its principal, action or resource.
     fn is_of_request(&self, uid: &EntityUid) -> bool {
         let r#type = uid.type_name();

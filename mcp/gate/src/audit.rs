@@ -20,7 +20,7 @@ use mcp_http::file::rooted;
 use mcp_middleware::{
     BuildContext, BuildError, End, Exchange, Middleware, Next, Observation, RequestContext, client_network,
 };
-use mcp_runconfig::{AUDIT, AuditParameters};
+use mcp_runconfig::AuditParameters;
 use mcp_store::Client;
 
 use self::event::{Event, Settings, is_type};
@@ -64,9 +64,7 @@ struct Pending {
 impl Audit {
     /// Opens the log file, and starts the thread that writes.
     pub(crate) async fn new(parameters: AuditParameters, context: BuildContext) -> Result<Self, BuildError> {
-        if context.is_inside_of(AUDIT) {
-            return Err(context.error("type", "stands in the chain twice", "keep one of them"));
-        }
+        context.check_single()?;
         let AuditParameters { config_data, component, transport_type, .. } = parameters;
         let config = config_data.unwrap_or_default();
         if !config.is_on() {

@@ -118,7 +118,7 @@ impl Authorization {
     /// The decision about a message; `None` where it asks for nothing that is decided on.
     async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<Result<(), Failure>> {
         if message.kind() == Kind::Response {
-            return Some(self.is_asked_for(context, message).then_some(()).ok_or(Failure::Denied(NOT_ASKED)));
+            return Some(self.close_request(context, message).then_some(()).ok_or(Failure::Denied(NOT_ASKED)));
         }
         let (identity, tools, length) = (context.identity(), Arc::clone(&self.tools), message.body().len());
         let message = message.clone();
@@ -139,8 +139,8 @@ impl Authorization {
         }
     }
 
-    /// Whether a client's answer is one to a request that the MCP server has open in the client's session.
-    fn is_asked_for(&self, context: &RequestContext, answer: &OwnedMessage) -> bool {
+    /// Closes the request that the MCP server has open in the client's session and that this answers. Returns whether there is one.
+    fn close_request(&self, context: &RequestContext, answer: &OwnedMessage) -> bool {
         let session = context.owner().zip(context.session());
         session.zip(answer.id()).is_some_and(|(session, id)| self.requests.close(&session, id))
     }
@@ -200,9 +200,7 @@ const CONFIG: &str = "parameters.config_data";
 
 /// Refuses a place in the chain in which something else than the MCP server's own message would be judged, or nobody had called.
 fn check_place(context: &BuildContext) -> Result<(), BuildError> {
-    if context.is_inside_of(AUTHORIZATION) {
-        return Err(context.error("type", "stands in the chain twice", "keep one of them"));
-    }
+    context.check_single()?;
     if !context.is_inside_of(AUTH) {
         let fix = "put {\"type\":\"auth\"} before it, which says who calls";
         return Err(context.error("type", "authorization needs auth before it", fix));

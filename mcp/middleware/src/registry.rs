@@ -250,6 +250,17 @@ impl BuildContext {
         self.entries[self.at + 1..].iter().any(|after| after.config.kind == kind)
     }
 
+    /// Refuses a chain in which another middleware of its type stands further out: one of them would undo or repeat the work of the other.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn check_single(&self) -> Result<(), BuildError> {
+        if self.is_inside_of(&self.entry().config.kind) {
+            return Err(self.error("type", "stands in the chain twice", "keep one of them"));
+        }
+        Ok(())
+    }
+
     /// The guard that this middleware is, for its decisions.
     pub fn guard(&self) -> Guard {
         self.settings.decisions.guard(&self.entry().config.kind)

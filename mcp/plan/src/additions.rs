@@ -16,9 +16,9 @@ const MAX_ORIGINS: usize = 64;
 /// The requests of a workload's annotations to its proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Additions {
-    /// The paths, and what becomes of calls that cannot be counted, as the document has them.
+    /// The members of the document that they become.
     #[serde(flatten)]
-    pub paths: mcp_runconfig::Additions,
+    pub members: mcp_runconfig::Additions,
     /// Origins of the web pages that may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_origins: Vec<String>,
@@ -35,7 +35,7 @@ impl Additions {
             text.map(|text| text.split(',').map(|entry| entry.trim().to_owned()).collect()).unwrap_or_default()
         };
         let fail_closed = annotations.and_then(|annotations| annotations.get(FAIL_CLOSED));
-        let paths = mcp_runconfig::Additions {
+        let members = mcp_runconfig::Additions {
             mcp_paths: list(MCP_PATHS),
             open_paths: list(OPEN_PATHS),
             // An unknown word is refused at admission; where it was stored, the stricter reading holds.
@@ -43,7 +43,7 @@ impl Additions {
             ..mcp_runconfig::Additions::default()
         };
         let unknown_word = fail_closed.filter(|word| !["true", "false"].contains(&&***word)).cloned();
-        Self { paths, allowed_origins: list(ALLOWED_ORIGINS), unknown_word }
+        Self { members, allowed_origins: list(ALLOWED_ORIGINS), unknown_word }
     }
 
     /// Lists the annotations with the prefix of these that are none of them.
@@ -62,8 +62,8 @@ impl Additions {
         let mut problems: Vec<Problem> = if let Some(why) = no_paths {
             self.path_keys().map(|key| problem(key, format!("has no effect, as {why}; remove it"))).collect()
         } else {
-            let mcp = self.paths.mcp_path_problems().into_iter().map(|message| problem(MCP_PATHS, message));
-            let open = self.paths.open_path_problems().into_iter().map(|message| problem(OPEN_PATHS, message));
+            let mcp = self.members.mcp_path_problems().into_iter().map(|message| problem(MCP_PATHS, message));
+            let open = self.members.open_path_problems().into_iter().map(|message| problem(OPEN_PATHS, message));
             mcp.chain(open).collect()
         };
         if self.allowed_origins.len() > MAX_ORIGINS {
@@ -89,16 +89,16 @@ impl Additions {
 
     /// The annotations that ask for paths.
     pub fn path_keys(&self) -> impl Iterator<Item = &'static str> {
-        let asked = [(MCP_PATHS, &self.paths.mcp_paths), (OPEN_PATHS, &self.paths.open_paths)];
+        let asked = [(MCP_PATHS, &self.members.mcp_paths), (OPEN_PATHS, &self.members.open_paths)];
         asked.into_iter().filter(|(_, paths)| !paths.is_empty()).map(|(key, _)| key)
     }
 
     /// Puts them into the document of the proxy, which has what configurations ask for.
     pub fn render(&self, document: &mut RunConfig) {
-        document.portcullis.mcp_paths.clone_from(&self.paths.mcp_paths);
-        document.portcullis.open_paths.clone_from(&self.paths.open_paths);
+        document.portcullis.mcp_paths.clone_from(&self.members.mcp_paths);
+        document.portcullis.open_paths.clone_from(&self.members.open_paths);
         document.portcullis.rate_limits_fail_closed =
-            self.paths.rate_limits_fail_closed && document.rate_limit_config.is_some();
+            self.members.rate_limits_fail_closed && document.rate_limit_config.is_some();
         for origin in &self.allowed_origins {
             if !document.allowed_origins.contains(origin) {
                 document.allowed_origins.push(origin.clone());

@@ -49,7 +49,7 @@ pub fn rate_limits(
         let message = "needs spec.sessionStorage with the provider redis, where calls are counted";
         limits.problems.push(Problem::new(FIELD, message));
     }
-    let nobody = spec.per_user_fields().next().filter(|_| !has_login);
+    let nobody = per_user_field(spec).filter(|_| !has_login);
     if let Some(field) = &nobody {
         let message = "needs callers who log in: without a login all of them are one user";
         limits.problems.push(Problem::new(field, message));
@@ -66,17 +66,13 @@ pub fn change_problems(old: Option<&RateLimiting>, new: Option<&RateLimiting>) -
 
 const FIELD: &str = "spec.rateLimiting";
 
-/// The fields that count the calls of single users.
-trait PerUserFields {
-    fn per_user_fields(&self) -> impl Iterator<Item = String>;
-}
-
-impl PerUserFields for RateLimiting {
-    fn per_user_fields(&self) -> impl Iterator<Item = String> {
-        let of_tools = self.tools.iter().flatten().enumerate().filter(|(_, tool)| tool.per_user.is_some());
-        let of_tools = of_tools.map(|(at, _)| format!("{FIELD}.tools[{at}].perUser"));
-        self.per_user.iter().map(|_| format!("{FIELD}.perUser")).chain(of_tools)
+/// The first field that counts the calls of single users.
+fn per_user_field(spec: &RateLimiting) -> Option<String> {
+    if spec.per_user.is_some() {
+        return Some(format!("{FIELD}.perUser"));
     }
+    let of_tool = spec.tools.iter().flatten().position(|tool| tool.per_user.is_some());
+    of_tool.map(|at| format!("{FIELD}.tools[{at}].perUser"))
 }
 
 impl Limits {

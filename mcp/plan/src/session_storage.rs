@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use mcp_api::v1beta1::{SecretKeyRef, SessionStorage, SessionStorageProvider};
-use mcp_runconfig::{RunConfig, SessionRedis, SessionRedisTls, environment::SESSION_REDIS_PASSWORD, host_and_port};
+use mcp_runconfig::{
+    RunConfig, SessionRedis, SessionRedisTls, environment::SESSION_REDIS_PASSWORD, host_and_port, key_prefix_problem,
+};
 
 use crate::{
     config::{Config, ConfigUse, Needs, Requested, Role, Sessions, Target, Terms, Words},
@@ -104,14 +106,9 @@ impl Shared {
         let fields = ["spec.sessionStorage.passwordRef", "spec.sessionStorage.tls.caCertSecretRef"];
         let mut problems = Vec::new();
         problems.extend(address_problem("spec.sessionStorage.address", &redis.address));
-        let prefix = &redis.key_prefix;
-        if !prefix.is_empty() && !prefix.ends_with(':') {
-            let message = format!(
-                "{prefix:?} must end with a colon, or the keys of two prefixes can be equal; write {:?}",
-                format!("{prefix}:")
-            );
-            problems.push(Problem::new("spec.sessionStorage.keyPrefix", message));
-        }
+        let prefix = Some(&redis.key_prefix).filter(|prefix| !prefix.is_empty());
+        let prefix = prefix.and_then(|prefix| key_prefix_problem(prefix));
+        problems.extend(prefix.map(|message| Problem::new("spec.sessionStorage.keyPrefix", message)));
         Some(Self::new(redis, spec.password_ref.clone(), authorities, problems, fields))
     }
 
@@ -203,6 +200,5 @@ fn file(SecretKeyRef { name, key }: &SecretKeyRef) -> MountedFile {
 }
 
 fn address_problem(field: &str, address: &str) -> Option<Problem> {
-    let message = || format!("{address:?} is no host and port; write one such as redis.example.svc:6379");
-    host_and_port(address).is_none().then(|| Problem::new(field, message()))
+    host_and_port(address).err().map(|message| Problem::new(field, message))
 }

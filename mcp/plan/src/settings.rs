@@ -1,4 +1,4 @@
-//! What the operator was started with.
+//! The settings that an operator is started with.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use mcp_runconfig::endpoint::{Egress, IpNet};
 
 use crate::reference::{Content, MountedFile, Source};
 
-/// What the operator was started with.
+/// The settings that an operator is started with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Image of the proxy.

@@ -39,7 +39,7 @@ impl RedisConfig {
 
     /// The host and port in the address.
     pub(crate) fn host_and_port(&self) -> Result<(String, u16), ConfigError> {
-        let (host, port) = host_and_port(&self.address).ok_or_else(|| ConfigError::Address(self.address.clone()))?;
+        let (host, port) = host_and_port(&self.address).map_err(ConfigError::Address)?;
         Ok((host.to_owned(), port))
     }
 }

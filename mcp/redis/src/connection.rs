@@ -107,6 +107,9 @@ impl Redis {
     }
 
     /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// There was none: the server cannot be reached, does not let the client in, or has not answered in time.
     pub async fn ping(&self) -> Result<(), RedisError> {
         self.command::<String>(&redis::cmd("PING"), Repeat::Yes).await.map(drop)
     }
@@ -182,8 +185,8 @@ impl Inner {
             }
             Err(error) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << attempts.failed.min(16)).min(self.config.deadlines.pause);
-                // The users of Redis tell of commands that fail.
-                if attempts.failed == 0 {
+                // The users of Redis tell of commands that fail, and nobody does before the first one.
+                if attempts.last.as_ref().is_none_or(|(last, _)| *last != error) {
                     tracing::warn!(%error, "cannot connect to Redis; commands fail until it can be reached again");
                 } else {
                     tracing::debug!(%error, ?pause, "cannot connect to Redis; commands fail until the next attempt");

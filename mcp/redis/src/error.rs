@@ -7,11 +7,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The address is not one.
-    #[error("address: {0:?} is no host and port; write one such as redis.example.svc:6379")]
+    /// The address is not one, for this reason.
+    #[error("address: {0}")]
     Address(String),
     /// The prefix of keys does not end as it has to.
-    #[error("key_prefix: {0:?} must end with a colon, or the keys of two prefixes can be equal; write {0:?} with one")]
+    #[error("key_prefix: {0}")]
     Prefix(String),
     /// The file of the authorities has no path to find it by.
     #[error("tls.caCertFile: {0:?} is no absolute path; write one that begins with /")]
@@ -92,7 +92,7 @@ impl RedisError {
     /// Translates an error of the client.
     pub(crate) fn of(address: &Arc<str>, within: Duration, error: &redis::RedisError) -> Self {
         let address = Arc::clone(address);
-        let problem = || error.detail().map_or_else(|| error.to_string(), str::to_owned);
+        let problem = || without_arguments(&error.detail().map_or_else(|| error.to_string(), str::to_owned));
         if error.is_timeout() {
             return Self::Timeout { address, within };
         }
@@ -103,7 +103,9 @@ impl RedisError {
                 problem: "it is not in Redis' protocol, or not of the command's type".into(),
             },
             (_, Some(code)) => Self::Refused { address, code: code.to_owned(), problem: problem() },
-            (_, None) => Self::Refused { address, code: "ERR".to_owned(), problem: error.to_string() },
+            (_, None) => {
+                Self::Refused { address, code: "ERR".to_owned(), problem: without_arguments(&error.to_string()) }
+            }
         }
     }
 
@@ -115,4 +117,10 @@ impl RedisError {
             _ => true,
         }
     }
+}
+
+/// A sentence of Redis without the arguments of a command that it does not know, which it quotes: they name sessions and their owners, and are a password
+/// where `AUTH` has another name.
+fn without_arguments(sentence: &str) -> String {
+    sentence.split(", with args beginning with").next().unwrap_or_default().to_owned()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mcp_middleware::Metrics;
+use mcp_runconfig::key_prefix_problem;
 use mcp_store::{Client, Limits, MemorySessions, Principal, Removed, Reply, SessionRecord, SessionStore, StoreError};
 
 use crate::connection::{Redis, Repeat, Script};
@@ -67,8 +68,8 @@ impl RedisSessions {
     /// # Errors
     /// A prefix without a colon at its end.
     pub fn new(redis: Redis, options: SessionOptions) -> Result<Self, ConfigError> {
-        if !options.key_prefix.ends_with(':') {
-            return Err(ConfigError::Prefix(options.key_prefix));
+        if let Some(problem) = key_prefix_problem(&options.key_prefix) {
+            return Err(ConfigError::Prefix(problem));
         }
         let limits = Limits { max_sessions: options.max_sessions, ..Limits::new(options.ttl) };
         Ok(Self { redis, options, opened: MemorySessions::new(limits), failures: Failures::told_each(QUIET) })
@@ -144,7 +145,7 @@ impl SessionStore for RedisSessions {
             let mut gone = Vec::new();
             for old in evicted.into_iter().filter(|old| old.id != record.id) {
                 if let Err(error) = self.delete(&old.id, &old.principal).await {
-                    tracing::warn!(%error, "cannot remove a session that made room for another; it expires");
+                    self.failures.note(&error, "a session that makes room for another stays in Redis until it expires");
                 }
                 gone.push(old);
             }

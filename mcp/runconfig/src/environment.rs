@@ -9,7 +9,7 @@ pub const KUBERNETES_SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 pub const RUN_CONFIG_CHECKSUM: &str = "TOOLHIVE_RUNCONFIG_CHECKSUM";
 /// Where secrets are looked up by their identifiers: `environment`.
 pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
-/// What precedes the identifier of a secret in the name of the variable that holds it.
+/// The beginning of the name of a variable that holds a secret. The identifier of the secret follows.
 pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
 /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
 pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";

@@ -35,11 +35,11 @@ pub(crate) const ENDPOINTS: &str = "endpoints";
 /// Documents about the proxy; those of a server behind it are not shown (toolhive-auth §1.1).
 const DOCUMENTS: &str = "/.well-known/";
 
-/// What every request needs.
+/// The parts of the proxy that every request needs.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) chain: Chain,
-    /// What the chain is around.
+    /// The service that the chain is around.
     pub(crate) transport: BoxService,
     pub(crate) backend: Box<dyn Transport>,
     /// Whether requests go on to the server with the headers of the client.
@@ -238,7 +238,7 @@ impl App {
         !self.login || context.identity().is_some()
     }
 
-    /// What is served outside of the chain.
+    /// The answer to a request that is served outside of the chain.
     fn reserved<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let (method, path) = (request.method(), request.uri().path());
         match path {
@@ -254,7 +254,7 @@ impl App {
             "/readyz" if !self.health.is_ready(&*self.backend) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the MCP server does not answer\n"))
             }
-            "/readyz" if !self.shared.is_met() => {
+            "/readyz" if !self.shared.have_answered() => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "Redis has not answered yet\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
@@ -293,7 +293,7 @@ struct Serving {
     in_flight: Gauge,
     /// Ends the answer's body when the proxy drains.
     drain: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// What is to be answered in that body before.
+    /// The answers that have to be in that body before.
     due: Option<DueAnswers>,
     /// Ends the body when another client needs the connection.
     streaming: Option<Streaming>,

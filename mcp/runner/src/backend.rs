@@ -20,10 +20,10 @@ use crate::RunError;
 use crate::options::{Environment, RunOptions};
 use crate::shared::{Shared, session_redis};
 
-/// How long a session lives without being used where the document does not say.
+/// The time that a session lives without being used where the document does not say.
 const SESSION_TTL: Duration = Duration::from_hours(2);
 
-/// How to reach the server, before anything is started.
+/// The way to the server, before anything is started.
 #[derive(Debug)]
 pub(crate) struct Plan {
     sessions: Arc<dyn SessionStore>,
@@ -36,7 +36,7 @@ enum Server {
     Stdio(Stdio, Front),
 }
 
-/// What clients speak to a server behind a pipe.
+/// The transport that clients speak to a server behind a pipe.
 #[derive(Debug)]
 enum Front {
     Streamable(StreamableConfig),
@@ -154,7 +154,7 @@ pub(crate) fn plan(
     Ok(Plan { sessions, server: Server::Http(Box::new(proxy)) })
 }
 
-/// How to call the remote server at `url`, or why it cannot be. Its text is judged now, so that a document that cannot work does not start; the
+/// The way to call the remote server at `url`, or why it cannot be called. Its text is judged now, so that a document that cannot work does not start; the
 /// addresses that its name has are judged at each connection.
 fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> Result<ProxyConfig, String> {
     policy.check_url(url).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What the command line and the environment say.
+//! The command line and the environment.
 
 use std::ffi::OsString;
 use std::fmt;

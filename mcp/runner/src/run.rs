@@ -30,14 +30,14 @@ use crate::shared::Shared;
 
 /// More threads than this would outrun any MCP server: each passes some 20,000 calls a second on.
 const MAX_WORKERS: usize = 8;
-/// How long a request may take to arrive when the document says nothing.
+/// The time that a request may take to arrive when the document says nothing.
 const READ: Duration = Duration::from_secs(30);
-/// How long everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
+/// The time that everything may take to end after SIGTERM. Kubernetes kills a pod after 30 s.
 const SHUTDOWN: Duration = Duration::from_secs(27);
-/// How long to serve beyond the drain delay while requests come that are no more than [`QUIET`] apart: a Service still leads here.
+/// The time to serve beyond the drain delay while requests come that are no more than [`QUIET`] apart: a Service still leads here.
 const LATE: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_secs(1);
-/// What is left of that for other things than calls under way: telling those that are cut off, ending the server's
+/// The part of that for other things than calls under way: telling those that are cut off, ending the server's
 /// process, leaving the webhooks.
 const REST: Duration = Duration::from_secs(6);
 
@@ -139,7 +139,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             delay = ending.asked(drain_delay) => {
                 app.ending.store(true, Relaxed);
                 tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
-                // Whoever asks again does not want to wait.
+                // A second signal says that nobody wants to wait.
                 tokio::select! {
                     () = unlearn(&app, delay) => {}
                     _ = ending.asked(Duration::ZERO) => {}
@@ -201,7 +201,7 @@ fn workers(forwards: bool) -> std::io::Result<Workers> {
     Workers::start(if forwards { cores.min(MAX_WORKERS) } else { 1 })
 }
 
-/// What clients are granted on the proxy's port.
+/// The limits of clients on the proxy's port.
 fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> Limits {
     Limits {
         connections,
@@ -220,15 +220,15 @@ async fn beside(app: Arc<App>, metrics_server: Option<portcullis_listener::Serve
     let monitor = async {
         let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
     };
-    let meeting = async {
-        let _ = last.run_until_cancelled(app.shared.meet()).await;
+    let redis = async {
+        let _ = last.run_until_cancelled(app.shared.wait_for_answers()).await;
     };
     let metrics = async {
         if let Some(server) = metrics_server {
             diagnostics::serve(server, Arc::clone(&app), last.clone()).await;
         }
     };
-    tokio::join!(monitor, meeting, metrics);
+    tokio::join!(monitor, redis, metrics);
 }
 
 fn address(host: &str, port: u16) -> String {

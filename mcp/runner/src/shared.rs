@@ -18,12 +18,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Shared {
     clients: Clients,
     metrics: Metrics,
-    met: AtomicBool,
+    answered: AtomicBool,
 }
 
 impl Shared {
     pub(crate) fn new(clients: Clients, metrics: Metrics) -> Self {
-        Self { clients, metrics, met: AtomicBool::new(false) }
+        Self { clients, metrics, answered: AtomicBool::new(false) }
     }
 
     /// The sessions of a server that HTTP leads to, which live for `ttl` without being used.
@@ -38,8 +38,8 @@ impl Shared {
         Ok(Arc::new(sessions))
     }
 
-    /// Asks each server until it answers. The log says why one does not.
-    pub(crate) async fn meet(&self) {
+    /// Asks each server until it answers. Its connection logs why one does not.
+    pub(crate) async fn wait_for_answers(&self) {
         for redis in self.clients.all() {
             while let Err(error) = redis.ping().await {
                 tracing::debug!(%error, "the proxy waits for Redis");
@@ -47,11 +47,12 @@ impl Shared {
             }
             tracing::info!(address = redis.address(), "Redis answers");
         }
-        self.met.store(true, Relaxed);
+        self.answered.store(true, Relaxed);
     }
 
-    pub(crate) fn is_met(&self) -> bool {
-        self.met.load(Relaxed)
+    /// Whether each has answered once.
+    pub(crate) fn have_answered(&self) -> bool {
+        self.answered.load(Relaxed)
     }
 }
 

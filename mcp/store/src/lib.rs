@@ -32,15 +32,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 pub use memory::MemorySessions;
 pub use shares::{Bound, Share, Shares};
 pub use table::{Limits, Removed};
 
-/// To whom a session belongs: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+/// The owner of a session: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Box<str>);
 
 impl Principal {
@@ -61,23 +58,19 @@ impl Principal {
 }
 
 /// One session as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
     /// The id that the client knows.
     pub id: Box<str>,
     /// The only one who may use the session.
     pub principal: Principal,
     /// The MCP server's id for the session, where the server has one of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<Box<str>>,
     /// The address of the MCP server that opened the session: of several pods, the one that knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_address: Option<SocketAddr>,
     /// The body of the client's `initialize`, with which the session can be opened anew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Box<str>>,
     /// The path and query at which the MCP server takes the session's messages, where it has said so (HTTP with server-sent events).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Box<str>>,
 }
 
@@ -87,7 +80,7 @@ impl SessionRecord {
         Self { id: id.into(), principal, backend_id: None, backend_address: None, handshake: None, messages: None }
     }
 
-    /// What the record takes in memory, about: its strings and what a store needs to find them.
+    /// About the memory that the record takes, in bytes: its strings, and the places in a store by which it is found.
     fn weight(&self) -> usize {
         const BOOKKEEPING: usize = 512;
         let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
@@ -118,7 +111,7 @@ impl StoreError {
     }
 }
 
-/// What a store answers, once it does.
+/// The answer of a store, or the reason why there is none.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Where session records are kept. Every use of a session by its owner renews it; a session that nobody uses expires.
@@ -137,7 +130,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Removes the session and returns whether there was one of this id that belongs to `principal`.
     fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool>;
 
-    /// How long a session lives without being used.
+    /// The time that a session lives without being used.
     fn ttl(&self) -> Duration;
 
     /// The number of sessions that this process knows of, for its metrics: of a store that replicas share, those that it has opened.
@@ -146,22 +139,5 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Whether it knows of none.
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_survives_being_written_down() {
-        let mut record = SessionRecord::new("a", Principal::new("https://i", "s"));
-        let bare = r#"{"id":"a","principal":"https://i\u0000s"}"#;
-        assert_eq!(serde_json::to_string(&record).unwrap(), bare);
-        record.backend_id = Some("b".into());
-        record.backend_address = Some("[2001:db8::1]:8080".parse().unwrap());
-        record.handshake = Some("{}".into());
-        let written = serde_json::to_string(&record).unwrap();
-        assert_eq!(serde_json::from_str::<SessionRecord>(&written).unwrap(), record);
     }
 }

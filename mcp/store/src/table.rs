@@ -16,11 +16,11 @@ const GRAIN: Duration = Duration::from_secs(1);
 /// When it is full, the client whose sessions take the most room loses the one of them that it has not used for longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long a session lives without being used.
+    /// The time that a session lives without being used.
     pub ttl: Duration,
-    /// How many sessions there are. Default: 10,000.
+    /// The most sessions that there are. Default: 10,000.
     pub max_sessions: usize,
-    /// How many bytes they take, about. Default: 24 MiB.
+    /// The most memory that they take, about, in bytes. Default: 24 MiB.
     pub max_bytes: usize,
 }
 

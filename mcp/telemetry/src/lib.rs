@@ -94,9 +94,7 @@ struct Recorded {
 
 impl Telemetry {
     async fn new(mut parameters: TelemetryParameters, context: BuildContext) -> Result<Self, BuildError> {
-        if context.is_inside_of(TELEMETRY) {
-            return Err(context.error("type", "stands in the chain twice", "keep one of them"));
-        }
+        context.check_single()?;
         if !parameters.config.is_on() {
             return Ok(Self { recorder: None, pipeline: None });
         }

@@ -31,6 +31,8 @@ pub struct RedisOptions {
     pub tls: Option<Tls>,
     /// It writes each change to disk before it answers, and has it again when it is started again.
     pub persistent: bool,
+    /// The commands that it does not know.
+    pub unknown: &'static [&'static str],
 }
 
 /// The files of a Redis that speaks TLS.
@@ -217,6 +219,7 @@ impl RedisServer {
         if self.options.persistent {
             lines.push("appendonly yes\nappendfsync always".to_owned());
         }
+        lines.extend(self.options.unknown.iter().map(|command| format!("rename-command {command} \"\"")));
         lines.join("\n") + "\n"
     }
 

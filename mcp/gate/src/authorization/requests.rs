@@ -76,7 +76,7 @@ impl OpenRequests {
         sessions.open.entry(session).or_default().push_back(request);
     }
 
-    /// Whether the request that a client of this session answers is open; it is open no more then.
+    /// Closes the request that a client of this session answers, and returns whether it was open.
     pub(super) fn close(&self, session: &Session, id: Id<'_>) -> bool {
         let Some(id) = read(id) else { return false };
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);

@@ -93,11 +93,11 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
     let unbuilt = uses.unbuilt(settings).into_iter();
     let unbuilt = unbuilt.map(|field| format!("{field} cannot be enforced by this version: the server gets no proxy"));
     let idle = uses.additions.path_keys().filter(|_| !uses.judge_messages()).map(|key| {
-        format!("metadata.annotations[{key}] has no effect: no webhooks and no tool filter judge messages, so every path is open")
+        format!("metadata.annotations[{key}] has no effect: no webhook, tool filter, policy or rate limit judges messages, so every path is open")
     });
     let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));
     let settings = uses.without_effect(settings).into_iter().map(|field| format!("{field} has no effect {OF_IMAGE}"));
-    let closed = (uses.additions.paths.rate_limits_fail_closed && !uses.has(RATE_LIMIT))
+    let closed = (uses.additions.members.rate_limits_fail_closed && !uses.has(RATE_LIMIT))
         .then(|| format!("metadata.annotations[{FAIL_CLOSED}] has no effect: there is no rate limit"));
     unbuilt.chain(idle).chain(closed).chain(unsupported).chain(settings).collect()
 }

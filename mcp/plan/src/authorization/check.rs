@@ -3,7 +3,8 @@
 use crate::{problem::Problem, settings::Settings};
 use mcp_authz::Policies;
 use mcp_runconfig::{
-    AuthzConfig, AuthzKind, CedarConfig, Parameters as _, ParseError, RunConfig, endpoint::EndpointPolicy,
+    AuthzConfig, AuthzKind, CedarConfig, Parameters as _, ParseError, RunConfig,
+    endpoint::{EndpointPolicy, without_secrets},
 };
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ pub fn endpoint_problem(config: &AuthzConfig, settings: &Settings) -> Option<Pro
     let http = config.pdp.as_ref().filter(|_| config.kind == AuthzKind::Http)?.http.as_ref()?;
     let policy = EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone());
     let problem = policy.check_base_url(&http.url).err()?;
-    Some(Problem::new("pdp.http.url", format!("{:?} {problem}", http.url)))
+    Some(Problem::new("pdp.http.url", format!("{:?} {problem}", without_secrets(&http.url))))
 }
 
 /// The claims that policies ask for and that no caller of the document's proxy has: a word and a sentence.

@@ -173,7 +173,7 @@ impl Uses {
 
     /// The paths that are open although a guard judges messages: the end of a sentence.
     pub(crate) fn passed_by(&self) -> String {
-        let open = &self.additions.paths.open_paths;
+        let open = &self.additions.members.open_paths;
         if open.is_empty() || !self.all.iter().any(|it| it.asked.judges_messages()) {
             return String::new();
         }

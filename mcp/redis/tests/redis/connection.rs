@@ -6,9 +6,10 @@ use std::path::Path;
 use mcp_http::client::ClientTls;
 use mcp_middleware::Secret;
 use mcp_redis::{ConfigError, Password, Redis, RedisConfig, RedisError, RedisSessions, SessionOptions};
+use mcp_store::{Principal, SessionStore as _};
 use portcullis_services::{RedisOptions, RedisServer, Tls};
 
-use crate::{TTL, connect, connect_with, server};
+use crate::{TTL, connect, connect_with, replica, server};
 
 fn with_password(server: &RedisServer, password: Password) -> Redis {
     connect_with(RedisConfig { password, ..RedisConfig::new(&server.address()) })
@@ -42,6 +43,18 @@ async fn a_login_that_is_missing_is_named() {
     }
     let error = with_password(&server, Password::File("/nowhere/password".into())).ping().await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/password"), "{error}");
+}
+
+/// Redis quotes the arguments of a command that it does not know.
+#[tokio::test]
+async fn no_error_has_the_password_or_the_session_that_redis_quotes() {
+    let unknown = &["AUTH", "EVALSHA"];
+    let server = RedisServer::start(RedisOptions { unknown, ..RedisOptions::default() }).await.unwrap();
+    let login = with_password(&server, Password::Given(Secret::new("hunter2"))).ping().await.unwrap_err().to_string();
+    assert!(login.contains("unknown command 'AUTH'") && !login.contains("hunter2"), "{login}");
+    let (id, alice) = ("f50cc2bb-abb5-4eed-8862-2444029b90db", Principal::new("https://issuer.example", "alice"));
+    let load = replica(&server).load(id, &alice).await.unwrap_err().to_string();
+    assert!(load.contains("unknown command 'EVALSHA'") && !load.contains(id), "{load}");
 }
 
 #[tokio::test]
@@ -95,6 +108,6 @@ async fn the_database_is_the_one_of_the_number() {
 async fn a_setting_that_cannot_work_is_named() {
     let prefix = SessionOptions { key_prefix: "thv".to_owned(), ..SessionOptions::new(TTL) };
     let error = RedisSessions::new(connect("127.0.0.1:1"), prefix).unwrap_err();
-    assert_eq!(error, ConfigError::Prefix("thv".to_owned()));
-    assert!(error.to_string().starts_with("key_prefix:"), "{error}");
+    assert!(matches!(error, ConfigError::Prefix(_)), "{error:?}");
+    assert!(error.to_string().starts_with("key_prefix: \"thv\" must end with a colon"), "{error}");
 }

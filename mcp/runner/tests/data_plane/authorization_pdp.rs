@@ -244,6 +244,7 @@ async fn a_client_that_asks_much_leaves_the_decision_point_to_the_others() {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
+/// The bound on the time for all answers is thirty seconds, and so long the test takes.
 #[tokio::test]
 async fn a_subscription_to_much_does_not_wait_for_each_answer_as_long_as_one_may_take() {
     let (pdp, mut backend) = (Pdp::start().await, Recorder::start().await);

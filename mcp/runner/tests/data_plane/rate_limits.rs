@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::join_all;
-use portcullis_services::{Fault, RedisOptions, RedisServer, Toxic};
+use portcullis_services::{Fault, RedisServer, Toxic};
 use serde_json::{Value, json};
 
+use crate::shared_sessions::redis;
 use crate::support::{Answer, Issuer, Recorder, Runner, SdkClient, Server, Signer, TlsFront, eventually, go, within};
 
 /// So many calls at once, and as many again over an hour.
@@ -87,10 +88,6 @@ impl World {
         let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
         line.unwrap_or_else(|| panic!("{series}: {metrics}")).parse().unwrap()
     }
-}
-
-async fn redis() -> RedisServer {
-    RedisServer::start(RedisOptions::default()).await.unwrap()
 }
 
 /// The tokens that are left in a bucket; `None` where nobody has taken any.

@@ -197,14 +197,21 @@ async fn a_proxy_is_ready_once_redis_has_let_it_in() {
     let (folder, password) = (TempDir::new().unwrap(), Some("hunter2".to_owned()));
     let tls = Tls::written_to(folder.path()).unwrap();
     let (ca, file) = (tls.ca.clone(), folder.path().join("password"));
-    std::fs::write(&file, "wr0ng\n").unwrap();
-    let options = RedisOptions { password, tls: Some(tls), persistent: false };
+    let options = RedisOptions { password, tls: Some(tls), ..RedisOptions::default() };
     let (server, mut redis) = (Server::go().await, RedisServer::start(options).await.unwrap());
     let mut members = in_redis(&redis.address());
     members["scaling_config"]["session_redis"]["tls"] = json!({"caCertFile": ca});
     let environment = [("PORTCULLIS_SESSION_REDIS_PASSWORD_FILE", file.to_str().unwrap())];
     let replica = Runner::http_with(&server.url(), &members, &environment).await;
-    replica.logged("WRONGPASS").await;
+    let warns_of = async |reason: &str| {
+        eventually(reason, || async {
+            replica.log().lines().any(|line| line.contains("WARN") && line.contains(reason)).then_some(())
+        })
+        .await;
+    };
+    warns_of("No such file").await;
+    std::fs::write(&file, "wr0ng\n").unwrap();
+    warns_of("WRONGPASS").await;
     eventually("the server to answer", || async {
         (replica.get("/readyz").await.body == "Redis has not answered yet\n").then_some(())
     })

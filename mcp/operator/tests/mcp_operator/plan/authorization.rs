@@ -200,6 +200,16 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
             "AuthzConfigMapInvalid",
             "pdp.http.url: ",
         ),
+        (
+            map(),
+            Some(
+                json!({"type": "httpv1", "pdp": {"http": {"url": "https://u:hunter2@pdp/"}, "claim_mapping": "mpe"}})
+                    .to_string(),
+            ),
+            own,
+            "AuthzConfigMapInvalid",
+            "pdp.http.url: \"https://…@pdp/\" has a user name in it",
+        ),
     ];
     for (spec, text, type_, reason, message) in cases {
         let (mut server, mut open, mut remote) = (server(&spec), server(&json!({})), remote(&spec));

@@ -1,4 +1,4 @@
-//! How callers prove who they are (toolhive-auth §1.2).
+//! The proof by which callers say who they are (toolhive-auth §1.2).
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub const AUTH: &str = "auth";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AuthParameters {
-    /// How tokens are checked; `None` where nobody has to log in.
+    /// The checks of tokens; `None` where nobody has to log in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
 }
@@ -23,7 +23,7 @@ pub struct OidcConfig {
     /// The `iss` that a token must have, and where the provider's metadata is found. Empty: only the key set counts.
     #[serde(deserialize_with = "trimmed")]
     pub issuer: String,
-    /// What the `aud` of a token must contain.
+    /// The text that the `aud` of a token must contain.
     pub audience: String,
     /// Where the provider's keys are; empty where its metadata says that.
     #[serde(rename = "JWKSURL")]

@@ -16,12 +16,12 @@ pub struct ToolFilterParameters {
     /// The names of the tools that clients see, as clients see them. Empty means all; written as null then.
     #[serde(serialize_with = "null_when_empty")]
     pub filter_tools: Vec<String>,
-    /// How tools are presented, by the name that the MCP server gives them.
+    /// The presentation of tools, by the name that the MCP server gives them.
     #[serde(serialize_with = "with_every_member")]
     pub tools_override: BTreeMap<String, ToolOverride>,
 }
 
-/// How one tool is presented to clients.
+/// The presentation of one tool to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolOverride {
