@@ -39,7 +39,10 @@ impl RedisConfig {
 
     /// The host and port in the address.
     pub(crate) fn host_and_port(&self) -> Result<(String, u16), ConfigError> {
-        let (host, port) = host_and_port(&self.address).ok_or_else(|| ConfigError::Address(self.address.clone()))?;
+        let (host, port) = host_and_port(&self.address).ok_or_else(|| {
+            let problem = format!("{:?} is no host and port", self.address);
+            ConfigError::new("address", problem, "write one such as redis.example.svc:6379")
+        })?;
         Ok((host.to_owned(), port))
     }
 }

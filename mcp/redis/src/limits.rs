@@ -25,11 +25,11 @@ impl Limit {
     /// The member that is zero, or too long.
     pub fn new(tokens: u32, period: Duration) -> Result<Self, ConfigError> {
         if tokens == 0 {
-            return Err(ConfigError::Limit { field: "maxTokens", problem: "is 0; write 1 or more" });
+            return Err(ConfigError::new("maxTokens", "is 0", "write 1 or more"));
         }
         if period.is_zero() || period > LONGEST_PERIOD {
-            let problem = "is no period of at most a century; write a longer or a shorter one";
-            return Err(ConfigError::Limit { field: "refillPeriod", problem });
+            let problem = format!("{period:?} is no period of at most a century");
+            return Err(ConfigError::new("refillPeriod", problem, "write one such as \"1m0s\""));
         }
         Ok(Self { tokens, period })
     }

@@ -67,8 +67,10 @@ impl RedisSessions {
     /// # Errors
     /// A prefix without a colon at its end.
     pub fn new(redis: Redis, options: SessionOptions) -> Result<Self, ConfigError> {
-        if !options.key_prefix.ends_with(':') {
-            return Err(ConfigError::Prefix(options.key_prefix));
+        let prefix = &options.key_prefix;
+        if !prefix.ends_with(':') {
+            let problem = format!("{prefix:?} must end with a colon, or the keys of two prefixes can be equal");
+            return Err(ConfigError::new("key_prefix", problem, format!("write {:?}", format!("{prefix}:"))));
         }
         let limits = Limits { max_sessions: options.max_sessions, ..Limits::new(options.ttl) };
         Ok(Self { redis, options, opened: MemorySessions::new(limits), failures: Failures::told_each(QUIET) })
