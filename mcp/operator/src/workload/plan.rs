@@ -13,6 +13,7 @@ use mcp_plan::{
     guards::{CHANGED, InForce, MISSING, OUTDATED, ProxyContainer, Running, Standing, Verdict, belongs_to, judge},
     problem::{Problem, sentences},
     reference::Data,
+    session_storage,
     settings::Settings,
     workload::{
         Child, ChildKind, ChildRef, Opened, Owner, Phase, Previous, Report,
@@ -20,7 +21,7 @@ use mcp_plan::{
         status::{self, State},
     },
 };
-use mcp_runconfig::RunConfig;
+use mcp_runconfig::{RATE_LIMIT, RunConfig};
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
 use serde_json::Value;
@@ -289,6 +290,7 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
         let mut document = RunConfig::default();
         uses.render(&mut document);
         checks::claims(&document, &mut findings);
+        checks::sessions(workload, inputs.deployment, &mut findings);
     }
     if let Some(problem) = inputs.denied {
         findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
@@ -347,7 +349,9 @@ fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod]) -> Option<Back
     let backend = inputs.workload.backend().filter(|backend| inputs.children.contains(backend))?;
     let namespace = inputs.workload.meta().namespace.as_deref().unwrap_or_default();
     let (start, port) = (status::start(proxies), inputs.workload.backend_port());
-    let unready = (status::ready(proxies) == 0).then_some(Unready { pods: proxies, start, port });
+    let uses = inputs.workload.uses();
+    let redis = session_storage::is_shared(&uses, inputs.settings) || uses.has(RATE_LIMIT);
+    let unready = (status::ready(proxies) == 0).then_some(Unready { pods: proxies, start, port, redis });
     Some(backend::judge(namespace, &backend.name, inputs.backend_pods, unready, inputs.now))
 }
 
