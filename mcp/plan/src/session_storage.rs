@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use mcp_api::v1beta1::{SecretKeyRef, SessionStorage, SessionStorageProvider};
-use mcp_runconfig::{RunConfig, SessionRedis, SessionRedisTls, environment::SESSION_REDIS_PASSWORD, host_and_port};
+use mcp_runconfig::{
+    RunConfig, SessionRedis, SessionRedisTls, address_problem, environment::SESSION_REDIS_PASSWORD, host_and_port,
+};
 
 use crate::{
     config::{Config, ConfigUse, Needs, Requested, Role, Sessions, Target, Terms, Words},
@@ -103,7 +105,7 @@ impl Shared {
         };
         let fields = ["spec.sessionStorage.passwordRef", "spec.sessionStorage.tls.caCertSecretRef"];
         let mut problems = Vec::new();
-        problems.extend(address_problem("spec.sessionStorage.address", &redis.address));
+        problems.extend(bad_address("spec.sessionStorage.address", &redis.address));
         let prefix = &redis.key_prefix;
         if !prefix.is_empty() && !prefix.ends_with(':') {
             let message = format!(
@@ -123,7 +125,7 @@ impl Shared {
             ..SessionRedis::default()
         };
         let mut problems = Vec::new();
-        problems.extend(address_problem("--default-redis-address", address));
+        problems.extend(bad_address("--default-redis-address", address));
         if authorities.is_some() && !tls {
             let message = "has no effect without TLS; set --default-redis-tls as well";
             problems.push(Problem::new("--default-redis-ca-secret", message));
@@ -202,7 +204,7 @@ fn file(SecretKeyRef { name, key }: &SecretKeyRef) -> MountedFile {
     }
 }
 
-fn address_problem(field: &str, address: &str) -> Option<Problem> {
-    let message = || format!("{address:?} is no host and port; write one such as redis.example.svc:6379");
+fn bad_address(field: &str, address: &str) -> Option<Problem> {
+    let message = || format!("{}; write one such as redis.example.svc:6379", address_problem(address));
     host_and_port(address).is_none().then(|| Problem::new(field, message()))
 }

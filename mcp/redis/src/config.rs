@@ -6,7 +6,7 @@ use std::time::Duration;
 use mcp_http::client::ClientTls;
 use mcp_http::file::read_file;
 use mcp_middleware::Secret;
-use mcp_runconfig::host_and_port;
+use mcp_runconfig::{address_problem, host_and_port};
 
 use crate::error::ConfigError;
 
@@ -39,10 +39,9 @@ impl RedisConfig {
 
     /// The host and port in the address.
     pub(crate) fn host_and_port(&self) -> Result<(String, u16), ConfigError> {
-        let (host, port) = host_and_port(&self.address).ok_or_else(|| {
-            let problem = format!("{:?} is no host and port", self.address);
-            ConfigError::new("address", problem, "write one such as redis.example.svc:6379")
-        })?;
+        let no_address =
+            || ConfigError::new("address", address_problem(&self.address), "write one such as redis.example.svc:6379");
+        let (host, port) = host_and_port(&self.address).ok_or_else(no_address)?;
         Ok((host.to_owned(), port))
     }
 }

@@ -113,8 +113,8 @@ impl RateLimits {
         Self { prefix, all: Limits::default(), tools: BTreeMap::new() }
     }
 
-    /// The buckets of a call of `tool` by `user`, the subject of its token. Names are in the keys as they are: nothing of a client's choice comes before
-    /// another part.
+    /// The buckets of a call of `tool` by `user`, the subject of its token. Names are in the keys as they are, as in ToolHive's. So where limits of single
+    /// users are on tools `a` and `a:b`, the user `b:c` of one and `c` of the other have one bucket.
     pub fn buckets(&self, tool: &str, user: &str) -> Vec<Bucket> {
         let own = self.tools.get(tool).copied().unwrap_or_default();
         let bucket = |limit: Option<Limit>, scope, of_tool, name: String| {

@@ -45,4 +45,4 @@ pub use document::{
 pub use error::ParseError;
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
-pub use redis::host_and_port;
+pub use redis::{address_problem, host_and_port};

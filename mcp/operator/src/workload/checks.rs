@@ -1,7 +1,6 @@
 //! What is checked of every kind of workload before anything is rendered, and what authors are told of it: in conditions
 //! and at `kubectl apply`.
 
-use k8s_openapi::api::apps::v1::Deployment;
 use mcp_api::{
     names::{annotation::FAIL_CLOSED, condition, reason},
     v1beta1::AuthzConfig,
@@ -54,11 +53,10 @@ pub fn pod_template(template: Option<Result<Template, Problem>>, notes: &[String
 }
 
 /// Sessions of several proxies, which one of them alone knows. An autoscaler sets a number of them where the spec does not.
-pub fn sessions<W: Workload>(workload: &W, deployment: Option<&Deployment>, findings: &mut Findings<'_>) {
-    let scaled = || deployment.and_then(|live| live.spec.as_ref()?.replicas);
-    let (whose, replicas) = match workload.replicas() {
-        Some(replicas) => ("spec.replicas is", Some(replicas)),
-        None => ("the Deployment's number of replicas, which spec.replicas leaves to others, is", scaled()),
+pub fn sessions<W: Workload>(workload: &W, replicas: Option<i32>, findings: &mut Findings<'_>) {
+    let whose = match workload.replicas() {
+        Some(_) => "spec.replicas is",
+        None => "the Deployment's number of replicas, which spec.replicas leaves to others, is",
     };
     if replicas > Some(1) && !session_storage::is_shared(&workload.uses(), findings.settings) {
         let message = format!("{whose} more than 1 and sessions are not shared across replicas");

@@ -290,12 +290,17 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
         let mut document = RunConfig::default();
         uses.render(&mut document);
         checks::claims(&document, &mut findings);
-        checks::sessions(workload, inputs.deployment, &mut findings);
+        checks::sessions(workload, replicas(inputs), &mut findings);
     }
     if let Some(problem) = inputs.denied {
         findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
     }
     findings
+}
+
+/// The number of proxies that the spec wants, or whoever sets it on the Deployment.
+fn replicas<W: Workload>(inputs: &Inputs<'_, W>) -> Option<i32> {
+    inputs.workload.replicas().or_else(|| inputs.deployment?.spec.as_ref()?.replicas)
 }
 
 /// The word of the proxies on their remote server.
@@ -360,7 +365,7 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Ba
     status::state(&status::Observed {
         noun: W::NOUN,
         failure: W::failure(),
-        replicas: inputs.workload.replicas(),
+        replicas: replicas(inputs),
         pods,
         missing_backend: missing.map(|missing| missing.kind.as_str()),
         backend,

@@ -166,7 +166,7 @@ fn a_bad_parameter_stops_the_start_with_its_member() {
 }
 
 #[test]
-fn an_authority_without_an_absolute_path_is_named_with_its_fix() {
+fn an_authority_without_an_absolute_path_is_named() {
     let mut entry = limited(json!({"shared": hourly(1)}), "redis:1");
     entry["parameters"]["redis_tls"] = json!({"caCertFile": "ca.crt"});
     let error = build(&json!([{"type": "auth"}, entry])).err().unwrap();

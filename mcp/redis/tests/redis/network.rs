@@ -60,7 +60,7 @@ async fn a_redis_that_is_gone_fails_calls_at_once_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn while_redis_is_down_no_command_waits_for_the_next_attempt_of_another() {
+async fn while_redis_is_down_one_command_waits_at_most() {
     let server = server().await;
     let toxic = Toxic::before(&server.address()).await.unwrap();
     let deadlines = Deadlines { connect: Duration::from_mins(2), ..DEADLINES };

@@ -10,7 +10,7 @@ use crate::sessions::open;
 use crate::{TTL, answers, connect, server};
 
 #[tokio::test]
-async fn a_redis_that_refuses_says_why_and_is_used_again_once_it_does_not() {
+async fn a_redis_that_refuses_says_why_and_is_used_again() {
     for (refuse, obey, code) in [
         ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", "NOREPLICAS"),
         ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
@@ -43,7 +43,7 @@ async fn a_redis_that_refuses_says_why_and_is_used_again_once_it_does_not() {
 }
 
 #[tokio::test]
-async fn a_replica_without_its_primary_is_left_for_the_one_that_took_its_place() {
+async fn a_replica_without_its_primary_is_left() {
     let (old, new) = (server().await, server().await);
     let toxic = Toxic::before(&old.address()).await.unwrap();
     let sessions = RedisSessions::new(connect(&toxic.address()), SessionOptions::new(TTL)).unwrap();

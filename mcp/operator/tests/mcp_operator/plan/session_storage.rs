@@ -142,7 +142,7 @@ fn several_replicas_without_a_shared_store_are_warned_of() {
 }
 
 #[test]
-fn the_replicas_of_an_autoscaler_are_warned_of_as_those_of_a_spec() {
+fn the_replicas_of_an_autoscaler_are_warned_of_too() {
     let mut world = server(json!({}));
     world.applied(&world.plan());
     for (live, transport, shared, warned) in [
@@ -235,6 +235,12 @@ fn a_redis_that_cannot_be_used_is_said_and_takes_nothing_down() {
             default(|it| it.address = "shared.redis.svc".to_owned()),
             invalid,
             "the operator's default Redis is not valid: --default-redis-address: \"shared.redis.svc\" is no host and port",
+        ),
+        (
+            json!({}),
+            default(|it| it.address = "redis://:hunter2@redis:6379".to_owned()),
+            invalid,
+            "--default-redis-address: the address, which is not shown as it may hold a password, is no host and port",
         ),
         (json!({}), default(|it| it.tls = false), invalid, "--default-redis-ca-secret: has no effect without TLS"),
         (

@@ -110,6 +110,10 @@ fn a_terminating_pod_counts_as_nothing_and_zero_replicas_as_stopped() {
     going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
     world.pods = vec![going];
     assert_eq!(world.plan().status.message.unwrap(), "MCP server is being created");
+    world.applied(&world.plan());
+    world.deployment.as_mut().unwrap().spec.as_mut().unwrap().replicas = Some(0);
+    assert_eq!(world.plan().status.phase.unwrap().as_str(), "Stopped", "by who scales the Deployment");
+    world.deployment = None;
     world.workload.spec.replicas = Some(0);
     assert_eq!(world.plan().status.phase.unwrap().as_str(), "Stopped");
 }
