@@ -108,7 +108,7 @@ impl Shared {
         problems.extend(address_problem("spec.sessionStorage.address", &redis.address));
         let prefix = Some(&redis.key_prefix).filter(|prefix| !prefix.is_empty());
         let prefix = prefix.and_then(|prefix| key_prefix_problem(prefix));
-        problems.extend(prefix.map(|message| Problem::new("spec.sessionStorage.keyPrefix", message)));
+        problems.extend(prefix.map(|problem| Problem::new("spec.sessionStorage.keyPrefix", problem.to_string())));
         Some(Self::new(redis, spec.password_ref.clone(), authorities, problems, fields))
     }
 
@@ -200,5 +200,5 @@ fn file(SecretKeyRef { name, key }: &SecretKeyRef) -> MountedFile {
 }
 
 fn address_problem(field: &str, address: &str) -> Option<Problem> {
-    host_and_port(address).err().map(|message| Problem::new(field, message))
+    host_and_port(address).err().map(|problem| Problem::new(field, problem.to_string()))
 }

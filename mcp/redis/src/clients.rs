@@ -12,6 +12,9 @@ use crate::config::{Password, RedisConfig};
 use crate::connection::Redis;
 use crate::error::ConfigError;
 
+/// The member with the authorities of a Redis.
+pub(crate) const CA_FILE: &str = "tls.caCertFile";
+
 /// The servers that a document names, with one client for each, however many members name it. Clones share the clients.
 #[derive(Clone, Debug)]
 pub struct Clients(Arc<Inner>);
@@ -61,7 +64,9 @@ impl Clients {
 
     fn tls(&self, tls: &SessionRedisTls) -> Result<ClientTls, ConfigError> {
         let file = &tls.ca_cert_file;
-        let path = || rooted(file, self.0.files_root.as_deref()).ok_or_else(|| ConfigError::CaFile(file.clone()));
+        let no_path =
+            || ConfigError::new(CA_FILE, format!("{file:?} is no absolute path"), "write one that begins with /");
+        let path = || rooted(file, self.0.files_root.as_deref()).ok_or_else(no_path);
         let ca = if file.is_empty() { None } else { Some(path()?) };
         Ok(ClientTls { ca, insecure: tls.insecure_skip_verify, ..ClientTls::default() })
     }

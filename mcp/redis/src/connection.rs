@@ -38,6 +38,8 @@ struct Inner {
     port: u16,
     provider: Arc<CryptoProvider>,
     current: ArcSwapOption<Live>,
+    /// The error of the last attempt to connect, until one succeeds.
+    down: ArcSwapOption<RedisError>,
     /// Held by the one that connects.
     attempts: Mutex<Attempts>,
 }
@@ -58,8 +60,8 @@ impl std::fmt::Debug for Live {
 #[derive(Debug, Default)]
 struct Attempts {
     failed: u32,
-    /// The error of the last one, and the end of the pause after it.
-    last: Option<(RedisError, Instant)>,
+    /// The end of the pause after the last one.
+    until: Option<Instant>,
 }
 
 /// A Lua script, which Redis runs as one step.
@@ -96,6 +98,7 @@ impl Redis {
             port,
             provider: Arc::clone(provider),
             current: ArcSwapOption::empty(),
+            down: ArcSwapOption::empty(),
             attempts: Mutex::default(),
             config,
         })))
@@ -158,18 +161,28 @@ impl Inner {
         })
     }
 
-    /// The connection that is open, or a new one. One caller connects, and the others wait for it.
+    /// The connection that is open, or a new one. One caller connects, and the others wait for it, but for those that come while Redis is down: an
+    /// attempt at a silent one takes long.
     async fn live(&self) -> Result<Arc<Live>, RedisError> {
         let open = || self.current.load_full().filter(|live| !live.driver.is_finished());
+        let down = || self.down.load().as_deref().map_or(Ok(()), |error| Err(error.clone()));
         if let Some(live) = open() {
             return Ok(live);
         }
-        let mut attempts = self.attempts.lock().await;
+        let mut attempts = if let Ok(attempts) = self.attempts.try_lock() {
+            attempts
+        } else {
+            down()?;
+            let attempts = self.attempts.lock().await;
+            // The attempt that it has waited for failed.
+            down()?;
+            attempts
+        };
         if let Some(live) = open() {
             return Ok(live);
         }
-        if let Some((error, _)) = attempts.last.as_ref().filter(|(_, until)| Instant::now() < *until) {
-            return Err(error.clone());
+        if attempts.until.is_some_and(|until| Instant::now() < until) {
+            down()?;
         }
         let limit = self.config.deadlines.connect;
         let connected = timeout(limit, self.connect()).await;
@@ -179,6 +192,7 @@ impl Inner {
                     tracing::info!(address = &*self.address, attempts = attempts.failed, "Redis can be reached again");
                 }
                 *attempts = Attempts::default();
+                self.down.store(None);
                 let live = Arc::new(live);
                 self.current.store(Some(Arc::clone(&live)));
                 Ok(live)
@@ -192,7 +206,8 @@ impl Inner {
                     tracing::debug!(%error, ?pause, "cannot connect to Redis; commands fail until the next attempt");
                 }
                 attempts.failed += 1;
-                attempts.last = Some((error.clone(), Instant::now() + pause));
+                attempts.until = Some(Instant::now() + pause);
+                self.down.store(Some(Arc::new(error.clone())));
                 Err(error)
             }
         }

@@ -5,25 +5,21 @@ use std::time::Duration;
 
 /// A setting that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}; {fix}")]
 #[non_exhaustive]
-pub enum ConfigError {
-    /// The address is not one, for this reason.
-    #[error("address: {0}")]
-    Address(String),
-    /// The prefix of keys does not end as it has to.
-    #[error("key_prefix: {0}")]
-    Prefix(String),
-    /// The file of the authorities has no path to find it by.
-    #[error("tls.caCertFile: {0:?} is no absolute path; write one that begins with /")]
-    CaFile(String),
-    /// A rate limit that lets nothing pass, or everything.
-    #[error("{field}: {problem}")]
-    Limit {
-        /// The member of the limit.
-        field: &'static str,
-        /// The problem, and what to write.
-        problem: &'static str,
-    },
+pub struct ConfigError {
+    /// The member at fault: `address`, `key_prefix`, `tls.caCertFile`, or one of a limit.
+    pub field: &'static str,
+    /// The problem with it.
+    pub problem: String,
+    /// The way to correct it.
+    pub fix: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(field: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { field, problem: problem.into(), fix: fix.into() }
+    }
 }
 
 /// A command that brought no answer to use. None of them holds a password or an argument.
@@ -113,7 +109,7 @@ impl RedisError {
     /// no primary any more, or Redis asks for a password since.
     pub(crate) fn ends_connection(&self) -> bool {
         match self {
-            Self::Refused { code, .. } => ["READONLY", "NOAUTH"].contains(&&**code),
+            Self::Refused { code, .. } => ["READONLY", "MASTERDOWN", "NOAUTH"].contains(&&**code),
             _ => true,
         }
     }

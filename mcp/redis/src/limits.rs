@@ -25,11 +25,11 @@ impl Limit {
     /// The member that is zero, or too long.
     pub fn new(tokens: u32, period: Duration) -> Result<Self, ConfigError> {
         if tokens == 0 {
-            return Err(ConfigError::Limit { field: "maxTokens", problem: "is 0; write 1 or more" });
+            return Err(ConfigError::new("maxTokens", "is 0", "write 1 or more"));
         }
         if period.is_zero() || period > LONGEST_PERIOD {
-            let problem = "is no period of at most a century; write a longer or a shorter one";
-            return Err(ConfigError::Limit { field: "refillPeriod", problem });
+            let problem = format!("{period:?} is no period of at most a century");
+            return Err(ConfigError::new("refillPeriod", problem, "write one such as \"1m0s\""));
         }
         Ok(Self { tokens, period })
     }
@@ -113,8 +113,8 @@ impl RateLimits {
         Self { prefix, all: Limits::default(), tools: BTreeMap::new() }
     }
 
-    /// The buckets of a call of `tool` by `user`, the subject of its token. Names are in the keys as they are: nothing of a client's choice comes before
-    /// another part.
+    /// The buckets of a call of `tool` by `user`, the subject of its token. Names are in the keys as they are, as in ToolHive's. So where limits of single
+    /// users are on tools `a` and `a:b`, the user `b:c` of one and `c` of the other have one bucket.
     pub fn buckets(&self, tool: &str, user: &str) -> Vec<Bucket> {
         let own = self.tools.get(tool).copied().unwrap_or_default();
         let bucket = |limit: Option<Limit>, scope, of_tool, name: String| {

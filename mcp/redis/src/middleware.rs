@@ -20,7 +20,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-use crate::clients::Clients;
+use crate::clients::{CA_FILE, Clients};
 use crate::connection::Redis;
 use crate::error::ConfigError;
 use crate::failures::Failures;
@@ -66,12 +66,9 @@ impl RateLimiting {
             let fix = "write the host and port of the Redis that counts, which replicas share";
             return Err(context.error("parameters.redis_addr", "is missing or empty", fix));
         }
-        let redis = clients.of(&parameters.redis()).map_err(|error| {
-            let member = match error {
-                ConfigError::CaFile(_) => "parameters.redis_tls",
-                _ => "parameters.redis_addr",
-            };
-            context.error(member, format!("cannot be used: {error}"), "mend it")
+        let redis = clients.of(&parameters.redis()).map_err(|ConfigError { field, problem, fix }| {
+            let member = if field == CA_FILE { "parameters.redis_tls.caCertFile" } else { "parameters.redis_addr" };
+            context.error(member, problem, fix)
         })?;
         let (refusals, failures) = (Family::<RefusedBy, Counter>::default(), Failures::told_each(QUIET));
         for by in RefusedBy::ALL {
@@ -212,10 +209,7 @@ fn limits(parameters: RateLimitParameters, context: &BuildContext) -> Result<Rat
     let error = |member: &str, problem: &str, fix: &str| context.error(&format!("{CONFIG}{member}"), problem, fix);
     let limit = |member: &str, limit: Option<RateLimit>| {
         let limit = limit.map(|limit| Limit::new(limit.max_tokens, limit.refill_period)).transpose();
-        limit.map_err(|source| match source {
-            ConfigError::Limit { field, problem } => error(&format!("{member}.{field}"), problem, "mend it"),
-            other => error(member, &other.to_string(), "mend it"),
-        })
+        limit.map_err(|ConfigError { field, problem, fix }| error(&format!("{member}.{field}"), &problem, &fix))
     };
     let both = |path: &str, shared, per_user| {
         let (shared, per_user) =

@@ -45,4 +45,4 @@ pub use document::{
 pub use error::ParseError;
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
-pub use redis::{host_and_port, key_prefix_problem};
+pub use redis::{RedisProblem, host_and_port, key_prefix_problem};

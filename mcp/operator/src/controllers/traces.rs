@@ -63,12 +63,22 @@ pub struct Trace {
     pub labelled: bool,
     /// The ways around a proxy that it has.
     pub opened: Opened,
-    /// Of a Deployment: its annotations and those of its pod template, as far as plans read them.
-    annotations: Option<Box<(Annotations, Annotations)>>,
+    /// The parts of a Deployment, where it is one.
+    deployment: Option<Box<DeploymentParts>>,
     /// The content of this version of a Secret or ConfigMap, once somebody needed it; `None` when it was gone.
     pub content: OnceCell<Option<BTreeMap<String, Entry>>>,
     /// The same with the texts of a ConfigMap.
     pub texts: OnceCell<Option<BTreeMap<String, Entry>>>,
+}
+
+/// The parts of a Deployment that plans read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeploymentParts {
+    annotations: Annotations,
+    /// The annotations of its pod template.
+    template: Annotations,
+    /// The number of pods that it wants, whoever has set it.
+    replicas: i32,
 }
 
 /// As much of a Deployment as is read: a whole one decodes several times as slowly.
@@ -76,11 +86,12 @@ pub struct Trace {
 pub struct DeploymentTrace {
     metadata: ObjectMeta,
     #[serde(default)]
-    spec: TemplateTrace,
+    spec: SpecTrace,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct TemplateTrace {
+struct SpecTrace {
+    replicas: Option<i32>,
     #[serde(default)]
     template: MetadataTrace,
 }
@@ -108,6 +119,16 @@ pub struct PodTrace {
     pub pod: Pod,
     /// The proxy container that runs in it, where it says that it has guards.
     pub container: Option<ProxyContainer>,
+}
+
+// === impl DeploymentParts ===
+
+impl DeploymentParts {
+    /// The API server sets one replica where nobody sets a number.
+    fn new(annotations: Annotations, template: Annotations, replicas: Option<i32>) -> Self {
+        let (annotations, template) = (read_by_plans(annotations), read_by_plans(template));
+        Self { annotations, template, replicas: replicas.unwrap_or(1) }
+    }
 }
 
 // === impl DeploymentTrace ===
@@ -153,8 +174,8 @@ impl Trace {
     pub fn read_deployment(deployment: DeploymentTrace) -> Self {
         let DeploymentTrace { metadata, spec } = deployment;
         let own = metadata.annotations.clone().unwrap_or_default();
-        let annotations = Some(Box::new((read_by_plans(own), read_by_plans(spec.template.metadata.annotations))));
-        Self { annotations, ..Self::of(&Deployment::kind(&()), &metadata) }
+        let parts = DeploymentParts::new(own, spec.template.metadata.annotations, spec.replicas);
+        Self { deployment: Some(Box::new(parts)), ..Self::of(&Deployment::kind(&()), &metadata) }
     }
 
     /// Keeps what matters of the `metadata` of an object of this kind.
@@ -174,7 +195,7 @@ impl Trace {
             live,
             labelled: false,
             opened: Opened::default(),
-            annotations: None,
+            deployment: None,
             content: OnceCell::new(),
             texts: OnceCell::new(),
         }
@@ -182,18 +203,21 @@ impl Trace {
 
     /// As much of the Deployment as a plan reads.
     pub fn deployment(&self) -> Deployment {
-        let (own, template) = self.annotations.as_deref().cloned().unwrap_or_default();
+        let parts = self.deployment.as_deref().cloned();
+        let parts = parts.unwrap_or_else(|| DeploymentParts::new(Annotations::new(), Annotations::new(), None));
+        let DeploymentParts { annotations, template, replicas } = parts;
         let gone = Time(jiff::Timestamp::UNIX_EPOCH);
         let template = ObjectMeta { annotations: Some(template), ..ObjectMeta::default() };
         Deployment {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace.clone()),
-                annotations: Some(own),
+                annotations: Some(annotations),
                 deletion_timestamp: self.live.deleting.then_some(gone),
                 ..ObjectMeta::default()
             },
             spec: Some(DeploymentSpec {
+                replicas: Some(replicas),
                 template: PodTemplateSpec { metadata: Some(template), spec: None },
                 ..DeploymentSpec::default()
             }),
@@ -204,7 +228,7 @@ impl Trace {
     /// True when nothing that a plan or the apply engine reads differs.
     pub fn same(&self, other: &Self) -> bool {
         let version = other.live.version;
-        self.annotations == other.annotations
+        self.deployment == other.deployment
             && self.opened == other.opened
             && Live { version, ..self.live.clone() } == other.live
     }
@@ -218,17 +242,19 @@ impl ChildTrace for Trace {
     fn written(desired: &Desired, live: Live) -> Self {
         let document = desired.document();
         let at = |pointer| document.pointer(pointer).and_then(|all| Annotations::deserialize(all).ok());
-        let annotations = (document["kind"] == "Deployment").then(|| {
+        let deployment = (document["kind"] == "Deployment").then(|| {
             let [own, template] = ["/metadata/annotations", "/spec/template/metadata/annotations"].map(at);
-            Box::new((read_by_plans(own.unwrap_or_default()), read_by_plans(template.unwrap_or_default())))
+            // A number that somebody else sets comes with the watch.
+            let replicas = document.pointer("/spec/replicas").and_then(|number| i32::deserialize(number).ok());
+            Box::new(DeploymentParts::new(own.unwrap_or_default(), template.unwrap_or_default(), replicas))
         });
         let opened = Opened { ours: Ways::of_document(document), ..Opened::default() };
-        Self { opened, annotations, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
+        Self { opened, deployment, ..Self::new(desired.namespace().to_owned(), desired.name().to_owned(), live) }
     }
 
     fn deleting(&self) -> Self {
         let live = Live { deleting: true, ..self.live.clone() };
-        Self { annotations: self.annotations.clone(), ..Self::new(self.namespace.clone(), self.name.clone(), live) }
+        Self { deployment: self.deployment.clone(), ..Self::new(self.namespace.clone(), self.name.clone(), live) }
     }
 }
 

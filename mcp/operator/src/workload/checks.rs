@@ -52,11 +52,14 @@ pub fn pod_template(template: Option<Result<Template, Problem>>, notes: &[String
     }
 }
 
-/// Sessions of several proxies, which one of them alone knows.
-pub fn sessions<W: Workload>(workload: &W, findings: &mut Findings<'_>) {
-    let several = workload.replicas().is_some_and(|replicas| replicas > 1);
-    if several && !session_storage::is_shared(&workload.uses(), findings.settings) {
-        let message = "spec.replicas is more than 1 and sessions are not shared across replicas";
+/// Sessions of several proxies, which one of them alone knows. An autoscaler sets a number of them where the spec does not.
+pub fn sessions<W: Workload>(workload: &W, replicas: Option<i32>, findings: &mut Findings<'_>) {
+    let whose = match workload.replicas() {
+        Some(_) => "spec.replicas is",
+        None => "the Deployment's number of replicas, which spec.replicas leaves to others, is",
+    };
+    if replicas > Some(1) && !session_storage::is_shared(&workload.uses(), findings.settings) {
+        let message = format!("{whose} more than 1 and sessions are not shared across replicas");
         let (type_, reason) = (condition::SESSION_STORAGE_WARNING, reason::SESSION_STORAGE_MISSING);
         findings.conditions.set(type_, ConditionStatus::True, reason, message);
     }

@@ -13,6 +13,7 @@ use mcp_plan::{
     guards::{CHANGED, InForce, MISSING, OUTDATED, ProxyContainer, Running, Standing, Verdict, belongs_to, judge},
     problem::{Problem, sentences},
     reference::Data,
+    session_storage,
     settings::Settings,
     workload::{
         Child, ChildKind, ChildRef, Opened, Owner, Phase, Previous, Report,
@@ -20,7 +21,7 @@ use mcp_plan::{
         status::{self, State},
     },
 };
-use mcp_runconfig::RunConfig;
+use mcp_runconfig::{RATE_LIMIT, RunConfig};
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
 
 use serde_json::Value;
@@ -289,11 +290,17 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
         let mut document = RunConfig::default();
         uses.render(&mut document);
         checks::claims(&document, &mut findings);
+        checks::sessions(workload, replicas(inputs), &mut findings);
     }
     if let Some(problem) = inputs.denied {
         findings.block(condition::VALID, "ValidationFailed", problem.to_owned());
     }
     findings
+}
+
+/// The number of proxies that the spec wants, or whoever sets it on the Deployment.
+fn replicas<W: Workload>(inputs: &Inputs<'_, W>) -> Option<i32> {
+    inputs.workload.replicas().or_else(|| inputs.deployment?.spec.as_ref()?.replicas)
 }
 
 /// The word of the proxies on their remote server.
@@ -347,7 +354,9 @@ fn backend<W: Workload>(inputs: &Inputs<'_, W>, proxies: &[&Pod]) -> Option<Back
     let backend = inputs.workload.backend().filter(|backend| inputs.children.contains(backend))?;
     let namespace = inputs.workload.meta().namespace.as_deref().unwrap_or_default();
     let (start, port) = (status::start(proxies), inputs.workload.backend_port());
-    let unready = (status::ready(proxies) == 0).then_some(Unready { pods: proxies, start, port });
+    let uses = inputs.workload.uses();
+    let redis = session_storage::is_shared(&uses, inputs.settings) || uses.has(RATE_LIMIT);
+    let unready = (status::ready(proxies) == 0).then_some(Unready { pods: proxies, start, port, redis });
     Some(backend::judge(namespace, &backend.name, inputs.backend_pods, unready, inputs.now))
 }
 
@@ -356,7 +365,7 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Ba
     status::state(&status::Observed {
         noun: W::NOUN,
         failure: W::failure(),
-        replicas: inputs.workload.replicas(),
+        replicas: replicas(inputs),
         pods,
         missing_backend: missing.map(|missing| missing.kind.as_str()),
         backend,

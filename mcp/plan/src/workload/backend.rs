@@ -60,6 +60,8 @@ pub struct Unready<'a> {
     pub start: bool,
     /// The port on which they ask the server, where they ask over the network.
     pub port: Option<i32>,
+    /// Whether they are ready only once a Redis has answered them.
+    pub redis: bool,
 }
 
 impl Backend {
@@ -71,8 +73,8 @@ impl Backend {
     }
 }
 
-/// Judges the pods of the StatefulSet of this name. Pods that are being deleted, and those of others, count as nothing. A proxy that runs is not
-/// ready because the server does not answer it.
+/// Judges the pods of the StatefulSet of this name, which the Deployment of its proxies has too. Pods that are being deleted, and those of others,
+/// count as nothing. A proxy that runs is not ready because the server does not answer it, or its Redis, which its pod does not tell apart.
 pub fn judge(
     namespace: &str,
     stateful_set: &str,
@@ -100,8 +102,14 @@ pub fn judge(
         ([], None) => starting(),
         ([pod, ..], _) if asked.is_some() && rest.is_none() => {
             let port = asked.and_then(|(proxies, _)| proxies.port).map(|port| format!(" on port {port}"));
-            let port = port.unwrap_or_default();
-            let message = format!("the MCP server does not answer{port}: kubectl logs -n {namespace} {pod}");
+            let silent = format!("the MCP server does not answer{}", port.unwrap_or_default());
+            let message = if asked.is_some_and(|(proxies, _)| proxies.redis) {
+                format!(
+                    "no proxy is ready: {silent}, or Redis does not answer the proxy: kubectl logs -n {namespace} deployment/{stateful_set}"
+                )
+            } else {
+                format!("{silent}: kubectl logs -n {namespace} {pod}")
+            };
             Backend::new(Outlook::Fails, "NotAnswering", message)
         }
         _ if proxies.is_some_and(|proxies| proxies.start) => starting(),

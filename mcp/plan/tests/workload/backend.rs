@@ -210,20 +210,19 @@ fn a_server_that_answers_no_proxy_is_told_with_its_port() {
         (vec![proxy(false, true, 1), proxy(false, true, 60)], "NotAnswering", None),
     ] {
         let pods: Vec<&Pod> = proxies.iter().collect();
-        let judged = |server: &Pod| {
-            judge(
-                "team",
-                "web",
-                &[server],
-                Some(Unready { pods: &pods, start: !pods.is_empty(), port: Some(3999) }),
-                now(),
-            )
+        let judged_with = |server: &Pod, redis: bool| {
+            let unready = Unready { pods: &pods, start: !pods.is_empty(), port: Some(3999), redis };
+            judge("team", "web", &[server], Some(unready), now())
         };
+        let judged = |server: &Pod| judged_with(server, false);
         let found = judged(&server);
         assert_eq!((&*found.reason, found.again), (reason, rest.map(Duration::from_secs)), "{proxies:?}");
         if reason == "NotAnswering" {
             assert_eq!(found.message, "the MCP server does not answer on port 3999: kubectl logs -n team web-0");
             assert_eq!(found.outlook, Outlook::Fails);
+            let either = "no proxy is ready: the MCP server does not answer on port 3999, or Redis does not answer the proxy: \
+                          kubectl logs -n team deployment/web";
+            assert_eq!(judged_with(&server, true).message, either);
         }
         assert_eq!(judged(&waiting("ErrImagePull")).reason, "ErrImagePull", "the cause is told, not what comes of it");
     }

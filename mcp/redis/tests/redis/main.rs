@@ -8,6 +8,7 @@ mod model;
 mod network;
 mod recorded;
 mod sessions;
+mod states;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -161,5 +161,16 @@ fn a_bad_parameter_stops_the_start_with_its_member() {
         let chain = json!([{"type": "auth"}, limited(config.clone(), address)]);
         let error = build(&chain).err().unwrap_or_else(|| panic!("{config}"));
         assert_eq!(error.field, format!("middleware_configs[1].parameters.{member}"), "{config}: {error}");
+        assert_ne!(error.fix, "mend it", "{error}");
     }
+}
+
+#[test]
+fn an_authority_without_an_absolute_path_is_named() {
+    let mut entry = limited(json!({"shared": hourly(1)}), "redis:1");
+    entry["parameters"]["redis_tls"] = json!({"caCertFile": "ca.crt"});
+    let error = build(&json!([{"type": "auth"}, entry])).err().unwrap();
+    let told = (&*error.field, &*error.problem, &*error.fix);
+    let field = "middleware_configs[1].parameters.redis_tls.caCertFile";
+    assert_eq!(told, (field, "\"ca.crt\" is no absolute path", "write one that begins with /"));
 }

@@ -1,8 +1,9 @@
 //! A Redis that is gone, silent, slow, or something else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_redis::{Limit, RateLimits, Redis, RedisError, RedisSessions, SessionOptions};
+use mcp_redis::{Deadlines, Limit, RateLimits, Redis, RedisConfig, RedisError, RedisSessions, SessionOptions};
 use mcp_store::{Principal, SessionStore as _};
 use portcullis_services::{Fault, RedisOptions, RedisServer, Toxic};
 
@@ -55,6 +56,38 @@ async fn a_redis_that_is_gone_fails_calls_at_once_until_it_is_back() {
     }
     assert!(toxic.accepted() - attempts < 100, "an attempt has a pause after it: {}", toxic.accepted());
     server.start_again().await.unwrap();
+    answers(&redis).await;
+}
+
+#[tokio::test]
+async fn while_redis_is_down_one_command_waits_at_most() {
+    let server = server().await;
+    let toxic = Toxic::before(&server.address()).await.unwrap();
+    let deadlines = Deadlines { connect: Duration::from_mins(2), ..DEADLINES };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let redis = Redis::new(RedisConfig { deadlines, ..RedisConfig::new(&toxic.address()) }, &provider).unwrap();
+    toxic.set(Fault::Closed);
+    redis.ping().await.unwrap_err();
+    toxic.set(Fault::Silent);
+    let accepted = toxic.accepted();
+    let attempt = loop {
+        let redis = redis.clone();
+        let mut attempt = tokio::spawn(async move { redis.ping().await });
+        // It fails at once during the pause after the first attempt.
+        while !attempt.is_finished() && toxic.accepted() == accepted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if toxic.accepted() > accepted {
+            break attempt;
+        }
+        (&mut attempt).await.unwrap().unwrap_err();
+    };
+    for _ in 0..100 {
+        redis.ping().await.unwrap_err();
+    }
+    assert!(!attempt.is_finished(), "it waits for the silent Redis, and alone");
+    attempt.abort();
+    toxic.set(Fault::None);
     answers(&redis).await;
 }
 

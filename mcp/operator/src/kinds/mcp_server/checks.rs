@@ -30,7 +30,7 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     let template = backend::pod_template(spec);
     let notes: Vec<_> = template.iter().flatten().flat_map(Template::notes).collect();
     workload::checks::pod_template(template, &notes, findings);
-    check_sessions(server, findings);
+    check_replicas(server, findings);
     check_secrets(spec, data, findings);
     workload::checks::ignored_provider(spec.authz_config.as_ref(), findings);
     if let Some(bytes) = rules::body_limit_above_bound(spec) {
@@ -40,8 +40,7 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     workload::checks::unsupported(server, &fields::unsupported(spec), findings);
 }
 
-fn check_sessions(server: &MCPServer, findings: &mut Findings<'_>) {
-    workload::checks::sessions(server, findings);
+fn check_replicas(server: &MCPServer, findings: &mut Findings<'_>) {
     if let Some(replicas) = server.spec.replicas.filter(|it| *it > 1 && server.spec.transport == Transport::Stdio) {
         let message = format!(
             "spec.replicas is {replicas}; a stdio server is one process, which has one proxy: its sessions cannot be shared"

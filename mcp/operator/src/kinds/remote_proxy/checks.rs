@@ -23,7 +23,6 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
     let spec = &proxy.spec;
     check_configuration(proxy, data, findings);
     checks::pod_template(pod_template(spec), &template_notes(spec), findings);
-    checks::sessions(proxy, findings);
     checks::ignored_provider(spec.authz_config.as_ref(), findings);
     checks::unsupported(proxy, &unsupported(spec), findings);
 }

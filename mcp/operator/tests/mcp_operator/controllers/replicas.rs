@@ -1,5 +1,6 @@
 //! Replicas of a proxy: an autoscaler's, and the Redis that an operator has for all of them.
 
+use mcp_api::v1beta1::MCPServer;
 use mcp_plan::workload::ChildKind;
 use serde_json::{Value, json};
 
@@ -24,6 +25,16 @@ async fn scaled(place: &Place, replicas: u32) -> Value {
     place.objects.child(ChildKind::Deployment, "web", &what, |it| it["spec"]["replicas"] == replicas).await
 }
 
+/// Waits until it is said, or is not, that the pods of an autoscaler do not share their sessions.
+async fn warned(place: &Place, is_warned: bool) {
+    let has = |server: &MCPServer| {
+        let conditions = server.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let warning = conditions.iter().find(|it| it.type_ == "SessionStorageWarning");
+        warning.map(|it| it.message.starts_with("the Deployment's number")) == is_warned.then_some(true)
+    };
+    place.objects.server("web", &format!("a warning: {is_warned}"), has).await;
+}
+
 /// The controller of kube-controller-manager scales; nobody plays it. It looks once a second, and the operator has to come to rest three times: a busy
 /// machine takes more than ten seconds for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,6 +50,7 @@ async fn an_autoscaler_alone_decides_how_many_proxies_there_are() {
     // While the spec has a number, the two of them want different ones: it goes.
     objects.edit("web", json!({"replicas": null})).await;
     scaled(&place, 3).await;
+    warned(&place, true).await;
     let since = operator.idle(place.cluster).await;
     operator.wrote_nothing(place.cluster, since, "after an autoscaler").await;
 
@@ -56,6 +68,11 @@ async fn an_autoscaler_alone_decides_how_many_proxies_there_are() {
     scaled(&place, 2).await;
     operator.idle(place.cluster).await;
     scaled(&place, 2).await;
+
+    let bounds = json!({"spec": {"maxReplicas": 1}});
+    objects.merge("autoscaling/v2", "HorizontalPodAutoscaler", "web", bounds).await;
+    scaled(&place, 1).await;
+    warned(&place, false).await;
 }
 
 fn with_default(place: &Place, flags: &[&str]) -> Operator {

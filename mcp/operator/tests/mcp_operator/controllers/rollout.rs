@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place,
-    support::{children_of, every_override, minimal, pem},
+    support::{children_of, every_override, labelled, pem},
 };
 
 const CHECKSUM: &str = "toolhive.stacklok.dev/runconfig-checksum";
@@ -87,7 +87,9 @@ async fn a_config_edit_rolls_the_template_and_an_edit_of_its_secret_does_not() {
 async fn a_rollout_restart_and_an_autoscalers_replicas_survive_our_writes() {
     let place = Place::new("restart").await;
     let operator = place.operator();
-    place.objects.create(minimal("web")).await;
+    // Without it, more than one replica is worth a warning.
+    let shared = json!({"sessionStorage": {"provider": "redis", "address": "redis:6379"}});
+    place.objects.create(labelled("web", shared)).await;
     place.objects.has_children("web", &children_of("web")).await;
     operator.idle(place.cluster).await;
     let restart = json!({"spec": {

@@ -142,6 +142,27 @@ fn several_replicas_without_a_shared_store_are_warned_of() {
 }
 
 #[test]
+fn the_replicas_of_an_autoscaler_are_warned_of_too() {
+    let mut world = server(json!({}));
+    world.applied(&world.plan());
+    for (live, transport, shared, warned) in [
+        (1, "streamable-http", false, false),
+        (3, "streamable-http", false, true),
+        (3, "streamable-http", true, false),
+        (3, "stdio", false, false),
+    ] {
+        let members = if shared { redis(json!({})) } else { json!({}) };
+        world.workload.spec = server(members).workload.spec;
+        world.workload.spec.transport = serde_json::from_value(json!(transport)).unwrap();
+        world.deployment.as_mut().unwrap().spec.as_mut().unwrap().replicas = Some(live);
+        let said = condition(&world.plan(), WARNING, "True").map(|(_, message)| message);
+        let expected = "the Deployment's number of replicas, which spec.replicas leaves to others, is more than 1 and sessions \
+                        are not shared across replicas";
+        assert_eq!(said.as_deref(), warned.then_some(expected), "{live} {transport} {shared}");
+    }
+}
+
+#[test]
 fn the_default_serves_those_that_name_no_store_and_no_stdio_server() {
     let file = json!({"caCertFile": "/etc/toolhive/session-redis-tls/ca.crt"});
     let inherited = json!({"address": "shared.redis.svc:6379", "tls": file});
@@ -214,6 +235,12 @@ fn a_redis_that_cannot_be_used_is_said_and_takes_nothing_down() {
             default(|it| it.address = "shared.redis.svc".to_owned()),
             invalid,
             "the operator's default Redis is not valid: --default-redis-address: \"shared.redis.svc\" is no host and port",
+        ),
+        (
+            json!({}),
+            default(|it| it.address = "redis://:hunter2@redis:6379".to_owned()),
+            invalid,
+            "--default-redis-address: the address, which is not shown as it may hold a password, is no host and port",
         ),
         (json!({}), default(|it| it.tls = false), invalid, "--default-redis-ca-secret: has no effect without TLS"),
         (

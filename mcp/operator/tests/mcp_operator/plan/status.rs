@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_plan::workload::ChildKind;
 use portcullis::controller::EventType;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::{World, backend_pod, condition, deployment, is_absent, pod};
 
@@ -68,7 +68,18 @@ fn a_server_whose_pod_does_not_run_is_not_ready_whatever_its_proxy_says() {
 
 #[test]
 fn a_server_that_does_not_answer_its_proxy_is_not_ready_and_the_plan_is_made_anew_in_time() {
-    let mut world = World::of(json!({"image": "x:1", "transport": "streamable-http", "mcpPort": 3999}));
+    let alone = json!({"image": "x:1", "transport": "streamable-http", "mcpPort": 3999});
+    let mut sharing = alone.clone();
+    sharing["sessionStorage"] = json!({"provider": "redis", "address": "redis:6379"});
+    answers_no_proxy(alone, "the MCP server does not answer on port 3999: ");
+    answers_no_proxy(
+        sharing,
+        "no proxy is ready: the MCP server does not answer on port 3999, or Redis does not answer",
+    );
+}
+
+fn answers_no_proxy(spec: Value, message: &str) {
+    let mut world = World::of(spec);
     world.applied(&world.plan());
     let container = |started: &str| {
         json!({
@@ -85,7 +96,7 @@ fn a_server_that_does_not_answer_its_proxy_is_not_ready_and_the_plan_is_made_ane
         world.pods = vec![proxy.clone()];
         let plan = world.plan();
         assert_eq!((plan.status.phase.unwrap().as_str(), plan.again), (phase, again.map(Duration::from_secs)));
-        let told = plan.status.message.unwrap().starts_with("the MCP server does not answer on port 3999");
+        let told = plan.status.message.unwrap().starts_with(message);
         assert_eq!(told, phase == "Failed");
     }
 }
@@ -110,6 +121,10 @@ fn a_terminating_pod_counts_as_nothing_and_zero_replicas_as_stopped() {
     going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
     world.pods = vec![going];
     assert_eq!(world.plan().status.message.unwrap(), "MCP server is being created");
+    world.applied(&world.plan());
+    world.deployment.as_mut().unwrap().spec.as_mut().unwrap().replicas = Some(0);
+    assert_eq!(world.plan().status.phase.unwrap().as_str(), "Stopped", "by who scales the Deployment");
+    world.deployment = None;
     world.workload.spec.replicas = Some(0);
     assert_eq!(world.plan().status.phase.unwrap().as_str(), "Stopped");
 }
