@@ -12,7 +12,7 @@ use miette::Diagnostic;
 use crate::entities;
 use crate::index::{Index, Set};
 use crate::reads::Found;
-use crate::shape::{self, with_stack};
+use crate::shape::{Shape, with_stack};
 use crate::{Feature, PolicyError};
 
 /// The type of the entities that groups become where the configuration names none.
@@ -81,12 +81,11 @@ impl Policies {
         if config.policies.is_empty() {
             return Err(PolicyError::NoPolicies);
         }
-        let mut most = 0;
+        let mut shape = Shape::default();
         for (entry, text) in config.policies.iter().enumerate() {
-            let too_deep = |at| PolicyError::at(entry, text, at, "it is too deep; write several policies".to_owned());
-            most = shape::steps(text).map_err(too_deep)?.max(most);
+            shape.add(text).map_err(|(at, problem)| PolicyError::at(entry, text, at, problem.to_owned()))?;
         }
-        with_stack(|| Self::parse_shallow(config, server, shape::is_deep(most)))
+        with_stack(|| Self::parse_shallow(config, server, shape.is_deep()))
     }
 
     fn parse_shallow(config: &CedarConfig, server: &str, deep: bool) -> Result<Self, PolicyError> {

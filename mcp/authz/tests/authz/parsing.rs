@@ -103,8 +103,11 @@ fn policies_that_read_hints_are_known() {
 #[test]
 fn no_policy_is_deeper_than_a_stack() {
     // Each form of nesting, as deep as Cedar's parser is let in, and without end.
-    let forms: [(&str, &str, &str, usize); 12] = [
+    let forms: [(&str, &str, &str, usize); 14] = [
         ("(", "true", ")", 60),
+        // Here ends a comment, for Cedar.
+        ("//\r(", "true", ")", 60),
+        ("// x\n(", "true", ")", 60),
         ("!(", "true", ")", 20),
         ("[", "1", "]", 60),
         ("{a:", "1", "}", 60),

@@ -62,7 +62,10 @@ const DEVIATIONS: [(&str, &[&str]); 14] = [
         &["two policies in one entry", "text behind a policy"],
     ),
     ("a comment between `/*` and `*/`", &["comment between /* and */"]),
-    ("a policy with more than 64 brackets in each other, or 4,000 operators", &["65 brackets"]),
+    (
+        "a policy with more than 64 brackets in each other, 4,000 operators, or thousands of escapes in a text, and policies of more than 100,000 words and signs together",
+        &["65 brackets"],
+    ),
     (
         "`entities_json` with a circle, an attribute `__expr`, or an action's parent that is no action",
         &[
