@@ -10,6 +10,7 @@ use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
 
 use crate::entities;
+use crate::error::quoted;
 use crate::index::{Index, Set};
 use crate::reads::Found;
 use crate::shape::{Shape, with_stack};
@@ -166,7 +167,7 @@ fn with_action(
 }
 
 fn types(group: &str) -> Result<Types, PolicyError> {
-    let refused = |problem: String| PolicyError::GroupType { name: group.to_owned(), problem };
+    let refused = |problem: String| PolicyError::GroupType { name: quoted(group), problem: quoted(&problem) };
     if group.contains("::") {
         return Err(refused("types in namespaces are not supported".to_owned()));
     }

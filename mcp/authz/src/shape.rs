@@ -50,9 +50,7 @@ impl Shape {
                 b")" | b"]" | b"}" => depth = depth.saturating_sub(1),
                 b"&&" | b"||" | b"+" | b"-" | b"*" | b"." => steps += 1,
                 b"if" => steps += 2,
-                [b'"', text @ ..] => {
-                    copies += text.iter().filter(|byte| matches!(byte, b'\\' | b'\r')).count() * length
-                }
+                [b'"', ..] => copies += escapes(token) * length,
                 _ => {}
             }
             self.tokens += usize::from(!byte.is_ascii_whitespace() && !token.starts_with(b"//"));
@@ -87,6 +85,11 @@ fn string(bytes: &[u8]) -> usize {
         }
     }
     at.min(bytes.len())
+}
+
+/// The escapes in a string, and the other characters that Cedar takes for wrong ones.
+fn escapes(string: &[u8]) -> usize {
+    string.iter().filter(|byte| matches!(byte, b'\\' | b'\r')).count()
 }
 
 /// Runs `work` with room for the deepest policy.
