@@ -42,6 +42,7 @@
 //! | hints of tools | are those of the last page of a list | are kept for each tool, over all pages ([`KnownHints`]) | lists have pages |
 //! | two arguments whose names differ only in case | the message is refused before (400) | the call is refused (403) | as messages with such names are let pass elsewhere, here they must not |
 //! | a call with more than 1,000 arguments | is judged | is refused | each becomes several values of Cedar's |
+//! | arguments of a call that are no object, but for an empty list | count as none | the call is refused | a server may read them, and no policy has seen them |
 //! | an argument `x_present` beside one `x` that is no scalar | either one counts as `context.arg_x_present` | that there is an `x` | a caller must not hide it |
 //! | a member of a completion's `ref` that is spelt in another case (`Type`) | is read | is none: the call is refused | as other names of MCP are |
 //! | an item of a list with an odd member that decides nothing (a description that is a number), or a skill whose URI is empty | the list is withheld | the item is judged as it is | it has one name, and is shown or hidden for that |
