@@ -6,6 +6,7 @@ use cedar_policy::{Entities, EntityUid, EvalResult};
 use serde_json::{Map, Value};
 
 use crate::PolicyError;
+use crate::error::quoted;
 
 /// The most entities.
 const ENTITIES: usize = 10_000;
@@ -40,7 +41,7 @@ pub(crate) fn read(json: &str) -> Result<Entities, PolicyError> {
 }
 
 pub(crate) fn problem(error: &cedar_policy::entities_errors::EntitiesError) -> PolicyError {
-    PolicyError::Entities(describe(error))
+    PolicyError::Entities(quoted(&describe(error)))
 }
 
 /// The parents of each entity that there is, or that is one's parent, by their places. One that Cedar does not read is left out: it refuses it.

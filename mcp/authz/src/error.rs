@@ -48,6 +48,17 @@ impl PolicyError {
         let before = text.get(..offset).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        Self::Policy { entry, line, column, problem }
+        Self::Policy { entry, line, column, problem: quoted(&problem) }
+    }
+}
+
+/// The most characters of an error of Cedar's, which may quote a whole text.
+const QUOTED: usize = 500;
+
+/// The beginning of a long error, or of a long text that an error quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }

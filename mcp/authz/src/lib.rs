@@ -42,12 +42,13 @@
 //! | hints of tools | are those of the last page of a list | are kept for each tool, over all pages ([`KnownHints`]) | lists have pages |
 //! | two arguments whose names differ only in case | the message is refused before (400) | the call is refused (403) | as messages with such names are let pass elsewhere, here they must not |
 //! | a call with more than 1,000 arguments | is judged | is refused | each becomes several values of Cedar's |
+//! | arguments of a call that are no object, but for an empty list | count as none | the call is refused | a server may read them, and no policy has seen them |
 //! | an argument `x_present` beside one `x` that is no scalar | either one counts as `context.arg_x_present` | that there is an `x` | a caller must not hide it |
 //! | a member of a completion's `ref` that is spelt in another case (`Type`) | is read | is none: the call is refused | as other names of MCP are |
 //! | an item of a list with an odd member that decides nothing (a description that is a number), or a skill whose URI is empty | the list is withheld | the item is judged as it is | it has one name, and is shown or hidden for that |
 //! | an entry of `policies` with a second policy, or another text behind the first one | the first policy counts, and what follows is dropped | is refused | a policy that is written down must not be lost: it may be a forbid |
 //! | a comment between `/*` and `*/` | is one | is refused | Cedar's own reading |
-//! | a policy with more than 64 brackets in each other, or 4,000 operators | is taken | is refused | Cedar's parser would end the process |
+//! | a policy with more than 64 brackets in each other, 4,000 operators, or thousands of escapes in a text, and policies of more than 100,000 words and signs together | is taken | is refused | Cedar's parser would end the process |
 //! | `entities_json` with a circle, an attribute `__expr`, or an action's parent that is no action | is taken | is refused | Cedar's own reading |
 //! | `entities_json` with more than 10,000 entities, 64 levels of parents, or 100,000 pairs of an entity and an ancestor | is taken | is refused | Cedar keeps all ancestors of each |
 //! | `entities_json` with an entity that has no `attrs` or no `parents`, or is there twice alike | is refused | is taken | Cedar's own reading |

@@ -10,9 +10,10 @@ use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
 
 use crate::entities;
+use crate::error::quoted;
 use crate::index::{Index, Set};
 use crate::reads::Found;
-use crate::shape::{self, with_stack};
+use crate::shape::{Shape, with_stack};
 use crate::{Feature, PolicyError};
 
 /// The type of the entities that groups become where the configuration names none.
@@ -79,12 +80,11 @@ impl Policies {
         if config.policies.is_empty() {
             return Err(PolicyError::NoPolicies);
         }
-        let mut most = 0;
+        let mut shape = Shape::default();
         for (entry, text) in config.policies.iter().enumerate() {
-            let too_deep = |at| PolicyError::at(entry, text, at, "it is too deep; write several policies".to_owned());
-            most = shape::steps(text).map_err(too_deep)?.max(most);
+            shape.add(text).map_err(|(at, problem)| PolicyError::at(entry, text, at, problem.to_owned()))?;
         }
-        with_stack(|| Self::parse_shallow(config, server, shape::is_deep(most)))
+        with_stack(|| Self::parse_shallow(config, server, shape.is_deep()))
     }
 
     fn parse_shallow(config: &CedarConfig, server: &str, deep: bool) -> Result<Self, PolicyError> {
@@ -165,7 +165,7 @@ fn with_action(
 }
 
 fn types(group: &str) -> Result<Types, PolicyError> {
-    let refused = |problem: String| PolicyError::GroupType { name: group.to_owned(), problem };
+    let refused = |problem: String| PolicyError::GroupType { name: quoted(group), problem: quoted(&problem) };
     if group.contains("::") {
         return Err(refused("types in namespaces are not supported".to_owned()));
     }

@@ -69,11 +69,13 @@ fn new_record(fields: impl IntoIterator<Item = (String, RestrictedExpression)>) 
 /// The arguments of a call by their names.
 ///
 /// # Errors
-/// They are too many: each becomes several values of Cedar's. Or two names differ only in case: a server that does not tell them apart would
+/// They are no object, which a server may read nevertheless. They are too many: each becomes several values of Cedar's. Or two names differ only in case: a server that does not tell them apart would
 /// act on the one that no policy looked at.
 pub(crate) fn named(raw: &RawValue) -> Result<Members<'_>, Denial> {
-    if !raw.get().starts_with('{') {
-        return Ok(Members::default());
+    match raw.get() {
+        "null" | "[]" => return Ok(Members::default()),
+        text if !text.starts_with('{') => return Err(Denial::Refused("its arguments are no object")),
+        _ => {}
     }
     let unreadable = Denial::Refused("its arguments cannot be read");
     let members: Members<'_> = serde_json::from_str(raw.get()).map_err(|_| unreadable)?;

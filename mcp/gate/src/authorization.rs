@@ -149,11 +149,13 @@ impl Authorization {
     fn filter_lists(&self, context: &RequestContext) {
         let (identity, client) = (context.identity(), context.client());
         let (decider, tools) = (self.decider.clone(), Arc::clone(&self.tools));
-        let learns = decider.reads_hints() && tools.learn_from(context.message().as_ref());
+        let message = context.message();
+        let learns = decider.reads_hints() && tools.learn_from(message.as_ref());
+        let changes = message.map(|_| tools.changes());
         let filter =
             ListFilter { middleware: AUTHORIZATION, kinds: &LISTS, cost: self.decider.cost(), is_private: true };
         context.filter_lists(filter, move |list| {
-            let checked = check_length(&list).and_then(|()| if learns { tools.learn(&list) } else { Ok(()) });
+            let checked = check_length(&list).and_then(|()| if learns { tools.learn(&list, changes) } else { Ok(()) });
             match (checked, &decider) {
                 (Err(reason), _) => ready(Err(reason)).boxed(),
                 (Ok(()), Decider::Cedar(cedar)) => ready(cedar.filter(list, identity.as_ref())).boxed(),

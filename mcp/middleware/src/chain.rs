@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use mcp_http::{Body, BoxService, full};
@@ -273,8 +273,10 @@ async fn answer(context: &RequestContext, mut request: Request<Body>, transport:
     if filters.is_empty() {
         return transport.call(request).await;
     }
-    // A filter reads no content coding.
-    request.headers_mut().remove(ACCEPT_ENCODING);
+    // A filter reads no content coding, and no part of a list: in its middle nobody can tell that it is one.
+    for header in [ACCEPT_ENCODING, RANGE, IF_RANGE] {
+        request.headers_mut().remove(header);
+    }
     let response = transport.call(request).await;
     filters.session = context.session();
     let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());

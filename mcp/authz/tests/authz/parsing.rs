@@ -35,6 +35,34 @@ fn an_error_of_a_policy_has_entry_line_and_column() {
 }
 
 #[test]
+fn an_error_is_short_whatever_it_quotes() {
+    let long = "ü".repeat(10_000);
+    let name = long.replace('ü', "a");
+    for (policy, entities, group) in [
+        (format!("permit(principal, action, resource) when {{ {name} }};"), String::new(), ""),
+        (format!("permit(principal, action, resource) when {{ {long} }};"), String::new(), ""),
+        (ALL.to_owned(), json!([{"uid": {"type": long, "id": "x"}}]).to_string(), ""),
+        (
+            ALL.to_owned(),
+            json!([{"uid": {"type": "T", "id": "x"}, "attrs": {"a": {"__extn": {"fn": "decimal", "arg": long}}}}])
+                .to_string(),
+            "",
+        ),
+        (ALL.to_owned(), String::new(), &*long),
+    ] {
+        let policies = vec![policy.clone()];
+        let config = CedarConfig {
+            policies,
+            entities_json: entities,
+            group_entity_type: group.to_owned(),
+            ..CedarConfig::default()
+        };
+        let error = Policies::parse(&config, "").unwrap_err().to_string();
+        assert!(error.chars().count() < 1_200, "{error}");
+    }
+}
+
+#[test]
 fn a_configuration_without_policies_is_refused() {
     assert_eq!(parse(&[], "").unwrap_err(), PolicyError::NoPolicies);
 }
@@ -103,8 +131,11 @@ fn policies_that_read_hints_are_known() {
 #[test]
 fn no_policy_is_deeper_than_a_stack() {
     // Each form of nesting, as deep as Cedar's parser is let in, and without end.
-    let forms: [(&str, &str, &str, usize); 12] = [
+    let forms: [(&str, &str, &str, usize); 14] = [
         ("(", "true", ")", 60),
+        // Here ends a comment, for Cedar.
+        ("//\r(", "true", ")", 60),
+        ("// x\n(", "true", ")", 60),
         ("!(", "true", ")", 20),
         ("[", "1", "]", 60),
         ("{a:", "1", "}", 60),

@@ -64,10 +64,14 @@ pub(super) struct Tools {
 /// The hints that were learnt since a time, and the clients for whom the proxy has listed all tools of late.
 #[derive(Default)]
 struct Known {
+    changes: Changes,
     since: Option<Instant>,
     hints: KnownHints,
     listed: HashMap<Client, Instant>,
 }
+
+/// The number of times that the MCP server has said that its tools have changed.
+pub(super) type Changes = u64;
 
 /// The reason why the proxy's own request for a list had none in its answer.
 type NoList = Cow<'static, str>;
@@ -88,13 +92,21 @@ impl Tools {
         message.map_or(self.answers_on_stream, |message| message.message().method() == Some("tools/list"))
     }
 
-    /// Learns what a list says, if it is one of tools.
-    pub(super) fn learn(&self, list: &List) -> Result<(), &'static str> {
+    /// The changes so far, for the request of a list: what it brings may be older than a change that comes before it.
+    pub(super) fn changes(&self) -> Changes {
+        self.read().changes
+    }
+
+    /// Learns what a list says, if it is one of tools, and none have changed since these changes. Without them, the changes come on its own stream.
+    pub(super) fn learn(&self, list: &List, changes: Option<Changes>) -> Result<(), &'static str> {
         if list.kind() != ListKind::Tools {
             return Ok(());
         }
         let tools = list.entries().iter().map(Question::of).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.renewed();
+        if changes.is_some_and(|changes| changes != known.changes) {
+            return Ok(());
+        }
         for tool in tools {
             if known.hints.learn(&tool.id, tool.hints) {
                 tracing::warn!(
@@ -107,7 +119,8 @@ impl Tools {
 
     /// Forgets everything: the MCP server says that its tools have changed.
     pub(super) fn forget(&self) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known::default();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        *known = Known { changes: known.changes + 1, ..Known::default() };
     }
 
     /// The question with the hints of the tool that it is about; `None` where no list had the tool yet.
@@ -146,13 +159,14 @@ impl Tools {
             }
             // A caller that leaves while the list is under way still makes the next one wait.
             *last = Some(Instant::now());
-            match self.pages(call, head, next).await {
+            let changes = self.changes();
+            match self.pages(call, head, next, changes).await {
                 Ok(pages) => {
                     tracing::info!(
                         pages,
                         "listed the MCP server's tools as their caller, for policies that read hints"
                     );
-                    self.note_listed_for(&client);
+                    self.note_listed_for(&client, changes);
                 }
                 Err(reason) => {
                     tracing::warn!(
@@ -169,10 +183,16 @@ impl Tools {
     }
 
     /// Learns from all pages, and counts them.
-    async fn pages(self: &Arc<Self>, call: &OwnedMessage, head: &Parts, next: &Next<'_>) -> Result<usize, NoList> {
+    async fn pages(
+        self: &Arc<Self>,
+        call: &OwnedMessage,
+        head: &Parts,
+        next: &Next<'_>,
+        changes: Changes,
+    ) -> Result<usize, NoList> {
         let mut cursor = None;
         for page in 1..=PAGES {
-            cursor = self.page(call, head, next, cursor).await?;
+            cursor = self.page(call, head, next, changes, cursor).await?;
             if cursor.is_none() {
                 return Ok(page);
             }
@@ -186,13 +206,14 @@ impl Tools {
         call: &OwnedMessage,
         head: &Parts,
         next: &Next<'_>,
+        changes: Changes,
         cursor: Option<String>,
     ) -> Result<Option<String>, NoList> {
         let found = Arc::new(Slot::new(None));
         let (this, kept) = (Arc::clone(self), Arc::clone(&found));
         let asked = next.ask(head, request(call, cursor), move |context| {
             context.filter_lists(PAGE, move |list| {
-                let learnt = check_length(&list).and_then(|()| this.learn(&list));
+                let learnt = check_length(&list).and_then(|()| this.learn(&list, Some(changes)));
                 let more = learnt.and_then(|()| Ok(list.next_cursor()?.map(Into::into)));
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(more);
                 ready(Ok(list))
@@ -226,8 +247,11 @@ impl Tools {
         self.hold(&known) && known.listed.get(client).is_some_and(|listed| listed.elapsed() < MISSED)
     }
 
-    fn note_listed_for(&self, client: &Client) {
+    fn note_listed_for(&self, client: &Client, changes: Changes) {
         let mut known = self.renewed();
+        if changes != known.changes {
+            return;
+        }
         known.listed.retain(|_, listed| listed.elapsed() < MISSED);
         known.listed.insert(client.clone(), Instant::now());
     }
@@ -245,7 +269,7 @@ impl Tools {
     fn renewed(&self) -> RwLockWriteGuard<'_, Known> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if !self.hold(&known) {
-            *known = Known { since: Some(Instant::now()), ..Known::default() };
+            *known = Known { since: Some(Instant::now()), changes: known.changes, ..Known::default() };
         }
         known
     }
@@ -287,13 +311,13 @@ mod tests {
     async fn hints_hold_for_minutes_from_the_first_list_and_until_tools_change() {
         for answers_on_stream in [false, true] {
             let known = Tools::new(answers_on_stream);
-            known.learn(&tools(&["a"])).unwrap();
+            known.learn(&tools(&["a"]), None).unwrap();
             advance(KEPT / 2).await;
-            known.learn(&tools(&["b"])).unwrap();
+            known.learn(&tools(&["b"]), None).unwrap();
             assert!(knows(&known, "a") && knows(&known, "b"));
             advance(KEPT / 2).await;
             assert_eq!((knows(&known, "a"), knows(&known, "b")), (answers_on_stream, answers_on_stream));
-            known.learn(&tools(&["c"])).unwrap();
+            known.learn(&tools(&["c"]), None).unwrap();
             assert_eq!((knows(&known, "a"), knows(&known, "c")), (answers_on_stream, true));
             known.forget();
             assert!(!knows(&known, "c"));
@@ -301,17 +325,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_list_that_was_asked_for_before_tools_changed_tells_nothing() {
+        let known = Tools::new(false);
+        let client = Client::Network([192, 0, 2, 1].into());
+        for (tool, changes_meanwhile) in [("a", false), ("b", true), ("c", false)] {
+            let asked = known.changes();
+            if changes_meanwhile {
+                known.forget();
+            }
+            known.learn(&tools(&[tool]), Some(asked)).unwrap();
+            known.note_listed_for(&client, asked);
+            assert_eq!((knows(&known, tool), known.has_listed_for(&client)), (!changes_meanwhile, !changes_meanwhile));
+        }
+        assert!(!knows(&known, "a"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_list_answers_for_its_client_alone_and_not_for_long() {
         let known = Tools::new(false);
         let [one, two] = [1, 2].map(|host| Client::Network([192, 0, 2, host].into()));
-        known.note_listed_for(&one);
+        known.note_listed_for(&one, known.changes());
         assert!(known.has_listed_for(&one) && !known.has_listed_for(&two));
         known.forget();
         assert!(!known.has_listed_for(&one), "the tools are others now");
-        known.note_listed_for(&one);
+        known.note_listed_for(&one, known.changes());
         advance(MISSED).await;
         assert!(!known.has_listed_for(&one));
-        known.note_listed_for(&two);
+        known.note_listed_for(&two, known.changes());
         assert_eq!(known.read().listed.len(), 1, "nothing is kept of a list that answers no more");
     }
 }

@@ -87,8 +87,9 @@ impl Webhook {
     pub(crate) fn new(config: WebhookConfig, at: usize, context: &BuildContext) -> Result<Self, BuildError> {
         let member = |field: &str| format!("parameters.webhooks[{at}].{field}");
         if let Some(problem) = config.problems().first() {
-            let (problem_text, fix) = problem.message.split_once("; ").unwrap_or((&problem.message, "mend it"));
-            return Err(context.error(&member(problem.field), problem_text, fix));
+            // The URL that a problem quotes may have a semicolon, too.
+            let (text, fix) = problem.message.rsplit_once("; ").unwrap_or((&problem.message, "write another value"));
+            return Err(context.error(&member(problem.field), text, fix));
         }
         let WebhookConfig { name, url, timeout, failure_policy: policy, tls_config, hmac_secret_ref, .. } = config;
         let uri: Uri =

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, IF_RANGE, RANGE};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use mcp_http::{Body, BoxService, full};
@@ -76,13 +76,16 @@ async fn chain(entries: Value) -> (Chain, Seen) {
 async fn answer(chain: &Chain, body: impl Into<Bytes>) -> (Response<Bytes>, Option<String>) {
     let body = body.into();
     let transport = BoxService::new(tower::service_fn(move |request: Request<Body>| {
-        let filtered = request.headers().get(ACCEPT_ENCODING).is_none();
+        let asked = [ACCEPT_ENCODING, RANGE, IF_RANGE].map(|header| request.headers().contains_key(header));
+        let filtered = asked == [false; 3];
         let response =
             Response::builder().header("content-type", "application/json").header("filtered", filtered.to_string());
         ready(Ok::<_, Infallible>(response.body(full(body.clone())).unwrap()))
     }));
     let mut request = post("application/json", r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#);
-    request.headers_mut().insert(ACCEPT_ENCODING, "gzip".parse().unwrap());
+    for (header, value) in [(ACCEPT_ENCODING, "gzip"), (RANGE, "bytes=60-"), (IF_RANGE, "\"x\"")] {
+        request.headers_mut().insert(header, value.parse().unwrap());
+    }
     let context = chain.context(([10, 0, 0, 9], 4711).into());
     let (head, body) = chain.serve(&context, request, &transport).await.into_parts();
     let body = body.collect().await.unwrap().to_bytes();

@@ -41,7 +41,9 @@ impl InConfigMap {
 
     /// Reads the document, which is JSON or YAML.
     fn read(&self, text: &str) -> Result<Document, Problem> {
-        let value = serde_saphyr::from_str(text)
+        // Without the lines around an error: the status is for more eyes than the ConfigMap.
+        let options = serde_saphyr::options! { with_snippet: false };
+        let value = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| Problem::new("document", format!("is neither JSON nor YAML: {error}")))?;
         let mut config = AuthzConfig { sorted: true, ..check::read(value)? };
         if let Some(cedar) = &mut config.cedar {

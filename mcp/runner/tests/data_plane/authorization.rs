@@ -166,6 +166,11 @@ async fn what_could_be_read_in_two_ways_reaches_no_server() {
             r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"pay","arguments":{"amount":1,"AMOUNT":999}}}"#,
             403,
         ),
+        (
+            &[],
+            r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":"{\"text\":\"x\"}"}}"#,
+            403,
+        ),
         (&[], r#"[{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"say"}}]"#, 400),
         (&[("content-encoding", "gzip")], say, 415),
         (&[("content-type", "text/plain")], say, 415),

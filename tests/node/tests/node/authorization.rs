@@ -23,28 +23,44 @@ fn inline(policies: &[String]) -> Value {
     json!({ "authzConfig": { "type": "inline", "inline": { "policies": policies } } })
 }
 
-/// Edits policies in the spec, and has them come from a ConfigMap and back. Returns the failed calls from the first answer on.
-async fn edited_under_load(era: &str) -> Vec<Outcome> {
-    let [first, second] = policies();
-    let document = json!({ "version": "1.0", "type": "cedarv1", "cedar": { "policies": first } });
-    let map = json!({
+/// A ConfigMap with these policies.
+fn map(policies: &[String]) -> Value {
+    let document = json!({ "version": "1.0", "type": "cedarv1", "cedar": { "policies": policies } });
+    json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "rules" },
         "data": { "authz.json": document.to_string() },
-    });
+    })
+}
+
+/// An MCPAuthzConfig with these policies.
+fn config(policies: &[String]) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPAuthzConfig", "metadata": { "name": "rules" },
+        "spec": { "type": "cedarv1", "config": { "policies": policies } },
+    })
+}
+
+/// Edits policies in the spec, has them come from a ConfigMap and from an MCPAuthzConfig, and edits the text of each. Returns the failed calls from the
+/// first answer on.
+async fn edited_under_load(era: &str) -> Vec<Outcome> {
+    let [first, second] = policies();
     let of_map = json!({ "authzConfig": { "type": "configMap", "configMap": { "name": "rules" } } });
+    let of_config = json!({ "authzConfigRef": { "name": "rules" } });
     let setting = Setting {
         name: "policies",
-        beside: vec![map],
+        beside: vec![map(&first), config(&first)],
         begins: Some(inline(&first)),
         refused: Some(REFUSED),
-        edits: vec![inline(&second), of_map, inline(&second)],
+        edits: vec![inline(&second), of_map, map(&second), of_config, config(&second)],
     };
     let check = async |namespace: &Namespace, _: &str, edit: &Value| {
+        let is_config = edit["kind"] == "MCPAuthzConfig" || edit["authzConfigRef"].is_object();
+        let title = if is_config { "MCPAuthzConfig \"rules\"" } else { "spec.authzConfig" };
         let enforced = |server: &MCPServer| {
             let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
             conditions.any(|it| {
                 (&*it.type_, &*it.status) == ("GuardsEnforced", "True")
-                    && it.message.ends_with("enforces spec.authzConfig")
+                    && it.message.ends_with(&format!("enforces {title}"))
             })
         };
         let servers = namespace.api::<MCPServer>();

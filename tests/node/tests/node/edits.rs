@@ -16,7 +16,7 @@ pub(crate) struct Setting {
     pub(crate) begins: Option<Value>,
     /// The name of a client that the server refuses, whatever the edit.
     pub(crate) refused: Option<&'static str>,
-    /// Members of the server's spec, one edit after the other.
+    /// Members of the server's spec, or an object that it refers to, one edit after the other.
     pub(crate) edits: Vec<Value>,
 }
 
@@ -47,7 +47,9 @@ impl Setting {
         }
         for edit in edits {
             let before = namespace.pods(greeter::NAME).await;
-            namespace.apply([greeter::manifest(greeter::NAME, route.spec(edit.clone()))]).await;
+            let is_object = edit["kind"].is_string();
+            let server = || greeter::manifest(greeter::NAME, route.spec(edit.clone()));
+            namespace.apply([if is_object { edit.clone() } else { server() }]).await;
             let pods = namespace.replaced(greeter::NAME, &before).await;
             // While it drains, connections to it still carry calls.
             namespace.gone(&before).await;

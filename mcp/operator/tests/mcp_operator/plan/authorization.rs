@@ -168,6 +168,14 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
         ),
         (map(), Some(String::new()), own, "AuthzConfigMapInvalid", "ConfigMap rules/authz.json is empty"),
         (map(), Some("{".to_owned()), own, "AuthzConfigMapInvalid", "document: is neither JSON nor YAML"),
+        // A line of the text itself may be for fewer eyes than the status.
+        (
+            map(),
+            Some("password: correct horse\n\tbattery".to_owned()),
+            own,
+            "AuthzConfigMapInvalid",
+            "document: is neither JSON nor YAML: while scanning a plain scalar, found a tab at line 1",
+        ),
         (map(), Some("[]".to_owned()), own, "AuthzConfigMapInvalid", "ConfigMap rules/authz.json: document: is a list"),
         (
             map(),
@@ -223,6 +231,7 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
             let plan = world.plan();
             let (found, said) = condition(&plan, type_, "False").unwrap();
             assert!(found == reason && said.contains(message), "{found}: {said}");
+            assert!(!said.contains("correct horse") && said.lines().count() == 1, "{said}");
             assert!(plan.children.is_empty() && plan.status.phase.unwrap().as_str() == "Failed", "{spec}");
         }
         assert!(is_absent(&open.plan(), ChildKind::Deployment, "fetch"), "{spec}: an unguarded proxy goes");
