@@ -16,7 +16,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 /// The operator: the application runs it, and `src/bin/manifests.rs` generates its manifests.
 pub fn operator() -> Operator {
     Operator::named("axum-application").setup(|_| {
-        let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
+        let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
         Ok(Components::new(Webhooks::new().validate(webhook)))
     })
 }

@@ -21,7 +21,7 @@
 //!         };
 //!         async { verdict }
 //!     };
-//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create(validate))
+//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create_or_update(validate))
 //! }
 //!
 //! // In `setup`: webhooks(&Cache::new()). In a test, without a cluster:

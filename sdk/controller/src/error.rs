@@ -31,6 +31,9 @@ pub enum ControllerError {
         /// The API server's answer.
         source: Box<kube::Error>,
     },
+    /// A request of the reconcile's own failed.
+    #[error("{}", own_sentence(&**.0))]
+    Client(Box<kube::Error>),
     /// The API server did not answer in time.
     #[error("no answer within {seconds} s to {verb} {object}")]
     Deadline {
@@ -63,4 +66,10 @@ pub enum ControllerError {
         /// The error of the serialiser.
         source: serde_json::Error,
     },
+}
+
+impl From<kube::Error> for ControllerError {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(Box::new(error))
+    }
 }

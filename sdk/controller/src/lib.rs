@@ -116,6 +116,8 @@ pub use portcullis_lease as scopes;
 pub use portcullis_manifest as manifest;
 /// The type of [`Runtime::metrics`].
 pub use portcullis_metrics::Metrics;
+/// The error of a reconcile, whatever its type.
+pub use portcullis_review::BoxError;
 pub use queue::{Action, Backoff, Key, Queue};
 pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;

@@ -11,12 +11,15 @@ use std::{
 };
 
 use futures::FutureExt as _;
+use futures::future::join_all;
+use portcullis_client::in_one_line;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span, error, warn};
 
-use super::Stored;
 use super::kind_scope::full_name;
 use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
+use super::{BoxError, Stored};
 
 /// An object that is due within this time is pending. When none is, nothing happens for as long.
 const SOON: Duration = Duration::from_secs(10);
@@ -181,37 +184,45 @@ impl Queue {
         self.with(|state| state.due.values().cloned().collect())
     }
 
-    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown` is cancelled; then waits for those that
-    /// run.
-    pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
-    where
-        F: Future<Output = Result<Action, E>>,
-        E: std::fmt::Display,
+    /// Runs `reconcile` for due keys in their spans, `workers` at a time, until `shutdown` is cancelled; then waits for
+    /// those that run.
+    pub(super) async fn run<F>(
+        &self,
+        workers: usize,
+        shutdown: &CancellationToken,
+        span: impl Fn(&Key) -> Span,
+        reconcile: impl Fn(Key) -> F,
+    ) where
+        F: Future<Output = Result<Action, BoxError>>,
     {
         let worker = || async {
             while let Some(key) = self.next(shutdown).await {
-                let (namespace, name) = (&key.namespace, &key.name);
-                let began = Instant::now();
-                // A panic fails this reconcile only: the worker goes on with other keys.
-                let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
-                    Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
-                    Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
-                    Ok(Err(error)) => {
-                        tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
-                        (None, Reconciled::Error)
-                    }
-                    Err(_) => {
-                        tracing::error!(namespace, name, "reconcile panicked; retrying");
-                        (None, Reconciled::Panic)
-                    }
-                };
-                if let Some(counted) = self.counted.get() {
-                    counted.count(result, began.elapsed());
-                }
-                self.done(&key, next);
+                self.reconcile(&key, reconcile(key.clone())).instrument(span(&key)).await;
             }
         };
-        futures::future::join_all((0..workers).map(|_| worker())).await;
+        join_all((0..workers).map(|_| worker())).await;
+    }
+
+    /// Reconciles one key; logs and counts the result.
+    async fn reconcile(&self, key: &Key, reconcile: impl Future<Output = Result<Action, BoxError>>) {
+        let began = Instant::now();
+        // A panic fails this reconcile only: the worker goes on with other keys.
+        let (next, result) = match AssertUnwindSafe(reconcile).catch_unwind().await {
+            Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
+            Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
+            Ok(Err(error)) => {
+                warn!(error = in_one_line(&*error), "reconcile failed; retrying");
+                (None, Reconciled::Error)
+            }
+            Err(_) => {
+                error!("reconcile panicked; retrying");
+                (None, Reconciled::Panic)
+            }
+        };
+        if let Some(counted) = self.counted.get() {
+            counted.count(result, began.elapsed());
+        }
+        self.done(key, next);
     }
 
     /// The next key that is due; `None` on shutdown.
@@ -455,20 +466,25 @@ mod tests {
         let depth = r#"portcullis_reconcile_queue_depth{controller="orders"} "#;
         assert_eq!(line(depth).as_deref(), Some("4"));
         let count = AtomicUsize::new(0);
-        let run = queue.run(1, &stop, |key| {
-            if count.fetch_add(1, Ordering::SeqCst) == 3 {
-                stop.cancel();
-            }
-            async move {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                match key.name.as_str() {
-                    "waits" => Ok(Action::await_change()),
-                    "asks" => Ok(Action::requeue(Duration::from_mins(1))),
-                    "fails" => Err("no luck"),
-                    _ => panic!("no luck at all"),
+        let run = queue.run(
+            1,
+            &stop,
+            |_| Span::none(),
+            |key| {
+                if count.fetch_add(1, Ordering::SeqCst) == 3 {
+                    stop.cancel();
                 }
-            }
-        });
+                async move {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    match key.name.as_str() {
+                        "waits" => Ok(Action::await_change()),
+                        "asks" => Ok(Action::requeue(Duration::from_mins(1))),
+                        "fails" => Err("no luck".into()),
+                        _ => panic!("no luck at all"),
+                    }
+                }
+            },
+        );
         run.await;
         for result in ["success", "requeue", "error", "panic"] {
             let counted = format!(r#"portcullis_reconciles_total{{controller="orders",result="{result}"}} "#);
@@ -519,15 +535,20 @@ mod tests {
             queue.add(key(name));
         }
         let (now, most, total) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        let run = queue.run(2, &stop, |_| async {
-            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            now.fetch_sub(1, Ordering::SeqCst);
-            if total.fetch_add(1, Ordering::SeqCst) == 4 {
-                stop.cancel();
-            }
-            Ok::<_, std::fmt::Error>(Action::await_change())
-        });
+        let run = queue.run(
+            2,
+            &stop,
+            |_| Span::none(),
+            |_| async {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                if total.fetch_add(1, Ordering::SeqCst) == 4 {
+                    stop.cancel();
+                }
+                Ok(Action::await_change())
+            },
+        );
         tokio::time::timeout(Duration::from_mins(1), run).await.unwrap();
         assert_eq!((most.into_inner(), total.into_inner()), (2, 5));
     }

@@ -18,7 +18,7 @@ use super::kind_scope::full_name;
 use super::{Action, ControllerError, EventType, Key, Kind, Observed, PlannedEvent, VALID};
 use reconciler::LOOK_AGAIN;
 
-pub(super) use reconciler::{CleanUp, OnInvalid, Reconciler, failed};
+pub(super) use reconciler::{CleanUp, OnInvalid, Reconciler};
 
 /// One reconcile of one object: the object as it was observed, and methods to write what it needs. A write that would
 /// change nothing is not sent.

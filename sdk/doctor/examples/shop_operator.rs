@@ -78,7 +78,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let crd = merge_crds(vec![v1::Order::crd(), v2::Order::crd()], "v2")?;
     let operator = Operator::named("shop").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|_: &NoArgs| {
         let webhooks = Webhooks::new()
-            .validate(Validate::<v2::Order>::named("sober").on_create(sober).on_update(|_, new, cx| sober(new, cx)))
+            .validate(Validate::<v2::Order>::named("sober").on_create_or_update(sober))
             .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
             .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
         Ok(Components::new(webhooks))

@@ -24,8 +24,7 @@ fn main() -> ExitCode {
         .setup(|_: &NoArgs| {
             let webhook = Validate::<ConfigMap>::named("small")
                 .cel("!has(object.data) || object.data.size() <= 2", "data has more than 2 entries")
-                .on_create(named)
-                .on_update(|_, new, cx| named(new, cx));
+                .on_create_or_update(named);
             Ok(Components::new(Webhooks::new().validate(webhook)))
         })
         .main()

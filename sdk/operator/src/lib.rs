@@ -25,7 +25,7 @@
 //!                     _ => Verdict::allow(),
 //!                 }
 //!             };
-//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(check))))
+//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create_or_update(check))))
 //!         })
 //!         .main()
 //! }
@@ -92,7 +92,6 @@ mod tasks;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -110,7 +109,7 @@ pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Switch};
 
 use portcullis_certificates::{RotationTiming, TimeOfDay};
-use portcullis_controller::{Action, Controller, Kind, Reconcile};
+use portcullis_controller::{Action, BoxError, Controller, Kind, Reconcile};
 use portcullis_metrics::OwnMetrics;
 use portcullis_webhook::Webhooks;
 
@@ -164,7 +163,7 @@ impl Components {
         K: Kind,
         F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         let (name, access) = (controller.name().to_owned(), controller.access());
         let controller = Arc::new((controller, reconcile));
@@ -243,7 +242,7 @@ impl Components {
     ///     }
     ///     async { Verdict::allow() }
     /// };
-    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(count));
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create_or_update(count));
     /// let help = "ConfigMaps with more than 100 entries";
     /// let components = Components::new(webhooks).metric("shop_large_maps", help, large);
     /// ```
@@ -314,11 +313,11 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Grants rights to webhook handlers and to tasks [on every replica](Components::on_every_replica). The rights of
-    /// a controller follow from the controller
-    /// ([`Components::controller`]); those for certificates and Leases are added.
+    /// Adds rights, for webhook handlers and for tasks [on every replica](Components::on_every_replica). The rights of
+    /// a controller follow from the controller ([`Components::controller`]); those for certificates and Leases are
+    /// added as well.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
-        self.access = access.into();
+        self.access = self.access.and(access);
         self
     }
 

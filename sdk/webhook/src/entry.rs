@@ -6,14 +6,13 @@ use portcullis_review::Operation;
 use super::settings::Settings;
 use super::target::Subject;
 
-/// The webhook's entry in its configuration. Only operations that have a handler are asked for.
+/// The webhook's entry in its configuration, for these operations.
 pub(super) fn webhook(
     kind: WebhookKind,
     settings: &Settings,
     subject: &Subject,
-    handled: [(Operation, bool); 4],
+    operations: Vec<Operation>,
 ) -> Webhook {
-    let operations = handled.into_iter().filter_map(|(operation, handled)| handled.then_some(operation)).collect();
     let full_name = settings.full_name.clone();
     let name = full_name.unwrap_or_else(|| format!("{}.{}", settings.name, subject.domain()));
     let path = settings.path.clone().unwrap_or_else(|| match kind {

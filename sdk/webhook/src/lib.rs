@@ -145,7 +145,7 @@ pub enum RegistrationError {
     #[error("timeout of webhook {0} must be 1 to 30 whole seconds")]
     Timeout(String),
     /// No operation has a handler, so the webhook would never be called.
-    #[error("webhook {0} has no handler: add on_create, on_update, on_delete or on_connect")]
+    #[error("webhook {0} has no handler: add on_create_or_update, on_delete or on_connect")]
     NoHandler(String),
     /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
     #[error("two webhooks are registered as {0}: give one of them another name")]
@@ -167,7 +167,7 @@ pub enum RegistrationError {
         most: usize,
     },
     /// CEL rules of a webhook that handles neither CREATE nor UPDATE.
-    #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create or on_update")]
+    #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create_or_update")]
     CelWithoutObject(String),
     /// A CEL rule without an expression, or without a message of one line.
     #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]

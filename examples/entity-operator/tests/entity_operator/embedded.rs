@@ -36,8 +36,9 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 fn webhooks() -> Webhooks {
     let checked =
         LabelSelector { match_labels: Some([(LABEL.to_owned(), String::new())].into()), ..Default::default() };
-    Webhooks::new()
-        .validate(Validate::<ConfigMap>::named("no-passwords").object_selector(checked).on_create(no_passwords))
+    Webhooks::new().validate(
+        Validate::<ConfigMap>::named("no-passwords").object_selector(checked).on_create_or_update(no_passwords),
+    )
 }
 
 fn map(name: &str, data: Value) -> ConfigMap {
