@@ -146,7 +146,7 @@ impl<K: Kind> Controller<K> {
     /// Owns children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that keeps more
     /// of each child. The caller starts the watch that fills the store ([`Watches::follow`]), and decides there which
     /// objects a change reconciles.
-    pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
+    pub fn owns_with_store<C, T>(mut self, store: Arc<Store<T>>) -> Self
     where
         C: Resource<DynamicType = (), Scope: KindScope>,
         T: ChildTrace,
@@ -194,7 +194,7 @@ impl<K: Kind> Controller<K> {
     /// struct OrderStatus { phase: Option<String> }
     ///
     /// async fn report(cx: Reconcile<Order>, problem: String) -> Result<Action, ControllerError> {
-    ///     cx.status(&OrderStatus { phase: Some(format!("Refused: {problem}")) }).await?;
+    ///     cx.apply_status(&OrderStatus { phase: Some(format!("Refused: {problem}")) }).await?;
     ///     Ok(Action::await_change())
     /// }
     ///
@@ -216,13 +216,13 @@ impl<K: Kind> Controller<K> {
 
     /// Keeps the objects in this store, which others may read too. Call it before [`store`](Self::store), which returns
     /// this one from then on.
-    pub fn stored_in(mut self, store: Arc<Store<Observed<K>>>) -> Self {
+    pub fn with_store(mut self, store: Arc<Store<Observed<K>>>) -> Self {
         self.store = store;
         self
     }
 
     /// Indexes the objects in the store by the tokens that `tokens` returns, for [`Store::find`].
-    pub fn found_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
+    pub fn index_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
         self.tokens = tokens;
         self
     }
@@ -315,7 +315,7 @@ impl<K: Kind> Controller<K> {
     {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
         let watches =
-            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
         // The last time may have been cut off.
         self.forget();
         self.follow(&watches);

@@ -68,6 +68,13 @@ pub enum ControllerError {
     },
 }
 
+impl ControllerError {
+    /// Whether the definition of the controller has to change: no retry helps.
+    pub(super) fn is_mistake(&self) -> bool {
+        matches!(self, Self::Plan(DocumentError::UnknownKind { .. }))
+    }
+}
+
 impl From<kube::Error> for ControllerError {
     fn from(error: kube::Error) -> Self {
         Self::Client(Box::new(error))

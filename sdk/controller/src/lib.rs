@@ -39,7 +39,7 @@
 //!
 //! async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
 //!     cx.apply(&greeting(&cx.object)).await?;
-//!     cx.status(&EntityStatus { greeted: Some(cx.object.spec.username.clone()) }).await?;
+//!     cx.apply_status(&EntityStatus { greeted: Some(cx.object.spec.username.clone()) }).await?;
 //!     Ok(Action::await_change())
 //! }
 //!
@@ -69,7 +69,7 @@
 //! (`Validation warning`). [`Controller::on_invalid`] says in other fields of the status what is wrong.
 //!
 //! The CRD needs `status.conditions`, a list of type `map` with the key `type`, because two field managers write to it:
-//! [`Reconcile::status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
+//! [`Reconcile::apply_status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
 //! webhooks are on again, that condition is removed. Objects of a kind without such a list get the event and the log
 //! line only.
 //!
@@ -104,7 +104,7 @@ mod webhooks;
 mod writer;
 
 pub use children::ChildTrace;
-pub use conditions::{ConditionStatus, Conditions, fitting};
+pub use conditions::{ConditionStatus, Conditions, truncate_message};
 pub use controller::Controller;
 pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};

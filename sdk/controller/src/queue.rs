@@ -5,6 +5,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    error::Error,
+    iter::successors,
     panic::AssertUnwindSafe,
     sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -19,7 +21,7 @@ use tracing::{Instrument as _, Span, error, warn};
 
 use super::kind_scope::full_name;
 use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
-use super::{BoxError, Stored};
+use super::{BoxError, ControllerError, Stored};
 
 /// An object that is due within this time is pending. When none is, nothing happens for as long.
 const SOON: Duration = Duration::from_secs(10);
@@ -211,7 +213,12 @@ impl Queue {
             Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
             Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
             Ok(Err(error)) => {
-                warn!(error = in_one_line(&*error), "reconcile failed; retrying");
+                let mut causes = successors(Some(&*error as &(dyn Error + 'static)), |cause| (*cause).source());
+                if causes.any(|cause| cause.downcast_ref().is_some_and(ControllerError::is_mistake)) {
+                    error!(error = in_one_line(&*error), "reconcile failed; retrying, but only another program helps");
+                } else {
+                    warn!(error = in_one_line(&*error), "reconcile failed; retrying");
+                }
                 (None, Reconciled::Error)
             }
             Err(_) => {

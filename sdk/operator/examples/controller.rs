@@ -93,7 +93,7 @@ async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
     map.metadata.name = Some(cx.key.name.clone());
     map.data = Some(BTreeMap::from([("greeting".to_owned(), greeting.clone())]));
     cx.apply(&map).await?;
-    cx.status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
+    cx.apply_status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
     Ok(Action::await_change())
 }
 

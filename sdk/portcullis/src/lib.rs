@@ -57,7 +57,7 @@
 //! use std::process::ExitCode;
 //! use std::sync::Arc;
 //! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::operator::{NoArgs, Operator, Components};
+//! use portcullis::operator::Operator;
 //! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 //!
 //! async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
@@ -68,12 +68,8 @@
 //! }
 //!
 //! fn main() -> ExitCode {
-//!     Operator::named("no-passwords")
-//!         .setup(|_: &NoArgs| {
-//!             let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
-//!             Ok(Components::new(Webhooks::new().validate(webhook)))
-//!         })
-//!         .main()
+//!     let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
+//!     Operator::named("no-passwords").webhooks(Webhooks::new().validate(webhook)).main()
 //! }
 //! ```
 //!

@@ -158,7 +158,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     /// registered methods are called; the compiler warns about a private method that is not registered.
     ///
     /// A controller can share the state, and validate stored objects with it in the context of
-    /// [`Context::of_stored`].
+    /// [`Context::from_stored`].
     ///
     /// ```
     /// use std::num::ParseIntError;

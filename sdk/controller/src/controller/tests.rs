@@ -10,6 +10,8 @@ use tracing::Span;
 use tracing::subscriber::NoSubscriber;
 
 use super::*;
+use crate::ControllerError;
+use crate::apply::DocumentError;
 use portcullis_manifest::Switch;
 
 /// A user who creates and deletes invalid objects all day must not fill our memory. Without a finalizer, no
@@ -111,6 +113,28 @@ impl std::io::Write for Log {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_reconcile_is_logged_with_causes_and_names() {
+    let bank = || anyhow::anyhow!("connection refused").context("cannot ask the bank");
+    let kind = DocumentError::UnknownKind { api_version: "v1".into(), kind: "Pod".into() };
+    let pod = anyhow::Error::from(ControllerError::from(kind)).context("cannot bring it up");
+    for (error, level, text) in [
+        (bank(), "WARN", "cannot ask the bank: connection refused"),
+        (
+            pod,
+            "ERROR",
+            "cannot bring it up: cannot apply a child: the controller does not own the kind Pod of v1: add .owns::<Pod>() \
+             where it is defined",
+        ),
+    ] {
+        let line = log_of_failure(error).await;
+        assert_eq!((line["level"].as_str(), line["fields"]["error"].as_str()), (Some(level), Some(text)));
+        let span = serde_json::json!({
+            "name": "reconcile", "controller": "maps", "kind": "ConfigMap", "namespace": "team", "object.name": "a",
+        });
+        assert_eq!(line["span"], span);
+    }
+}
+
+async fn log_of_failure(error: anyhow::Error) -> serde_json::Value {
     // With a single subscriber, tracing asks only the thread that comes to a line first.
     let _others = [(); 2].map(|()| tracing::Dispatch::new(NoSubscriber::new()));
     let log = Log::default();
@@ -119,19 +143,15 @@ async fn a_failed_reconcile_is_logged_with_causes_and_names() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let ((_listed, lists), stop) = (tokio::sync::watch::channel(true), CancellationToken::new());
     let runtime = Runtime::new(one_map(lists), "default", stop.clone());
+    let error = std::cell::Cell::new(Some(error));
     let run = Controller::<ConfigMap>::named("maps").run(runtime, |_| {
         stop.cancel();
-        ready(Err(anyhow::anyhow!("connection refused").context("cannot ask the bank")))
+        ready(error.take().map_or(Ok(Action::await_change()), Err))
     });
     run.await;
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let line = log.lines().find(|line| line.contains("reconcile failed")).unwrap_or_else(|| panic!("{log}"));
-    let line: serde_json::Value = serde_json::from_str(line).unwrap();
-    assert_eq!(line["fields"]["error"], "cannot ask the bank: connection refused");
-    let span = serde_json::json!({
-        "name": "reconcile", "controller": "maps", "kind": "ConfigMap", "namespace": "team", "object.name": "a",
-    });
-    assert_eq!(line["span"], span);
+    serde_json::from_str(line).unwrap()
 }
 
 /// A reconcile without a finalizer could create things outside of the cluster that no cleanup removes.

@@ -253,7 +253,7 @@ async fn one_value_has_methods_for_webhooks_and_a_controller() {
     }
 
     let stored = Entity::new("one", EntitySpec { username: "root".into(), replicas: 1, parts: Vec::new() });
-    let context = Context::of_stored(&stored);
+    let context = Context::from_stored(&stored);
     assert!(context.dry_run, "nothing but the object may be looked at");
     let verdict = rules.create(Arc::new(stored), context).await.unwrap();
     assert_eq!(verdict.denial().unwrap().message(), "no root");
