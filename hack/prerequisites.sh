@@ -45,7 +45,11 @@ esac
 if [ "$target" = test ]; then
     need openssl "" "" "It makes certificates as users do. On Debian 'apt-get install openssl'."
     need git "" "" "It lists the files whose form is checked. On Debian 'apt-get install git'."
+    need redis-cli "" "" "It comes with redis-server."
 fi
+case $target in
+test | e2e) need redis-server 7 "$(version redis-server --version)" "Replicas share sessions and limits in it; tests start their own. On Debian 'apt-get install redis-server'." ;;
+esac
 if [ "$target" = chance ]; then
     need taskset "" "" "It pins tests to one CPU. On Debian 'apt-get install util-linux'."
 fi

@@ -12,12 +12,13 @@ use clap::{Parser, Subcommand};
 use portcullis_benches::proxy::caller::{self, Client, Load};
 use portcullis_benches::proxy::figures::{Round, Row, table};
 use portcullis_benches::proxy::login::Provider;
-use portcullis_benches::proxy::processes::{Behind, Listening, call, call_webhooks, stdio_server};
+use portcullis_benches::proxy::processes::{Behind, Listening, audit_to_pipe, call, call_webhooks, stdio_server};
 use portcullis_benches::proxy::workload::Workload;
 use portcullis_benches::proxy::{backend, relay, webhooks};
 use portcullis_benches::webhook::figures::{mebibytes, median, shown};
 use portcullis_benches::{peers, proc};
 use portcullis_e2e::process::binary;
+use portcullis_services::{RedisOptions, RedisServer};
 use serde_json::{Value, json};
 
 const DIRECT: &str = "direct";
@@ -29,6 +30,8 @@ const WITH_AUDIT: &str = "runner, audit";
 const WITH_TELEMETRY: &str = "runner, telemetry";
 const WITH_BOTH: &str = "runner, telemetry and audit";
 const WITH_AUTHORIZATION: &str = "runner, authorization";
+const WITH_REDIS: &str = "runner, sessions in Redis";
+const WITH_LIMITS: &str = "runner, sessions and rate limits in Redis";
 const OVER_SSE: &str = "runner, over SSE";
 const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
@@ -49,7 +52,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "authorization", "legacy"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "authorization", "sessions", "legacy"])]
     only: Vec<What>,
     /// Output format of the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -72,6 +75,8 @@ enum What {
     Telemetry,
     /// Policies for one call, and for a list of 1,000 tools
     Authorization,
+    /// Sessions in Redis, with and without rate limits, and in memory
+    Sessions,
     /// HTTP with server-sent events beside streamable HTTP
     Legacy,
     /// A server in a pod of the cluster of KUBECONFIG; tests/node/run.sh bench
@@ -213,6 +218,7 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Audit => run.audit().await?,
             What::Telemetry => run.telemetry().await?,
             What::Authorization => run.authorization().await?,
+            What::Sessions => run.sessions().await?,
             What::Legacy => run.legacy().await?,
             What::Attach => run.attach().await?,
         };
@@ -225,6 +231,19 @@ async fn harness(flags: Flags) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     }
     Ok(())
+}
+
+/// A runner of this build beside the usual one: by further entries of its chain, and further members of its RunConfig.
+struct Way {
+    name: &'static str,
+    entries: Vec<Value>,
+    members: Value,
+}
+
+impl Way {
+    fn with(name: &'static str, entries: Vec<Value>) -> Self {
+        Self { name, entries, members: json!({}) }
+    }
 }
 
 /// The rows of a workload, and their table.
@@ -342,6 +361,8 @@ impl Run {
             WITH_TELEMETRY,
             WITH_BOTH,
             WITH_AUTHORIZATION,
+            WITH_REDIS,
+            WITH_LIMITS,
             OVER_SSE,
             ATTACHED,
             BASELINE,
@@ -353,7 +374,7 @@ impl Run {
 
     /// Calls with a line of audit for each, and without.
     async fn audit(&self) -> Result<Taken> {
-        let ways = vec![(WITH_AUDIT, vec![self.audits()])];
+        let ways = vec![Way::with(WITH_AUDIT, vec![audit_to_pipe(self.folder.path())?])];
         self.with("audit", "a line of audit for each call", ways, Workload::Json, 2000).await
     }
 
@@ -364,7 +385,10 @@ impl Run {
             "metricsEnabled": true, "enablePrometheusMetricsPath": true,
         });
         let telemetry = json!({ "type": "telemetry", "parameters": { "config": config } });
-        let ways = vec![(WITH_TELEMETRY, vec![telemetry.clone()]), (WITH_BOTH, vec![self.audits(), telemetry])];
+        let ways = vec![
+            Way::with(WITH_TELEMETRY, vec![telemetry.clone()]),
+            Way::with(WITH_BOTH, vec![audit_to_pipe(self.folder.path())?, telemetry]),
+        ];
         self.with("telemetry", "metrics of each call, and spans of one in twenty", ways, Workload::Json, 2000).await
     }
 
@@ -373,7 +397,7 @@ impl Run {
         let authorization = |policies: Vec<String>| {
             let config = json!({ "version": "1.0", "type": "cedarv1", "cedar": { "policies": policies, "entities_json": "[]" } });
             let entry = json!({ "type": "authorization", "parameters": { "config_data": config } });
-            vec![(WITH_AUTHORIZATION, vec![entry])]
+            vec![Way::with(WITH_AUTHORIZATION, vec![entry])]
         };
         let team = |at: usize| {
             format!(
@@ -396,17 +420,26 @@ impl Run {
         Ok(Taken { text: format!("{}\n\n{}", call.text, list.text), rows: [call.rows, list.rows].concat() })
     }
 
-    fn audits(&self) -> Value {
-        let config = json!({ "logFile": self.folder.path().join("audit.log") });
-        json!({ "type": "audit", "parameters": { "config_data": config } })
+    /// Calls of sessions that are in Redis, with and without rate limits, and in memory.
+    async fn sessions(&self) -> Result<Taken> {
+        let redis = RedisServer::start(RedisOptions::default()).await?;
+        let members = json!({ "scaling_config": { "session_redis": { "address": redis.address() } } });
+        let bucket = json!({ "maxTokens": 1_000_000_000, "refillPeriod": "1h" });
+        let limits = json!({ "type": "ratelimit", "parameters": { "namespace": "bench", "server_name": "bench",
+            "config": { "shared": bucket, "perUser": bucket }, "redis_addr": redis.address() } });
+        let ways = vec![
+            Way { members: members.clone(), ..Way::with(WITH_REDIS, Vec::new()) },
+            Way { members, ..Way::with(WITH_LIMITS, vec![limits]) },
+        ];
+        self.with("sessions", "one command to Redis for each call, and two", ways, Workload::Json, 2000).await
     }
 
-    /// Calls through this build's runner, with other entries of the chain in turn.
+    /// Calls through this build's runner, and through those of `ways` in turn.
     async fn with(
         &self,
         name: &'static str,
         title: &str,
-        ways: Vec<(&'static str, Vec<Value>)>,
+        ways: Vec<Way>,
         workload: Workload,
         calls: usize,
     ) -> Result<Taken> {
@@ -415,8 +448,9 @@ impl Run {
         let server = Listening::backend(folder, 0).await?;
         let behind = Behind::Http(server.address);
         let mut targets = self.runners(&behind).await?;
-        for (name, entries) in ways {
-            let process = Listening::runner(folder, &binary("mcp-runner")?, &behind, &entries).await?;
+        for Way { name, entries, members } in ways {
+            let path = binary("mcp-runner")?;
+            let process = Listening::with_members(folder, &path, &behind, &members, &entries).await?;
             targets.push(Target::of(name, process));
         }
         let load = [Load { sessions: 1, calls }, Load { sessions: 8, calls }];

@@ -1,6 +1,8 @@
 //! The processes of a run: server, webhooks and callers are this harness's `proxy` binary once more.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -71,15 +73,33 @@ impl Listening {
 
     /// The runner of this build, or an older one, on a RunConfig with these further middleware.
     pub async fn runner(folder: &Path, path: &Path, behind: &Behind, middleware: &[Value]) -> Result<Self> {
-        Self::guarded(folder, path, behind, &json!({}), middleware).await
+        Self::with_members(folder, path, behind, &json!({}), middleware).await
+    }
+
+    /// The same, with these further members in the RunConfig.
+    pub async fn with_members(
+        folder: &Path,
+        path: &Path,
+        behind: &Behind,
+        members: &Value,
+        middleware: &[Value],
+    ) -> Result<Self> {
+        Self::guarded(folder, path, behind, &json!({}), members, middleware).await
     }
 
     /// The runner of this build, for callers who log in as `oidc` says, to a provider on loopback.
     pub async fn login(folder: &Path, path: &Path, behind: &Behind, oidc: &Value) -> Result<Self> {
-        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &[]).await
+        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &json!({}), &[]).await
     }
 
-    async fn guarded(folder: &Path, path: &Path, behind: &Behind, auth: &Value, middleware: &[Value]) -> Result<Self> {
+    async fn guarded(
+        folder: &Path,
+        path: &Path,
+        behind: &Behind,
+        auth: &Value,
+        members: &Value,
+        middleware: &[Value],
+    ) -> Result<Self> {
         let (transport, mode) = match behind {
             Behind::Http(_) | Behind::Remote(_) => ("streamable-http", "streamable-http"),
             Behind::Sse(_) => ("sse", "sse"),
@@ -96,6 +116,9 @@ impl Listening {
         let mut config = json!({ "schema_version": "v0.1.0", "image": "bench", "name": "bench", "transport": transport,
             "host": "127.0.0.1", "port": 8080, "target_port": 8080, "permission_profile": null,
             "proxy_mode": mode, "middleware_configs": chain });
+        for (name, value) in members.as_object().into_iter().flatten() {
+            config[name] = value.clone();
+        }
         if let Behind::Remote(server) = behind {
             config["remote_url"] = format!("https://localhost:{}/mcp", server.port()).into();
         }
@@ -132,6 +155,23 @@ impl Listening {
     pub async fn stop(self) -> Result<()> {
         self.process.stop().await.map(drop)
     }
+}
+
+/// The entry of the chain for lines of audit into a pipe that somebody reads, as a node reads the output of a container.
+pub fn audit_to_pipe(folder: &Path) -> Result<Value> {
+    let pipe = tempfile::Builder::new().prefix("audit-").make_in(folder, |path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status()?;
+        made.success().then_some(()).ok_or_else(|| std::io::Error::other("mkfifo fails"))
+    })?;
+    let path = pipe.into_temp_path().keep()?;
+    let config = json!({ "logFile": path });
+    // It ends with the proxy that writes.
+    std::thread::spawn(move || {
+        let mut lines = vec![0; 64 << 10];
+        let Ok(mut pipe) = File::open(path) else { return };
+        while matches!(pipe.read(&mut lines), Ok(1..)) {}
+    });
+    Ok(json!({ "type": "audit", "parameters": { "config_data": config } }))
 }
 
 /// The server behind a runner.

@@ -69,4 +69,24 @@ Arguments that are the MCP operator's own. Those of every operator are in operat
 {{- with .Values.runner.caBundle }}
 - --proxy-ca-bundle={{ . }}
 {{- end }}
+{{- with .Values.runner.defaultRedis }}
+{{- with .address }}
+- --default-redis-address={{ . }}
+{{- end }}
+{{- with .secret }}
+- --default-redis-secret={{ . }}
+{{- end }}
+{{- if ne .secretKey "redis-password" }}
+- --default-redis-secret-key={{ .secretKey }}
+{{- end }}
+{{- if .tls.enabled }}
+- --default-redis-tls
+{{- end }}
+{{- with .tls.caSecret }}
+- --default-redis-ca-secret={{ . }}
+{{- end }}
+{{- if ne .tls.caKey "ca.crt" }}
+- --default-redis-ca-key={{ .tls.caKey }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -69,6 +69,8 @@ pub mod annotation {
     pub const OPEN_PATHS: &str = "portcullis.dev/open-paths";
     /// On a workload, by its user: the origins of the web pages that may call, with commas.
     pub const ALLOWED_ORIGINS: &str = "portcullis.dev/allowed-origins";
+    /// On a workload, by its user: `true` where calls with a rate limit are refused while Redis cannot count them.
+    pub const FAIL_CLOSED: &str = "portcullis.dev/rate-limits-fail-closed";
 }
 
 /// Condition types. For most, `True` is good; the exceptions say so.
@@ -87,6 +89,8 @@ pub mod condition {
     pub const GROUP_REF_VALIDATED: &str = "GroupRefValidated";
     /// Workloads: what `spec.authzConfig` says can be used.
     pub const AUTHZ_CONFIG_VALIDATED: &str = "AuthzConfigValidated";
+    /// MCPServer: the limits in `spec.rateLimiting` can be used.
+    pub const RATE_LIMIT_CONFIG_VALID: &str = "RateLimitConfigValid";
     /// `True` means that policies name an upstream provider, which has no effect there.
     pub const AUTHZ_PROVIDER_IGNORED: &str = "AuthzPrimaryUpstreamProviderIgnored";
     /// VirtualMCPServer: every MCPExternalAuthConfig in `spec.outgoingAuth` can be used.
@@ -128,6 +132,10 @@ pub mod reason {
     pub const STDIO_CAPPED: &str = "StdioTransportCapAt1";
     /// `SessionStorageWarning=True`.
     pub const SESSION_STORAGE_MISSING: &str = "SessionStorageMissingForReplicas";
+    /// `RateLimitConfigValid=False`: the limits break a rule.
+    pub const RATE_LIMIT_CONFIG_INVALID: &str = "RateLimitConfigInvalid";
+    /// `RateLimitConfigValid=False`: calls are to be counted for each user, and nobody logs in.
+    pub const PER_USER_REQUIRES_AUTH: &str = "PerUserRequiresAuth";
     /// `Valid=True` of an MCPToolConfig or MCPWebhookConfig.
     pub const VALIDATION_SUCCEEDED: &str = "ValidationSucceeded";
     /// `Valid=False` of an MCPTelemetryConfig, MCPToolConfig or MCPWebhookConfig.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use mcp_wire::{Kind, Members, Message};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::uri;
@@ -103,18 +102,17 @@ fn target<'a>(message: &'a Message<'a>, feature: Feature) -> Result<Question<'a>
 
 /// Completions come from what is referred to. They are no arguments of it, so policies are told none.
 fn completion<'a>(message: &'a Message<'a>) -> Result<Question<'a>, &'static str> {
-    #[derive(Deserialize)]
-    struct Reference {
-        r#type: String,
-        name: Option<String>,
-        uri: Option<String>,
-    }
     let unclear = "it refers to no prompt and to no resource";
     let reference = param(message, "ref")?.ok_or(unclear)?;
-    let reference: Reference = serde_json::from_str(reference.get()).map_err(|_| unclear)?;
-    match (&*reference.r#type, reference.name, reference.uri) {
-        ("ref/prompt", Some(name), None) if !name.is_empty() => Ok(Question::new(Feature::Prompt, name)),
-        ("ref/resource", None, Some(template)) if !template.is_empty() => {
+    // A derived type would take an array for it, too.
+    let Members(members) = serde_json::from_str(reference.get()).map_err(|_| unclear)?;
+    let text = |name: &str| -> Result<Option<String>, &'static str> {
+        let value = members.iter().find_map(|(key, value)| (key == name).then_some(value.get()));
+        value.map_or(Ok(None), |value| serde_json::from_str(value).map_err(|_| unclear))
+    };
+    match (text("type")?.as_deref(), text("name")?, text("uri")?) {
+        (Some("ref/prompt"), Some(name), None) if !name.is_empty() => Ok(Question::new(Feature::Prompt, name)),
+        (Some("ref/resource"), None, Some(template)) if !template.is_empty() => {
             uri::check_template(&template)?;
             Ok(Question::new(Feature::Resource, template))
         }

@@ -1,6 +1,7 @@
 //! The caller, as policies see it: the principal of every question that it asks (toolhive-auth §4.2, §4.3).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cedar_policy::{Context, Entities, Entity, EntityUid, RestrictedExpression};
 use mcp_runconfig::CedarConfig;
@@ -8,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::policies::uid;
 use crate::value::{Attributes, claim};
-use crate::{Denial, Policies};
+use crate::verdict::Verdict;
+use crate::{Denial, Feature, Policies};
 
 /// The claims that have a caller's groups where the configuration names none, or the token lacks the named one.
 const GROUPS: [&str; 3] = ["groups", "roles", "cognito:groups"];
@@ -39,17 +41,25 @@ impl ClaimSource<'_> {
     }
 }
 
-/// The principal of questions. It is made once for each request, whatever number of questions that asks.
+/// The principal of questions, as the policies see it that it was made for. It may be kept: what policies say of the caller alone, they say once.
 #[derive(Debug)]
 pub struct Caller {
     pub(crate) principal: EntityUid,
-    /// The principal and its ancestors.
+    /// The principal and its ancestors, as far as policies name them.
     pub(crate) principals: Vec<EntityUid>,
-    /// The principal among the entities of the configuration that policies can look at.
-    pub(crate) entities: Entities,
+    /// The principal with its claims.
+    entity: Entity,
     /// The context of a question without arguments.
     pub(crate) context: Context,
+    /// The principal among the entities that policies can look at, for each of [`Feature::ALL`].
+    entities: [OnceLock<Entities>; 4],
+    /// The verdicts of sets of policies on the caller alone, by their numbers.
+    verdicts: Mutex<HashMap<usize, Verdict>>,
+    size: usize,
 }
+
+/// The most verdicts that a caller keeps.
+const VERDICTS: usize = 256;
 
 impl Caller {
     /// The caller with these claims, as `policies` see it.
@@ -73,17 +83,64 @@ impl Caller {
 
         let groups = groups(claims, config).into_iter().map(|group| uid(&policies.types.group, group));
         let parents = policies.ancestors(&principal, groups.collect());
-        let principals = [principal.clone()].into_iter().chain(parents.iter().cloned()).collect();
+        let principals = [&principal].into_iter().chain(&parents).filter(|uid| policies.named.contains(uid));
+        let principals = principals.cloned().collect();
+        let size = 4 * claims.values().map(size).sum::<usize>()
+            + 256 * (parents.len() + policies.entities.iter().map(Entities::len).sum::<usize>());
         let entity = Entity::new(principal.clone(), attributes(claims, source, config).into_iter().collect(), parents)
             .map_err(|_| Denial::UNTOLD)?;
-        let entities = policies.entities.clone().upsert_entities([entity], None).map_err(|_| Denial::UNTOLD)?;
         // A number that no decimal holds differs from itself, in the context as in the principal.
         let context = Context::from_pairs(attributes(claims, source, config)).map_err(|_| Denial::UNTOLD)?;
-        Ok(Self { principal, principals, entities, context })
+        let (entities, verdicts) = Default::default();
+        Ok(Self { principal, principals, entity, context, entities, verdicts, size })
+    }
+
+    /// About the memory that it takes, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The principal among the entities that policies can look at.
+    pub(crate) fn entities(&self, policies: &Policies, feature: Feature) -> Result<&Entities, Denial> {
+        let place = self.entities.get(feature as usize).ok_or(Denial::UNTOLD)?;
+        if let Some(entities) = place.get() {
+            return Ok(entities);
+        }
+        let entities = policies.entities.get(feature as usize).ok_or(Denial::UNTOLD)?.clone();
+        let entities = entities.upsert_entities([self.entity.clone()], None).map_err(|_| Denial::UNTOLD)?;
+        Ok(place.get_or_init(|| entities))
+    }
+
+    /// The verdict of the set with this number on the caller alone, which `decide` finds where it is not known.
+    pub(crate) fn verdict(
+        &self,
+        number: usize,
+        decide: impl FnOnce() -> Result<Verdict, Denial>,
+    ) -> Result<Verdict, Denial> {
+        let verdicts = || self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(verdict) = verdicts().get(&number) {
+            return Ok(verdict.clone());
+        }
+        let verdict = decide()?;
+        let mut verdicts = verdicts();
+        if verdicts.len() < VERDICTS {
+            verdicts.insert(number, verdict.clone());
+        }
+        Ok(verdict)
     }
 }
 
-fn attributes(claims: &Map<String, Value>, source: ClaimSource<'_>, config: &CedarConfig) -> Attributes {
+/// About the memory for a claim, in bytes.
+fn size(claim: &Value) -> usize {
+    64 + match claim {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + size(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+pub(crate) fn attributes(claims: &Map<String, Value>, source: ClaimSource<'_>, config: &CedarConfig) -> Attributes {
     let local = source == ClaimSource::Local;
     let named = claims.iter().filter_map(|(name, value)| Some((format!("claim_{name}"), claim(value, local)?)));
     let mut attributes: Attributes = named.collect();
@@ -105,7 +162,7 @@ fn attributes(claims: &Map<String, Value>, source: ClaimSource<'_>, config: &Ced
 }
 
 /// The groups and roles that claims name.
-fn groups<'a>(claims: &'a Map<String, Value>, config: &CedarConfig) -> HashSet<&'a str> {
+pub(crate) fn groups<'a>(claims: &'a Map<String, Value>, config: &CedarConfig) -> HashSet<&'a str> {
     let mut named = [&*config.group_claim_name].into_iter().chain(GROUPS);
     let groups = named.find_map(|name| names(claims, name));
     groups.into_iter().chain(names(claims, &config.role_claim_name)).flatten().collect()

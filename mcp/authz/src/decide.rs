@@ -1,14 +1,16 @@
 //! Decisions.
 
-use cedar_policy::{
-    AuthorizationError, Authorizer, Context, Decision, Entity, EvaluationError, Request, Response, RestrictedExpression,
-};
+use std::borrow::Cow;
 
 use crate::hints;
+use crate::index::Set;
 use crate::policies::uid;
+use crate::reads::Reads;
 use crate::shape::with_stack;
-use crate::value::{self, Attributes};
+use crate::value::{self, Arguments, Attributes};
+use crate::verdict::Verdict;
 use crate::{Caller, Denial, Policies, Question};
+use cedar_policy::{Context, Entity, PolicySet, Request, RestrictedExpression};
 
 impl Policies {
     /// Decides whether the caller may do what the question asks for.
@@ -16,62 +18,70 @@ impl Policies {
     /// # Errors
     /// It may not.
     pub fn decide(&self, caller: &Caller, question: &Question<'_>) -> Result<(), Denial> {
-        let arguments = question.arguments.map(value::arguments).transpose()?.unwrap_or_default();
-        let context = if arguments.is_empty() {
-            caller.context.clone()
-        } else {
-            // Read again: a number that no decimal holds differs from itself, in the context as in the entity.
-            let again = question.arguments.map(value::arguments).transpose()?.unwrap_or_default();
-            let arguments = Context::from_pairs(again).map_err(|_| Denial::UNTOLD)?;
-            // The names of claims and arguments begin with other words.
-            caller.context.clone().merge(arguments).map_err(|_| Denial::UNTOLD)?
-        };
-
-        let types = &self.types;
-        let resource = uid(types.of(question.feature), &question.id);
-        let mut sets = self.on(question.feature, &resource, &caller.principals).peekable();
-        if sets.peek().is_none() {
+        let sets: Vec<&Set> = self.on(question.feature, &question.id, &caller.principals).collect();
+        if sets.is_empty() {
             return Err(Denial::NoPermit);
         }
+        let arguments = question.arguments.map(value::named).transpose()?.unwrap_or_default();
+        let mut verdict = Verdict::default();
+        for set in sets.iter().filter(|set| !set.of_caller.is_empty()) {
+            let decide = || self.evaluate(caller, question, Reads::default(), &[], [&set.of_caller]);
+            verdict.add(caller.verdict(set.number, decide)?);
+        }
+        let reads = sets.iter().fold(Reads::default(), |reads, set| reads.or(set.reads));
+        if reads.any() {
+            let sets = sets.iter().map(|set| &set.of_question).filter(|set| !set.is_empty());
+            verdict.add(self.evaluate(caller, question, reads, &arguments.0, sets)?);
+        }
+        verdict.into_decision()
+    }
+
+    /// The verdict of sets of policies that read these parts of a question with these arguments.
+    fn evaluate<'a>(
+        &self,
+        caller: &Caller,
+        question: &Question<'_>,
+        reads: Reads,
+        arguments: &Arguments<'_>,
+        sets: impl IntoIterator<Item = &'a PolicySet>,
+    ) -> Result<Verdict, Denial> {
+        let untold = Denial::UNTOLD;
+        let told = || Context::from_pairs(value::arguments(arguments)).map_err(|_| Denial::UNTOLD);
+        let context = match reads {
+            Reads { arguments: false, .. } => caller.context.clone(),
+            Reads { claims: false, .. } => told()?,
+            _ if arguments.is_empty() => caller.context.clone(),
+            // The names of claims and arguments begin with other words.
+            _ => caller.context.clone().merge(told()?).map_err(|_| Denial::UNTOLD)?,
+        };
+        let resource = uid(self.types.of(question.feature), &question.id);
+        let mut entities = Cow::Borrowed(caller.entities(self, question.feature)?);
+        if reads.resource {
+            let entity = self.resource(question, arguments)?;
+            let with = entities.into_owned().upsert_entities([entity], None).map_err(|_| untold.clone())?;
+            entities = Cow::Owned(with);
+        }
+        let action = uid(&self.types.action, question.feature.action());
+        let request = Request::new(caller.principal.clone(), action, resource, context, None).map_err(|_| untold)?;
+        let decide = || {
+            let mut verdict = Verdict::default();
+            sets.into_iter().for_each(|set| verdict.add(Verdict::of(&request, set, &entities)));
+            verdict
+        };
+        Ok(if self.deep { with_stack(decide) } else { decide() })
+    }
+
+    /// The entity that a question is about.
+    fn resource(&self, question: &Question<'_>, arguments: &Arguments<'_>) -> Result<Entity, Denial> {
+        let types = &self.types;
+        let resource = uid(types.of(question.feature), &question.id);
         let server = Some(self.server.clone()).filter(|server| !server.id().unescaped().is_empty());
         let backend = question.backend.as_ref().map(|backend| uid(&types.backend, backend));
         let parents = self.ancestors(&resource, server.into_iter().chain(backend).collect());
-        let attributes = attributes(question, arguments);
-        let action = uid(&types.action, question.feature.action());
-        let operation = [("operation".to_owned(), text(question.feature.action()))];
-        let entities = [
-            Entity::new(action.clone(), operation.into(), self.ancestors(&action, Vec::new())),
-            Entity::new(resource.clone(), attributes.into_iter().collect::<_>(), parents),
-        ];
-        let entities: Vec<_> = entities.into_iter().collect::<Result<_, _>>().map_err(|_| Denial::UNTOLD)?;
-        let entities = caller.entities.clone().upsert_entities(entities, None).map_err(|_| Denial::UNTOLD)?;
-
-        let request = Request::new(caller.principal.clone(), action, resource.clone(), context, None);
-        let request = request.map_err(|_| Denial::UNTOLD)?;
-        let judge = || sets.map(|set| Authorizer::new().is_authorized(&request, set, &entities)).collect::<Vec<_>>();
-        verdict(&if self.deep { with_stack(judge) } else { judge() })
+        // The arguments anew: a number that no decimal holds differs from itself, in the context as here.
+        let attributes = attributes(question, value::arguments(arguments));
+        Entity::new(resource, attributes.into_iter().collect(), parents).map_err(|_| Denial::UNTOLD)
     }
-}
-
-/// The decision of several sets of policies, as if they were one.
-fn verdict(responses: &[Response]) -> Result<(), Denial> {
-    // Cedar leaves out a policy that fails, and lets the others decide.
-    let failed = responses.iter().flat_map(|response| response.diagnostics().errors());
-    let failed = failed.map(|AuthorizationError::PolicyEvaluationError(error)| {
-        (error.policy_id().to_string(), problem(error.inner()))
-    });
-    let failed = sorted(failed.collect());
-    if !failed.is_empty() {
-        return Err(Denial::Failed(failed));
-    }
-    let denied = responses.iter().filter(|response| response.decision() == Decision::Deny);
-    let forbid = denied.flat_map(|response| response.diagnostics().reason()).map(ToString::to_string);
-    let forbid = sorted(forbid.collect());
-    if !forbid.is_empty() {
-        return Err(Denial::Forbidden(forbid));
-    }
-    let permitted = responses.iter().any(|response| response.decision() == Decision::Allow);
-    if permitted { Ok(()) } else { Err(Denial::NoPermit) }
 }
 
 /// The attributes of the entity that a question is about.
@@ -93,21 +103,5 @@ fn text(text: &str) -> RestrictedExpression {
     RestrictedExpression::new_string(text.to_owned())
 }
 
-fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
-    items.sort_unstable();
-    items
-}
-
-/// Describes an error of a policy without the values that it quotes.
-fn problem(error: &EvaluationError) -> &'static str {
-    match error {
-        EvaluationError::EntityDoesNotExist(_) => "reads an entity that is not there",
-        EvaluationError::EntityAttrDoesNotExist(_) | EvaluationError::RecordAttrDoesNotExist(_) => {
-            "reads an attribute that is not there"
-        }
-        EvaluationError::TypeError(_) => "takes a value for one of another type",
-        EvaluationError::IntegerOverflow(_) => "calculates a number that is too large",
-        EvaluationError::FailedExtensionFunctionExecution(_) => "gives a function a text that it does not take",
-        _ => "cannot be evaluated",
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,9 @@ pub enum PolicyError {
     /// The entities are not Cedar's JSON.
     #[error("entities_json is not a list of Cedar entities: {0}")]
     Entities(String),
+    /// The entities are more than Cedar can keep with all of their ancestors.
+    #[error("entities_json has {0}; leave out those that no policy needs")]
+    TooManyEntities(&'static str),
     /// The type of groups is no name.
     #[error("group_entity_type {name:?} is not usable: {problem}; write one name such as \"Team\"")]
     GroupType {

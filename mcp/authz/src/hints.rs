@@ -9,8 +9,9 @@ pub(crate) const NAMES: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempot
 
 const TWO_WAYS: &str = "its annotations can be read in two ways";
 
-/// The most tools whose hints are kept.
+/// The most tools whose hints are kept, and the longest of their names, in bytes.
 const MOST: usize = 20_000;
+const NAME: usize = 1 << 10;
 
 /// The four hints of a tool; none where its server does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,13 +46,26 @@ impl Hints {
 pub struct KnownHints(HashMap<String, Hints>);
 
 impl KnownHints {
-    /// Keeps what a page says of a tool, unless there are 20,000 others.
-    pub fn learn(&mut self, tool: &str, hints: Hints) {
+    /// Keeps what a page says of a tool, unless its name has more than 1 KiB. Returns whether it has forgotten all others for it: there were 20,000.
+    pub fn learn(&mut self, tool: &str, hints: Hints) -> bool {
         if let Some(known) = self.0.get_mut(tool) {
             *known = hints;
-        } else if self.0.len() < MOST {
-            self.0.insert(tool.to_owned(), hints);
+            return false;
         }
+        if tool.len() > NAME {
+            return false;
+        }
+        let is_full = self.0.len() >= MOST;
+        if is_full {
+            self.forget();
+        }
+        self.0.insert(tool.to_owned(), hints);
+        is_full
+    }
+
+    /// Forgets all tools.
+    pub fn forget(&mut self) {
+        self.0.clear();
     }
 
     /// The hints of a tool; `None` where no list had it yet.

@@ -7,6 +7,7 @@ use cedar_policy::{
 };
 
 use crate::PolicyError;
+use crate::reads::Reads;
 
 /// The policies whose scope fits one action, and the one type of entities that it is asked for.
 ///
@@ -15,62 +16,81 @@ use crate::PolicyError;
 pub(crate) struct Index {
     /// Policies that may fit any entity.
     common: Principals,
-    /// Policies that fit one entity alone.
-    named: HashMap<EntityUid, Principals>,
+    /// Policies that fit the entity of this name alone.
+    named: HashMap<String, Principals>,
 }
 
 /// Policies by the principals that their scope fits.
 #[derive(Debug, Default)]
 struct Principals {
     /// Policies that may fit any principal.
-    any: PolicySet,
+    any: Set,
     /// Policies that fit one principal, or those in one group.
-    of: HashMap<EntityUid, PolicySet>,
+    of: HashMap<EntityUid, Set>,
+}
+
+/// Policies that are decided on together.
+#[derive(Debug, Default)]
+pub(crate) struct Set {
+    /// Its number among the sets of all indices, from 1; 0 while it has no policy.
+    pub(crate) number: usize,
+    /// The policies that read nothing of a question but what the index asks for: what they say of a caller holds for all questions of it.
+    pub(crate) of_caller: PolicySet,
+    /// The others, and what they read.
+    pub(crate) of_question: PolicySet,
+    pub(crate) reads: Reads,
 }
 
 impl Index {
-    /// The policies for an action with these ancestors, on entities of this type.
+    /// The policies for an action with these ancestors, on entities of this type. `sets` counts the sets of all indices.
     pub(crate) fn new(
-        policies: &[Policy],
+        policies: &[(Reads, Policy)],
         action: &EntityUid,
         ancestors: &HashSet<EntityUid>,
         r#type: &EntityTypeName,
+        sets: &mut usize,
     ) -> Result<Self, PolicyError> {
         let mut index = Self::default();
-        for (entry, policy) in policies.iter().enumerate() {
+        for (entry, (reads, policy)) in policies.iter().enumerate() {
             let acts = match policy.action_constraint() {
                 ActionConstraint::Any => true,
                 ActionConstraint::Eq(uid) => uid == *action,
                 ActionConstraint::In(uids) => uids.iter().any(|uid| uid == action || ancestors.contains(uid)),
             };
-            let set = match policy.resource_constraint() {
+            let principals = match policy.resource_constraint() {
                 _ if !acts => continue,
                 ResourceConstraint::Eq(uid) if uid.type_name() != r#type => continue,
                 ResourceConstraint::Is(wanted) | ResourceConstraint::IsIn(wanted, _) if wanted != *r#type => continue,
-                ResourceConstraint::Eq(uid) => index.named.entry(uid).or_default(),
+                ResourceConstraint::Eq(uid) => index.named.entry(uid.id().unescaped().to_owned()).or_default(),
                 _ => &mut index.common,
             };
             let set = match policy.principal_constraint() {
                 PrincipalConstraint::Eq(uid) | PrincipalConstraint::In(uid) | PrincipalConstraint::IsIn(_, uid) => {
-                    set.of.entry(uid).or_default()
+                    principals.of.entry(uid).or_default()
                 }
-                PrincipalConstraint::Any | PrincipalConstraint::Is(_) => &mut set.any,
+                PrincipalConstraint::Any | PrincipalConstraint::Is(_) => &mut principals.any,
             };
-            set.add(policy.clone()).map_err(|error| PolicyError::at(entry, "", 0, error.to_string()))?;
+            if set.number == 0 {
+                *sets += 1;
+                set.number = *sets;
+            }
+            let policies = if reads.any() {
+                set.reads = set.reads.or(*reads);
+                &mut set.of_question
+            } else {
+                &mut set.of_caller
+            };
+            policies.add(policy.clone()).map_err(|error| PolicyError::at(entry, "", 0, error.to_string()))?;
         }
         Ok(index)
     }
 
-    /// The policies that may fit the entity and the principal, which is the first of `principals`; the others are its ancestors.
-    pub(crate) fn of<'a>(
-        &'a self,
-        resource: &EntityUid,
-        principals: &'a [EntityUid],
-    ) -> impl Iterator<Item = &'a PolicySet> {
+    /// The policies that may fit the entity of this name and the principal, which is among `principals`; the others are its ancestors.
+    pub(crate) fn of<'a>(&'a self, name: &str, principals: &'a [EntityUid]) -> impl Iterator<Item = &'a Set> {
         let fitting = move |set: &'a Principals| {
             let groups = if set.of.is_empty() { &[] } else { principals };
             [&set.any].into_iter().chain(groups.iter().filter_map(|uid| set.of.get(uid)))
         };
-        self.named.get(resource).into_iter().chain([&self.common]).flat_map(fitting).filter(|set| !set.is_empty())
+        self.named.get(name).into_iter().chain([&self.common]).flat_map(fitting).filter(|set| set.number > 0)
     }
 }

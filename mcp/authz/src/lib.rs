@@ -39,8 +39,9 @@
 //! | subject | ToolHive | here | why |
 //! |---|---|---|---|
 //! | parents that `entities_json` gives to an entity of the request (the caller, the tool, the action) | are lost | count beside those of the request | they are written down to count |
-//! | hints of tools | are those of the last page of a list | are kept for each tool until a list says something else of it ([`KnownHints`]) | lists have pages |
+//! | hints of tools | are those of the last page of a list | are kept for each tool, over all pages ([`KnownHints`]) | lists have pages |
 //! | two arguments whose names differ only in case | the message is refused before (400) | the call is refused (403) | as messages with such names are let pass elsewhere, here they must not |
+//! | a call with more than 1,000 arguments | is judged | is refused | each becomes several values of Cedar's |
 //! | an argument `x_present` beside one `x` that is no scalar | either one counts as `context.arg_x_present` | that there is an `x` | a caller must not hide it |
 //! | a member of a completion's `ref` that is spelt in another case (`Type`) | is read | is none: the call is refused | as other names of MCP are |
 //! | an item of a list with an odd member that decides nothing (a description that is a number), or a skill whose URI is empty | the list is withheld | the item is judged as it is | it has one name, and is shown or hidden for that |
@@ -48,6 +49,7 @@
 //! | a comment between `/*` and `*/` | is one | is refused | Cedar's own reading |
 //! | a policy with more than 64 brackets in each other, or 4,000 operators | is taken | is refused | Cedar's parser would end the process |
 //! | `entities_json` with a circle, an attribute `__expr`, or an action's parent that is no action | is taken | is refused | Cedar's own reading |
+//! | `entities_json` with more than 10,000 entities, 64 levels of parents, or 100,000 pairs of an entity and an ancestor | is taken | is refused | Cedar keeps all ancestors of each |
 //! | `entities_json` with an entity that has no `attrs` or no `parents`, or is there twice alike | is refused | is taken | Cedar's own reading |
 //! | Cedar's functions: `decimal("+1.0")`, `toDate` and `toTime` before 1970, the shortest `duration` | 1.0; the day after, and a time below zero; an error | an error; the day, and its time; a duration | Cedar's own rules |
 //!
@@ -58,15 +60,18 @@ mod asks;
 mod caller;
 mod decide;
 mod denial;
+mod entities;
 mod error;
 mod hints;
 mod index;
 mod pdp;
 mod policies;
 mod question;
+mod reads;
 mod shape;
 mod uri;
 mod value;
+mod verdict;
 
 pub use asks::{Asks, asks};
 pub use caller::{Caller, ClaimSource};

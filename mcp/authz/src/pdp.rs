@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use mcp_runconfig::{ClaimMapping, PdpContext};
+use mcp_wire::Members;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -89,12 +90,12 @@ impl PdpForm {
     /// The JSON that asks a question of this principal.
     ///
     /// # Errors
-    /// The arguments that it is to be told can be read in two ways.
+    /// The arguments that it is to be told can be read in two ways, or are too many.
     pub fn question(&self, principal: &Value, question: &Question<'_>) -> Result<Vec<u8>, Denial> {
         let [feature, operation] = question.feature.words();
         let PdpContext { include_args, include_operation } = self.context;
         let args = question.arguments.filter(|arguments| include_args && arguments.get() != "null");
-        args.map(value::arguments).transpose()?;
+        args.map(value::named).transpose()?;
         let hints = NAMES.into_iter().zip(question.hints.0);
         let hints: Map<_, _> = hints.filter_map(|(name, hint)| Some((name.to_owned(), hint?.into()))).collect();
         let annotations = (!hints.is_empty()).then_some(hints);
@@ -114,13 +115,15 @@ impl PdpForm {
     ///
     /// # Errors
     /// It is none.
-    pub fn allows(answer: &[u8]) -> Result<bool, serde_json::Error> {
-        #[derive(serde::Deserialize)]
-        struct Answer {
-            #[serde(default)]
-            allow: bool,
+    pub fn allows(answer: &[u8]) -> Result<bool, &'static str> {
+        // A derived type would take an array for it, too.
+        let Members(members) = serde_json::from_slice(answer).map_err(|_| "it is no object")?;
+        let mut values = members.iter().filter(|(name, _)| name == "allow").map(|(_, value)| value.get());
+        match (values.next(), values.next()) {
+            (None, _) | (Some("false"), None) => Ok(false),
+            (Some("true"), None) => Ok(true),
+            _ => Err("its member allow is not true or false, or is there twice"),
         }
-        serde_json::from_slice::<Answer>(answer).map(|answer| answer.allow)
     }
 }
 
@@ -207,6 +210,11 @@ mod tests {
             ("null", None),
             ("", None),
             ("true", None),
+            ("[true]", None),
+            ("[]", None),
+            (r#"[{"allow":true}]"#, None),
+            (r#"{"\u0061llow":true}"#, Some(true)),
+            (r#"{"allow":[true]}"#, None),
         ] {
             assert_eq!(PdpForm::allows(answer.as_bytes()).ok(), allows, "{answer}");
         }

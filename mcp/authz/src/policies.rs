@@ -1,17 +1,17 @@
 //! The policies of a configuration, parsed: at admission as in the proxy (toolhive-auth §4.1, §4.3).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::str::FromStr as _;
 
 use cedar_policy::{
-    Entities, EntityId, EntityTypeName, EntityUid, EvalResult, ParseErrors, Policy, PolicyId, PolicySet,
+    Entities, Entity, EntityId, EntityTypeName, EntityUid, ParseErrors, Policy, PolicyId, RestrictedExpression,
 };
 use mcp_runconfig::CedarConfig;
 use miette::Diagnostic;
-use serde_json::Value;
 
-use crate::hints;
-use crate::index::Index;
+use crate::entities;
+use crate::index::{Index, Set};
+use crate::reads::Found;
 use crate::shape::{self, with_stack};
 use crate::{Feature, PolicyError};
 
@@ -26,10 +26,12 @@ pub struct Policies {
     pub(crate) config: CedarConfig,
     pub(crate) types: Types,
     pub(crate) server: EntityUid,
-    /// The entities that a policy can look at: those that it names, and those that are values of their attributes.
-    pub(crate) entities: Entities,
-    /// The ancestors of each of the configuration's entities.
-    ancestors: HashMap<EntityUid, HashSet<EntityUid>>,
+    /// The entities that policies name, or come to by attributes of those.
+    pub(crate) named: HashSet<EntityUid>,
+    /// The entities of the configuration that conditions can look at, with each action as its questions have it, in the order of [`Feature::ALL`].
+    pub(crate) entities: Vec<Entities>,
+    /// All entities of the configuration.
+    pub(crate) configured: Entities,
     reads_hints: bool,
     /// Whether decisions need more stack than a thread has.
     pub(crate) deep: bool,
@@ -55,6 +57,14 @@ impl Types {
             Feature::Resource => resource,
             Feature::Skill => skill,
         }
+    }
+}
+
+impl Types {
+    /// Whether a request may have it as its principal, action or resource.
+    fn is_of_request(&self, uid: &EntityUid) -> bool {
+        let r#type = uid.type_name();
+        *r#type == self.client || *r#type == self.action || self.features.contains(r#type)
     }
 }
 
@@ -86,32 +96,41 @@ impl Policies {
             Policy::parse(Some(id), text).map_err(|errors| located(entry, text, &errors))
         };
         let policies = config.policies.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let all = entities(&config.entities_json)?;
-        let ancestors = |uid: &EntityUid| all.ancestors(uid).into_iter().flatten().cloned().collect();
-        let ancestors: HashMap<_, HashSet<_>> =
-            all.iter().map(|entity| (entity.uid(), ancestors(&entity.uid()))).collect();
-        let index = |feature: Feature| {
+        let mut found: Vec<_> = policies.iter().map(Found::in_policy).collect();
+        let configured = entities::read(&config.entities_json)?;
+        let reachable =
+            entities::reachable(found.iter().flat_map(|found| found.entities.clone()).collect(), &configured);
+        if reachable.iter().any(|uid| types.features.contains(uid.type_name())) {
+            // One of them may be what is asked for.
+            for found in &mut found {
+                found.reads.resource |= !found.entities.is_empty();
+            }
+        }
+        let reads_hints = found.iter().any(|found| found.hints);
+        let policies: Vec<_> = found.into_iter().map(|found| found.reads).zip(policies).collect();
+        // Each keeps all of its ancestors, also those that are left out.
+        let looked_at: Vec<_> = reachable.iter().filter_map(|uid| configured.get(uid)).cloned().collect();
+
+        let (mut sets, mut indices, mut entities) = (0, Vec::new(), Vec::new());
+        for feature in Feature::ALL {
             let action = uid(&types.action, feature.action());
-            let groups = ancestors.get(&action).cloned().unwrap_or_default();
-            Index::new(&policies, &action, &groups, types.of(feature))
-        };
-        let indices = Feature::ALL.into_iter().map(index).collect::<Result<_, _>>()?;
-        let problem = |error: cedar_policy::entities_errors::EntitiesError| PolicyError::Entities(describe(&error));
-        let entities = Entities::from_entities(reachable(&policies, &all), None).map_err(problem)?;
-        let reads_hints = policies.iter().any(reads_hints);
-        let server = uid(&types.server, server);
-        Ok(Self { indices, config: config.clone(), types, server, entities, ancestors, reads_hints, deep })
+            let groups: HashSet<_> = configured.ancestors(&action).into_iter().flatten().cloned().collect();
+            indices.push(Index::new(&policies, &action, &groups, types.of(feature), &mut sets)?);
+            entities.push(with_action(feature, action, groups, &looked_at)?);
+        }
+        let literals = policies.iter().flat_map(|(_, policy)| policy.entity_literals());
+        let (named, server) = (literals.chain(reachable).collect(), uid(&types.server, server));
+        Ok(Self { indices, config: config.clone(), types, server, named, entities, configured, reads_hints, deep })
     }
 
-    /// The policies that may decide on what `principals` do with an entity: a caller and its ancestors.
+    /// The policies that may decide on what `principals` do with the entity of this name: a caller and its ancestors.
     pub(crate) fn on<'a>(
         &'a self,
         feature: Feature,
-        resource: &EntityUid,
+        name: &str,
         principals: &'a [EntityUid],
-    ) -> impl Iterator<Item = &'a PolicySet> {
-        let at = Feature::ALL.iter().position(|other| *other == feature);
-        at.and_then(|at| self.indices.get(at)).into_iter().flat_map(|index| index.of(resource, principals))
+    ) -> impl Iterator<Item = &'a Set> {
+        self.indices.get(feature as usize).into_iter().flat_map(|index| index.of(name, principals))
     }
 
     /// Whether a decision may depend on what the MCP server says of its tools.
@@ -119,16 +138,32 @@ impl Policies {
         self.reads_hints
     }
 
-    /// The ancestors of an entity of a request, with `parents` and those that the configuration gives it. They are told as parents, so
-    /// that no decision has to look through the configuration's entities.
+    /// The ancestors of an entity of a request that policies can compare with something: of `parents`, and of those that the configuration gives it.
+    /// They are told as parents, so that no decision has to look through the configuration's entities.
     pub(crate) fn ancestors(&self, uid: &EntityUid, parents: Vec<EntityUid>) -> HashSet<EntityUid> {
-        let own = self.ancestors.get(uid).into_iter().flatten().cloned();
-        let of_parents = parents.iter().filter_map(|parent| self.ancestors.get(parent)).flatten().cloned();
+        let own = self.configured.ancestors(uid).into_iter().flatten().cloned();
+        let of_parents = parents.iter().filter_map(|parent| self.configured.ancestors(parent)).flatten().cloned();
         let mut all: HashSet<_> = own.chain(of_parents).collect();
         all.extend(parents);
-        all.remove(uid);
+        all.retain(|other| other != uid && (self.named.contains(other) || self.types.is_of_request(other)));
         all
     }
+}
+
+/// These entities, and the action of a feature in place of one that is among them.
+fn with_action(
+    feature: Feature,
+    action: EntityUid,
+    ancestors: HashSet<EntityUid>,
+    entities: &[Entity],
+) -> Result<Entities, PolicyError> {
+    let problem = |error| entities::problem(&error);
+    let operation = RestrictedExpression::new_string(feature.action().to_owned());
+    let attributes = [("operation".to_owned(), operation)].into();
+    let action =
+        Entity::new(action, attributes, ancestors).map_err(|error| PolicyError::Entities(error.to_string()))?;
+    let entities = Entities::from_entities(entities.iter().cloned(), None).map_err(problem)?;
+    entities.upsert_entities([action], None).map_err(problem)
 }
 
 fn types(group: &str) -> Result<Types, PolicyError> {
@@ -152,74 +187,9 @@ fn types(group: &str) -> Result<Types, PolicyError> {
     })
 }
 
-fn entities(json: &str) -> Result<Entities, PolicyError> {
-    if matches!(json.trim(), "" | "null") {
-        return Ok(Entities::empty());
-    }
-    let syntax = |error: serde_json::Error| PolicyError::Entities(error.to_string());
-    let mut value: Value = serde_json::from_str(json).map_err(syntax)?;
-    // Both may be left out where ToolHive reads them.
-    for entity in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        entity.entry("attrs").or_insert_with(|| Value::Object(serde_json::Map::new()));
-        entity.entry("parents").or_insert_with(|| Value::Array(Vec::new()));
-    }
-    Entities::from_json_value(value, None).map_err(|error| PolicyError::Entities(describe(&error)))
-}
-
-/// The entities whose attributes or ancestors a policy can ask for: it names one itself, or comes to it by an attribute. Claims and arguments are never
-/// entities.
-fn reachable(policies: &[Policy], all: &Entities) -> Vec<cedar_policy::Entity> {
-    let mut wanted: Vec<EntityUid> = policies.iter().flat_map(Policy::entity_literals).collect();
-    let mut found = HashMap::new();
-    while let Some(uid) = wanted.pop() {
-        let Some(entity) = all.get(&uid).filter(|_| !found.contains_key(&uid)) else { continue };
-        let values = entity.attrs().chain(entity.tags()).filter_map(|(_, value)| value.ok());
-        values.for_each(|value| named(&value, &mut wanted));
-        found.insert(uid, entity.clone());
-    }
-    // Each keeps all of its ancestors, also those that are left out.
-    found.into_values().collect()
-}
-
-fn named(value: &EvalResult, uids: &mut Vec<EntityUid>) {
-    match value {
-        EvalResult::EntityUid(uid) => uids.push(uid.clone()),
-        EvalResult::Set(set) => set.iter().for_each(|value| named(value, uids)),
-        EvalResult::Record(record) => record.iter().for_each(|(_, value)| named(value, uids)),
-        EvalResult::Bool(_) | EvalResult::Long(_) | EvalResult::String(_) | EvalResult::ExtensionValue(_) => {}
-    }
-}
-
-/// Whether a policy names one of the hints, as an attribute or as a text.
-fn reads_hints(policy: &Policy) -> bool {
-    fn names_hint(value: &Value) -> bool {
-        match value {
-            Value::String(text) => hints::NAMES.contains(&&**text),
-            Value::Array(items) => items.iter().any(names_hint),
-            Value::Object(members) => members.values().any(names_hint),
-            _ => false,
-        }
-    }
-    policy.to_json().map_or(true, |json| names_hint(&json))
-}
-
 fn located(entry: usize, text: &str, errors: &ParseErrors) -> PolicyError {
     let error = errors.iter().next();
     let label = error.and_then(|error| error.labels()?.next());
     let offset = label.map_or(0, |label| label.offset()).min(text.len());
     PolicyError::at(entry, text, offset, errors.to_string())
-}
-
-/// An error with its causes.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.ends_with(&part) {
-            text = format!("{text}: {part}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -3,6 +3,7 @@
 //! Values are built as expressions, never by Cedar's own reading of JSON: that takes an object with the member `__entity` for an entity, and one with
 //! `__extn` for a call of an extension, and callers choose what is in their arguments.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -17,8 +18,14 @@ use crate::Denial;
 /// Attributes of an entity, or members of a context.
 pub(crate) type Attributes = BTreeMap<String, RestrictedExpression>;
 
+/// The arguments of a call, by their names.
+pub(crate) type Arguments<'a> = [(Cow<'a, str>, &'a RawValue)];
+
 /// The deepest array or object of a claim that is still told; the claim's own value is at 0.
 const DEPTH: usize = 10;
+
+/// The most arguments of a call.
+const ARGUMENTS: usize = 1_000;
 
 /// The most digits behind the point of a decimal.
 const FRACTION: usize = 4;
@@ -59,24 +66,33 @@ fn new_record(fields: impl IntoIterator<Item = (String, RestrictedExpression)>) 
     RestrictedExpression::new_record(fields).unwrap_or_else(|_| RestrictedExpression::new_set([]))
 }
 
-/// The members that tell a policy of the arguments of a call: scalars by value, all others by their presence.
+/// The arguments of a call by their names.
 ///
 /// # Errors
-/// Two names differ only in case: a server that does not tell them apart would act on the one that no policy looked at.
-pub(crate) fn arguments(raw: &RawValue) -> Result<Attributes, Denial> {
+/// They are too many: each becomes several values of Cedar's. Or two names differ only in case: a server that does not tell them apart would
+/// act on the one that no policy looked at.
+pub(crate) fn named(raw: &RawValue) -> Result<Members<'_>, Denial> {
     if !raw.get().starts_with('{') {
-        return Ok(Attributes::new());
+        return Ok(Members::default());
     }
     let unreadable = Denial::Refused("its arguments cannot be read");
-    let Members(members) = serde_json::from_str(raw.get()).map_err(|_| unreadable)?;
-    let mut folded: Vec<String> = members.iter().map(|(name, _)| fold(name)).collect();
+    let members: Members<'_> = serde_json::from_str(raw.get()).map_err(|_| unreadable)?;
+    if members.0.len() > ARGUMENTS {
+        return Err(Denial::Refused("it has too many arguments for policies to look at"));
+    }
+    let mut folded: Vec<String> = members.0.iter().map(|(name, _)| fold(name)).collect();
     folded.sort_unstable();
     if folded.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Denial::Refused("two of its arguments have names that differ only in case"));
     }
+    Ok(members)
+}
+
+/// The members that tell a policy of the arguments of a call: scalars by value, all others by their presence.
+pub(crate) fn arguments(members: &Arguments<'_>) -> Attributes {
     let mut attributes = Attributes::new();
     let mut present = Vec::new();
-    for (name, value) in &members {
+    for (name, value) in members {
         match scalar(value) {
             Some(value) => drop(attributes.insert(format!("arg_{name}"), value)),
             None => present.push(format!("arg_{name}_present")),
@@ -84,7 +100,7 @@ pub(crate) fn arguments(raw: &RawValue) -> Result<Attributes, Denial> {
     }
     // An argument called `x_present` does not hide that there is an `x`.
     attributes.extend(present.into_iter().map(|name| (name, RestrictedExpression::new_bool(true))));
-    Ok(attributes)
+    attributes
 }
 
 fn scalar(raw: &RawValue) -> Option<RestrictedExpression> {

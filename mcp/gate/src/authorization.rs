@@ -3,8 +3,11 @@
 //! A call is refused, and lists in answers have the entries that the caller may call, get or read. It judges the messages as the MCP server gets
 //! them, and stands further in than all that may change them.
 
+mod callers;
 mod cedar;
 mod pdp;
+mod places;
+mod requests;
 mod tools;
 
 use std::future::ready;
@@ -16,31 +19,38 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use mcp_authz::{Asks, Denial, Question, asks};
 use mcp_http::{Body, json_error, text};
-use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, RequestContext, beside};
+use mcp_middleware::{BuildContext, BuildError, Guard, ListFilter, Middleware, Next, Outcome, RequestContext, beside};
 use mcp_runconfig::chain::AUTH;
 use mcp_runconfig::{
     AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, TOOL_CALL_FILTER, TOOL_FILTER, webhook,
 };
 use mcp_store::Bound;
-use mcp_wire::{ErrorBody, ListKind, OwnedMessage, code};
+use mcp_wire::{ErrorBody, Kind, List, ListKind, OwnedMessage, code};
 
 use self::cedar::Cedar;
 use self::pdp::{Failure, Pdp};
+use self::requests::OpenRequests;
 use self::tools::{NOT_LISTED, Tools};
 
-/// The lists of which a caller sees the entries that it may call, get or read.
+/// The lists of which a caller sees the entries that it may call, get or read, and the most entries that they may have.
 const LISTS: [ListKind; 5] =
     [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::ResourceTemplates, ListKind::Skills];
+const ENTRIES: usize = 10_000;
+
+/// The denial of an answer of a client.
+const NOT_ASKED: Denial = Denial::Refused("it answers no request that the server has open in this session");
 
 /// Refuses calls that the caller may not make, and hides from it what it may not call.
 pub(crate) struct Authorization {
-    judge: Judge,
+    decider: Decider,
     tools: Arc<Tools>,
+    requests: Arc<OpenRequests>,
     guard: Guard,
 }
 
-/// The one that decides.
-enum Judge {
+/// The part that decides.
+#[derive(Clone)]
+enum Decider {
     Cedar(Arc<Cedar>),
     Pdp(Arc<Pdp>),
 }
@@ -55,27 +65,29 @@ impl Authorization {
         let missing = || fail("", "is missing".to_owned(), "write the policies there, or leave this middleware out");
         let config = parameters.config_data.ok_or_else(missing)?;
         config.check().map_err(|error| fail(&error.field, error.problem, &error.fix))?;
-        let judge = match config {
+        let decider = match config {
             AuthzConfig { kind: AuthzKind::Cedar, cedar: Some(cedar), .. } => {
                 Cedar::new(&cedar, &context.settings.server_name)
-                    .map(|cedar| Judge::Cedar(Arc::new(cedar)))
-                    .map_err(|(field, problem)| fail(&format!("cedar.{field}"), problem, "mend it"))?
+                    .map(|cedar| Decider::Cedar(Arc::new(cedar)))
+                    .map_err(|(field, problem)| fail(&format!("cedar.{field}"), problem, &format!("correct {field}")))?
             }
             AuthzConfig { kind: AuthzKind::Http, pdp: Some(pdp), .. } => Pdp::new(pdp, context)
-                .map(|pdp| Judge::Pdp(Arc::new(pdp)))
+                .map(|pdp| Decider::Pdp(Arc::new(pdp)))
                 .map_err(|(field, problem, fix)| fail(&format!("pdp.{field}"), problem, &fix))?,
             _ => return Err(missing()),
         };
-        Ok(Self { judge, tools: Arc::new(Tools::new(context.settings.answers_on_stream)), guard: context.guard() })
+        let (tools, requests) = (Tools::new(context.settings.answers_on_stream), OpenRequests::new());
+        Ok(Self { decider, tools: Arc::new(tools), requests: Arc::new(requests), guard: context.guard() })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
         let context = next.context();
-        self.filter_lists(context);
         let request = match context.read(request).await {
             Ok(request) => request,
             Err(refusal) => return refusal,
         };
+        self.filter_lists(context);
+        self.watch_messages(context);
         if request.method() != Method::POST {
             return next.call(request).await;
         }
@@ -105,15 +117,18 @@ impl Authorization {
 
     /// The decision about a message; `None` where it asks for nothing that is decided on.
     async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<Result<(), Failure>> {
+        if message.kind() == Kind::Response {
+            return Some(self.is_asked_for(context, message).then_some(()).ok_or(Failure::Denied(NOT_ASKED)));
+        }
         let (identity, tools, length) = (context.identity(), Arc::clone(&self.tools), message.body().len());
         let message = message.clone();
-        match &self.judge {
-            Judge::Cedar(cedar) => {
+        match &self.decider {
+            Decider::Cedar(cedar) => {
                 let (cedar, work) = (Arc::clone(cedar), length.max(cedar.cost()));
-                let decision = beside(work, move || cedar.judge(&message, identity.as_deref(), &tools)).await?;
+                let decision = beside(work, move || cedar.judge(&message, identity.as_ref(), &tools)).await?;
                 Some(decision.map_err(Failure::Denied))
             }
-            Judge::Pdp(pdp) => {
+            Decider::Pdp(pdp) => {
                 let asker = Arc::clone(pdp);
                 let questions = beside(length, move || asker.questions(&message, identity.as_deref(), &tools)).await?;
                 Some(match questions {
@@ -124,28 +139,61 @@ impl Authorization {
         }
     }
 
+    /// Whether a client's answer is one to a request that the MCP server has open in the client's session.
+    fn is_asked_for(&self, context: &RequestContext, answer: &OwnedMessage) -> bool {
+        let session = context.owner().zip(context.session());
+        session.zip(answer.id()).is_some_and(|(session, id)| self.requests.close(&session, id))
+    }
+
     /// Registers the filter of lists, for every request: an answer may come on a stream that a GET opened.
     fn filter_lists(&self, context: &RequestContext) {
-        let (identity, tools) = (context.identity(), Arc::clone(&self.tools));
-        context.keep_lists_private();
-        match &self.judge {
-            Judge::Cedar(cedar) => {
-                let (cedar, cost) = (Arc::clone(cedar), cedar.cost());
-                context.filter_lists(AUTHORIZATION, &LISTS, cost, move |list| {
-                    let learnt = if cedar.reads_hints() { tools.learn(&list) } else { Ok(()) };
-                    ready(learnt.and_then(|()| cedar.filter(list, identity.as_deref())))
-                });
+        let (identity, client) = (context.identity(), context.client());
+        let (decider, tools) = (self.decider.clone(), Arc::clone(&self.tools));
+        let learns = decider.reads_hints() && tools.learn_from(context.message().as_ref());
+        let filter =
+            ListFilter { middleware: AUTHORIZATION, kinds: &LISTS, cost: self.decider.cost(), is_private: true };
+        context.filter_lists(filter, move |list| {
+            let checked = check_length(&list).and_then(|()| if learns { tools.learn(&list) } else { Ok(()) });
+            match (checked, &decider) {
+                (Err(reason), _) => ready(Err(reason)).boxed(),
+                (Ok(()), Decider::Cedar(cedar)) => ready(cedar.filter(list, identity.as_ref())).boxed(),
+                (Ok(()), Decider::Pdp(pdp)) => pdp.filter(list, identity.as_deref(), client.clone()).boxed(),
             }
-            Judge::Pdp(pdp) => {
-                let (pdp, caller) = (Arc::clone(pdp), context.client());
-                context.filter_lists(AUTHORIZATION, &LISTS, 0, move |list| {
-                    let learnt = tools.learn(&list);
-                    let filtered = pdp.filter(list, identity.as_deref(), caller.clone());
-                    async move { learnt.and(filtered.await) }
-                });
-            }
+        });
+    }
+
+    /// Registers the watcher of the MCP server's own messages: requests, which the client may answer, and the news that hints hold no more.
+    fn watch_messages(&self, context: &RequestContext) {
+        let (owner, client) = (context.owner(), context.client());
+        let (requests, tools) = (Arc::clone(&self.requests), Arc::clone(&self.tools));
+        context.watch_messages(move |session, message| match (message.id(), &owner, session) {
+            (Some(id), Some(owner), Some(session)) => requests.open((owner.clone(), Arc::clone(session)), &client, id),
+            (None, ..) if message.method() == Some("notifications/tools/list_changed") => tools.forget(),
+            _ => {}
+        });
+    }
+}
+
+impl Decider {
+    /// The work for one entry of a list, as the bytes of a text that take as long to read.
+    fn cost(&self) -> usize {
+        match self {
+            Self::Cedar(cedar) => cedar.cost(),
+            Self::Pdp(_) => 0,
         }
     }
+
+    fn reads_hints(&self) -> bool {
+        match self {
+            Self::Cedar(cedar) => cedar.reads_hints(),
+            Self::Pdp(_) => true,
+        }
+    }
+}
+
+/// Each entry is a decision, and entries may be a few bytes of a long answer.
+fn check_length(list: &List) -> Result<(), &'static str> {
+    if list.entries().len() > ENTRIES { Err("it has more than 10,000 entries to decide on") } else { Ok(()) }
 }
 
 const CONFIG: &str = "parameters.config_data";
@@ -171,7 +219,7 @@ fn check_place(context: &BuildContext) -> Result<(), BuildError> {
 /// The questions of a message; `None` where it asks for nothing that is decided on.
 fn questions(message: &OwnedMessage) -> Option<Result<Vec<Question<'_>>, Denial>> {
     match asks(message.message()) {
-        // An answer goes to a request of the server, whoever may call what.
+        // Answers are judged before, by the requests that are open.
         Asks::Nothing | Asks::Answer => None,
         Asks::Questions(questions) => Some(Ok(questions)),
         Asks::Refused(reason) => Some(Err(Denial::Refused(reason))),
@@ -189,7 +237,9 @@ fn outcome(failure: &Failure) -> Outcome {
 fn refuse(context: &RequestContext, message: &OwnedMessage, reason: String) -> Response<Body> {
     tracing::debug!(reason, "a call was refused");
     context.deny(AUTHORIZATION, reason);
-    json_error(StatusCode::FORBIDDEN, &ErrorBody::new(code::DENIED, "Unauthorized").id(message.id()))
+    // The id of an answer is the server's: the client may wait for an answer to one of its own that is equal.
+    let id = message.id().filter(|_| message.kind() != Kind::Response);
+    json_error(StatusCode::FORBIDDEN, &ErrorBody::new(code::DENIED, "Unauthorized").id(id))
 }
 
 impl Middleware for Authorization {
@@ -198,17 +248,18 @@ impl Middleware for Authorization {
     }
 
     fn announce(&self) {
-        match &self.judge {
-            Judge::Cedar(cedar) => cedar.announce(),
-            Judge::Pdp(pdp) => pdp.announce(),
+        match &self.decider {
+            Decider::Cedar(cedar) => cedar.announce(),
+            Decider::Pdp(pdp) => pdp.announce(),
         }
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        match &self.judge {
-            Judge::Cedar(_) => vec![self.tools.bound()],
-            Judge::Pdp(pdp) => vec![pdp.bound()],
-        }
+        let own = match &self.decider {
+            Decider::Cedar(_) => self.tools.bound(),
+            Decider::Pdp(pdp) => pdp.bound(),
+        };
+        vec![own, self.requests.bound()]
     }
 
     fn reads_messages(&self) -> bool {

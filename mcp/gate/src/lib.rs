@@ -1,4 +1,4 @@
-//! The middleware of the request gate but for `auth`: each a module, registered by its type name.
+//! The middleware of the request gate but for `auth`, `telemetry` and `ratelimit`: each a module, registered by its type name.
 //!
 //! [`registry`] builds the chain of a RunConfig's `middleware_configs`, the first entry outermost, and refuses to start with anything
 //! that it does not know: a server must never run without the guard its author asked for. Bytes that no middleware changed leave as they

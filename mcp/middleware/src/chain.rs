@@ -207,13 +207,13 @@ impl fmt::Debug for Chain {
 // === impl Next ===
 
 impl<'a> Next<'a> {
-    /// What is known of the request. It may be kept, and read when the rest of the chain has answered.
+    /// The context of the request. It may be kept, and read when the rest of the chain has answered.
     pub fn context(&self) -> &'a Arc<RequestContext> {
         self.context
     }
 
     /// Asks the MCP server something else for the same caller, through the rest of the chain: `message`, under a `head` that is made true of it. `prepare` may
-    /// register filters of its answer. The request itself can still be handed on.
+    /// register filters of its answer. Returns the answer and the context of that request. The request itself can still be handed on.
     ///
     /// # Errors
     /// `message` is none that every parser reads alike, or the request itself carries none.
@@ -222,7 +222,7 @@ impl<'a> Next<'a> {
         head: &Parts,
         message: Bytes,
         prepare: impl FnOnce(&RequestContext) + Send,
-    ) -> Result<Response<Body>, MessageError> {
+    ) -> Result<(Arc<RequestContext>, Response<Body>), MessageError> {
         let before = self.context.message().ok_or(MessageError::Envelope("there is no message to ask beside"))?;
         let after = OwnedMessage::read(message)?;
         let mut head = head.clone();
@@ -232,7 +232,8 @@ impl<'a> Next<'a> {
         prepare(&context);
         head.extensions.insert(Arc::clone(&context));
         let next = Next { middleware: self.middleware, context: &context, transport: self.transport };
-        Ok(next.call(Request::from_parts(head, body)).await)
+        let response = next.call(Request::from_parts(head, body)).await;
+        Ok((context, response))
     }
 
     /// Runs the rest of the chain. The transport gets the body whole, whether a middleware has read it or not.
@@ -262,7 +263,7 @@ impl fmt::Debug for Next<'_> {
 /// Messages of the MCP server come from the transport alone, so that this is the one place that sees them all. What a middleware answers itself, a
 /// refusal or for a panic, is not among them and reaches the client as it is.
 async fn answer(context: &RequestContext, mut request: Request<Body>, transport: &BoxService) -> Response<Body> {
-    let filters = context.take_filters();
+    let mut filters = context.take_filters();
     if context.is_unread(&request) {
         request = match context.read_for_transport(request).await {
             Ok(request) => request,
@@ -275,6 +276,7 @@ async fn answer(context: &RequestContext, mut request: Request<Body>, transport:
     // A filter reads no content coding.
     request.headers_mut().remove(ACCEPT_ENCODING);
     let response = transport.call(request).await;
+    filters.session = context.session();
     let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
     let (response, refusal) = filter_response(filters, response, id, context.answer()).await;
     if let Some(Refusal { middleware, reason }) = refusal {

@@ -1,4 +1,4 @@
-//! What is known of a request: it travels beside the request, inwards and outwards.
+//! The context of a request: it travels beside the request, inwards and outwards.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,21 +13,21 @@ use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use mcp_http::{Body, ReadError, Share, full, json, text};
 use mcp_runconfig::chain;
-use mcp_runconfig::webhook::Principal;
-use mcp_store::Client;
-use mcp_wire::{Kind, List, ListKind, MessageError, OwnedMessage, headers};
+use mcp_runconfig::webhook;
+use mcp_store::{Client, Principal};
+use mcp_wire::{Kind, List, Message, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, beside, read_message};
 use crate::decisions::{Decision, Guard, Outcome};
 use crate::door;
 use crate::network::client_network;
-use crate::response_filter::Filters;
+use crate::response_filter::{Filters, ListFilter};
 
 /// The longest message that is kept for those who observe when another is put in its place, in bytes.
 const OBSERVED: usize = 64 << 10;
 
-/// What is known of one request. Made at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
+/// The context of one request. The chain makes it at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
 /// see when [`Next::call`](crate::Next::call) has answered.
 #[derive(Debug)]
 pub struct RequestContext {
@@ -57,13 +57,14 @@ struct Found {
     changed: bool,
     checks: Vec<Check>,
     filters: Filters,
+    session: Option<Arc<str>>,
 }
 
 /// A guard's judgement of a message that another middleware put in place of the one that the guard let pass: its refusal, if it refuses.
-type Judge = dyn Fn(&RequestContext, &OwnedMessage) -> Option<Response<Body>> + Send + Sync;
-
 #[derive(Clone)]
-struct Check(Arc<Judge>);
+struct Check(Arc<CheckMessage>);
+
+type CheckMessage = dyn Fn(&RequestContext, &OwnedMessage) -> Option<Response<Body>> + Send + Sync;
 
 /// A request that does not get another message. The answer to the client is the caller's, unless a guard gave one.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +130,24 @@ impl RequestContext {
         let found = self.found();
         let login = found.identity.as_ref().filter(|identity| identity.logged_in).and_then(|identity| identity.owner());
         login.map_or_else(|| Client::Network(client_network(Some(self.peer))), Client::Principal)
+    }
+
+    /// The owner of the sessions that the request uses and opens. Everybody without an identity is one owner; an identity without issuer or subject
+    /// owns none.
+    pub fn owner(&self) -> Option<Principal> {
+        let identity = self.identity();
+        identity.map_or_else(|| Some(Principal::unauthenticated()), |identity| identity.owner())
+    }
+
+    /// The id of the session that the request names, or that its answer opens. The transport alone checks whose session it is, and lets no request
+    /// that names another's reach the MCP server.
+    pub fn session(&self) -> Option<Arc<str>> {
+        self.found().session.clone()
+    }
+
+    /// Records the id of the session that the request names, or that its answer opens.
+    pub fn in_session(&self, id: &str) {
+        self.found().session = Some(id.into());
     }
 
     /// Whether the request is to a path that is open, and not for MCP. Middleware that read or judge messages pass it by.
@@ -197,26 +216,22 @@ impl RequestContext {
         self.found().checks.push(Check(Arc::new(judge)));
     }
 
-    /// Registers how the middleware of this type edits lists of these kinds in the answer of the MCP server, whatever it answers. An error
-    /// withholds the answer, and says why for the log. A middleware calls it before it hands the request on.
+    /// Registers how a middleware edits lists in the answer of the MCP server, whatever it answers. An error withholds the answer, and says why for
+    /// the log. A middleware calls it before it hands the request on.
     ///
-    /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first. What `edit` does before it returns
-    /// keeps no other client waiting, where the list is long: `cost` is its work for one entry, as the bytes of a text that take as long to read. Its future, which may ask somebody about the entries, should do little work itself.
-    pub fn filter_lists<F>(
-        &self,
-        middleware: &'static str,
-        kinds: &'static [ListKind],
-        cost: usize,
-        edit: impl Fn(List) -> F + Send + Sync + 'static,
-    ) where
+    /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first. `edit` may work for long before
+    /// it returns ([`ListFilter::cost`]). Its future, which may ask somebody about the entries, should do little work itself.
+    pub fn filter_lists<F>(&self, filter: ListFilter, edit: impl Fn(List) -> F + Send + Sync + 'static)
+    where
         F: Future<Output = Result<List, &'static str>> + Send + 'static,
     {
-        self.found().filters.add(middleware, kinds, cost, edit);
+        self.found().filters.add(filter, edit);
     }
 
-    /// Says that what a filter of this request leaves depends on who asks: the answer is for no cache that others use.
-    pub fn keep_lists_private(&self) {
-        self.found().filters.is_private = true;
+    /// Registers a look at each request and notification of the MCP server in the answer, before the client gets it, with the id of the
+    /// [session](Self::session). It must not wait.
+    pub fn watch_messages(&self, watch: impl Fn(Option<&Arc<str>>, &Message<'_>) + Send + Sync + 'static) {
+        self.found().filters.watch(watch);
     }
 
     /// Whether middleware registered filters.
@@ -366,13 +381,13 @@ impl RequestContext {
 
 impl Identity {
     /// The owner of sessions that the caller opens: the subject of its issuer. `None` where one of both is missing.
-    pub fn owner(&self) -> Option<mcp_store::Principal> {
+    pub fn owner(&self) -> Option<Principal> {
         let issuer = self.claims.get("iss").and_then(Value::as_str).unwrap_or_default();
         let whole = !issuer.is_empty() && !self.subject.is_empty();
-        whole.then(|| mcp_store::Principal::new(issuer, &self.subject))
+        whole.then(|| Principal::new(issuer, &self.subject))
     }
 
-    /// What webhooks are told of it: a [`Principal`] as JSON, made once for all calls of whoever it is.
+    /// The identity as webhooks are told of it: a [`webhook::Principal`] as JSON, made once for all its calls.
     ///
     /// # Errors
     /// It cannot be written.
@@ -381,7 +396,7 @@ impl Identity {
         if let Some(principal) = encoded.get() {
             return Ok(principal);
         }
-        let principal = serde_json::to_string(&Principal { sub, platform_user_id, name, email, claims })?;
+        let principal = serde_json::to_string(&webhook::Principal { sub, platform_user_id, name, email, claims })?;
         Ok(encoded.get_or_init(|| principal))
     }
 }
@@ -420,7 +435,6 @@ impl fmt::Debug for Identity {
 mod tests {
     use std::time::Duration;
 
-    use mcp_store::Principal;
     use serde_json::json;
 
     use super::*;

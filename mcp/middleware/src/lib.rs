@@ -1,9 +1,10 @@
-//! What a middleware of an MCP proxy is, and what it is given.
+//! The middleware of an MCP proxy: their trait, and the chain and the context that they are given.
 //!
 //! A [`Middleware`] answers a request or hands it on to [`Next`]. A [`Registry`] knows middleware by their type names and builds the
 //! [`Chain`] that a RunConfig asks for. The [`RequestContext`] travels beside a request: a middleware reads in it what those outside
 //! of it found on the way in, and what those inside of it found once [`Next::call`] has answered. A middleware that edits the lists in
-//! answers [registers](RequestContext::filter_lists) its filter on the way in; the chain runs all of them around the transport.
+//! answers [registers](RequestContext::filter_lists) its filter on the way in, and one that looks at the server's own requests and notifications
+//! [registers](RequestContext::watch_messages) a watcher; the chain runs all of them around the transport.
 //!
 //! ```
 //! use futures::future::BoxFuture;
@@ -57,5 +58,6 @@ pub use exchange::{Asked, End, Exchange, Observation};
 pub use metrics::Metrics;
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
+pub use response_filter::ListFilter;
 pub use secrets::{Secret, Secrets};
 pub use target::target_name;

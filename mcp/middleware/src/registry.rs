@@ -31,7 +31,7 @@ pub struct Registry {
     builds: BTreeMap<String, Build>,
 }
 
-/// What middleware need to know of the proxy that they run in.
+/// The settings of the proxy in which middleware run.
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
     /// Name of the MCP server; told to webhooks whose parameters name none.
@@ -45,11 +45,11 @@ pub struct ProxySettings {
     pub address: SocketAddr,
     /// Whether callers have to log in.
     pub login: bool,
-    /// How long the body of a request may take to arrive.
+    /// The time that the body of a request may take to arrive.
     pub read_timeout: Duration,
     /// Put before the absolute paths of the document, for running it outside the container it was written for.
     pub files_root: Option<PathBuf>,
-    /// Who calls when nobody has to log in: the operating system's user, or `local`.
+    /// The caller where nobody has to log in: the operating system's user, or `local`.
     pub local_user: String,
     /// The cryptography of TLS to webhooks and identity providers.
     pub provider: Arc<CryptoProvider>,
@@ -75,7 +75,7 @@ pub struct ProxySettings {
 /// A middleware that a document asks for, and where it does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What is asked for.
+    /// The middleware's type and parameters.
     pub config: MiddlewareConfig,
     /// Where in the document.
     pub place: Place,
@@ -93,14 +93,14 @@ pub enum Place {
 /// One entry of the chain that is being built.
 #[derive(Clone, Debug)]
 pub struct BuildContext {
-    /// What is known of the proxy.
+    /// The settings of the proxy.
     pub settings: Arc<ProxySettings>,
     entries: Arc<[Entry]>,
     /// The index of the entry.
     at: usize,
 }
 
-/// A middleware that cannot be built. The proxy must not start; the author of the RunConfig has to mend it.
+/// A middleware that cannot be built. The proxy must not start; the author of the RunConfig has to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("{field} ({kind}): {problem}; {fix}")]
@@ -109,9 +109,9 @@ pub struct BuildError {
     pub kind: String,
     /// The member at fault, as a path from the document's root.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: String,
-    /// How to mend it.
+    /// The way to correct it.
     pub fix: String,
 }
 

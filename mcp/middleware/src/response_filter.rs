@@ -27,6 +27,7 @@ use serde_json::value::RawValue;
 use self::content::Content;
 use self::events::{FilteredEvents, may_have_data};
 pub(crate) use self::filters::Filters;
+pub use self::filters::ListFilter;
 use self::held::held;
 use crate::bodies::{MAX_ANSWER, beside};
 
@@ -109,7 +110,7 @@ pub(crate) async fn filter_response(
     let filters = Arc::new(filters);
     match filtered(&filters, response, &withheld, share).await {
         Ok(mut response) => {
-            if filters.is_private && response.status().is_success() {
+            if filters.is_private() && response.status().is_success() {
                 response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
             }
             (response, None)

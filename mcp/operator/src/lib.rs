@@ -14,6 +14,7 @@
 pub mod admission;
 pub mod config;
 pub mod controllers;
+mod default_redis;
 pub mod kinds;
 pub mod registration;
 pub mod rights;

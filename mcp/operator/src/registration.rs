@@ -14,7 +14,7 @@ use portcullis::controller::Namespaces;
 use portcullis::manifest::Access;
 use portcullis::operator::{Components, Operator, SetupContext};
 
-use crate::{admission::Admission, controllers::Controllers, kinds, rights};
+use crate::{admission::Admission, controllers::Controllers, default_redis::DefaultRedisArgs, kinds, rights};
 
 /// Name of the operator, and of what it installs.
 pub const NAME: &str = "mcp-operator";
@@ -64,6 +64,8 @@ pub struct Args {
     /// ConfigMap is missing, proxies wait for it
     #[arg(long, value_name = "CONFIGMAP/KEY")]
     proxy_ca_bundle: Option<CaBundle>,
+    #[command(flatten)]
+    default_redis: DefaultRedisArgs,
     /// Refuse workloads with hostPath volumes, host namespaces, host ports, privileged containers, or a ServiceAccount that the operator
     /// did not make. Those that are there already lose their pods
     #[arg(long)]
@@ -98,6 +100,7 @@ pub fn operator() -> Operator<Args> {
                 egress_proxy,
                 no_proxy,
                 proxy_ca_bundle,
+                default_redis,
                 restrict_workloads,
                 kubernetes_api,
                 watch_namespace,
@@ -113,6 +116,7 @@ pub fn operator() -> Operator<Args> {
                 exempt_endpoints,
                 egress: egress_proxy.map(|proxy| Egress { proxy, direct: no_proxy }),
                 ca_bundle: proxy_ca_bundle,
+                default_redis: default_redis.settings(),
                 kubernetes_api: kubernetes_api.filter(|host| !host.is_empty()),
                 restrict_workloads,
                 home: home(installation),

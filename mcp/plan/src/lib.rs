@@ -4,6 +4,8 @@
 //! - [`mod@reference`]: which object names which, and what is known of the Secrets and ConfigMaps among them;
 //! - [`config`]: a configuration whose kind does not matter, and the uses that a workload makes of it;
 //! - [`authorization`]: who may call what, as a document, a spec or a ConfigMap says it;
+//! - [`rate_limits`]: how often the tools of a workload are called;
+//! - [`session_storage`]: the Redis in which replicas keep their sessions, of a spec or the default;
 //! - [`guards`]: the uses that protect a workload, and what stands there;
 //! - [`workload`]: the children of a workload, and what its pods say of it;
 //! - [`settings`]: what the operator was started with; [`problem`]: a rule that an object breaks; [`digest`]: digests of
@@ -19,6 +21,8 @@ pub mod digest;
 pub mod guards;
 pub mod image;
 pub mod problem;
+pub mod rate_limits;
 pub mod reference;
+pub mod session_storage;
 pub mod settings;
 pub mod workload;

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use mcp_api::v1beta1::SecretKeyRef;
 use mcp_runconfig::endpoint::{Egress, IpNet};
 
 use crate::reference::{Content, MountedFile, Source};
@@ -30,6 +31,8 @@ pub struct Settings {
     pub egress: Option<Egress>,
     /// The root certificates that proxies trust in place of those of their image.
     pub ca_bundle: Option<CaBundle>,
+    /// The Redis for the sessions of workloads that name no store for them.
+    pub default_redis: Option<DefaultRedis>,
     /// Address or name of the Kubernetes API, where it is known: no remote server may be there.
     pub kubernetes_api: Option<String>,
     /// Whether workloads may have no hostPath, no host namespaces, no privileged containers, and only the ServiceAccounts that are made for
@@ -62,6 +65,13 @@ impl Settings {
     }
 }
 
+impl DefaultRedis {
+    /// Its Secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = &SecretKeyRef> {
+        self.password.iter().chain(&self.authorities)
+    }
+}
+
 impl Home {
     /// Why nobody else may name this ServiceAccount, where nobody may.
     pub fn account_problem(&self, name: &str) -> Option<String> {
@@ -73,6 +83,19 @@ impl Home {
         let is_ours = self.secrets.iter().any(|own| own == name);
         is_ours.then(|| format!("Secret {name:?} belongs to the operator; name another one"))
     }
+}
+
+/// The Redis for the sessions of workloads that name no store for them. Its Secrets are in the namespace of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DefaultRedis {
+    /// Host and port, as the operator was given them.
+    pub address: String,
+    /// Its password.
+    pub password: Option<SecretKeyRef>,
+    /// Whether proxies connect with TLS.
+    pub tls: bool,
+    /// The authorities that its certificate may come from, in place of those that proxies trust otherwise.
+    pub authorities: Option<SecretKeyRef>,
 }
 
 /// Root certificates in a ConfigMap that every namespace with proxies has.

@@ -21,6 +21,9 @@ pub struct Additions {
     /// Networks of proxies before this one, whose `X-Forwarded-For` tells the address of the client.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "texts", deserialize_with = "networks")]
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether calls with a rate limit are refused while Redis cannot count them. Otherwise they pass, uncounted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rate_limits_fail_closed: bool,
 }
 
 /// The name of the ability to serve MCP endpoints alone, beside the types of middleware that a proxy has: without it,

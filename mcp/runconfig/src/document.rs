@@ -18,7 +18,10 @@ use crate::{
     webhook::WebhookConfig,
 };
 
-use chain::{AUTH, AuditConfig, AuthParameters, AuthzConfig, HeaderForward, OidcConfig, TelemetryConfig, ToolOverride};
+use chain::{
+    AUTH, AuditConfig, AuthParameters, AuthzConfig, HeaderForward, OidcConfig, RateLimitConfig, TelemetryConfig,
+    ToolOverride,
+};
 
 /// The version of the document that is written, and assumed where none is given.
 pub const SCHEMA_VERSION: &str = "v0.1.0";
@@ -101,6 +104,12 @@ pub struct RunConfig {
     /// Traces and metrics; `None` where there are none. Of a document with `middleware_configs`, only the ports are read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub telemetry_config: Option<TelemetryConfig>,
+    /// Limits on how often tools are called; `None` where there are none. Read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit_config: Option<RateLimitConfig>,
+    /// The namespace of the MCP server whose calls are counted, for the keys of the counts.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rate_limit_namespace: String,
     /// Whether `X-Forwarded-*` from the client is believed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trust_proxy_headers: bool,
@@ -218,7 +227,8 @@ pub struct ScalingConfig {
     pub session_redis: Option<SessionRedis>,
 }
 
-/// A Redis that holds sessions. Its password is in the environment (`THV_SESSION_REDIS_PASSWORD`), never here.
+/// A Redis that holds sessions. Its password is in the environment (`THV_SESSION_REDIS_PASSWORD`), or in a file that is named there
+/// (`PORTCULLIS_SESSION_REDIS_PASSWORD_FILE`), never here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRedis {

@@ -13,6 +13,10 @@ pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
 pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
 /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
 pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
+/// The password of the RunConfig's `session_redis`.
+pub const SESSION_REDIS_PASSWORD: &str = "THV_SESSION_REDIS_PASSWORD";
+/// The file that has that password, which is read again for each connection.
+pub const SESSION_REDIS_PASSWORD_FILE: &str = "PORTCULLIS_SESSION_REDIS_PASSWORD_FILE";
 /// The prefix of variables with headers for the collector of traces and metrics. The name of the header follows in upper
 /// case, with `_` for `-`.
 pub const OTEL_HEADER_PREFIX: &str = "TOOLHIVE_OTEL_HEADER_";
@@ -44,6 +48,6 @@ pub fn is_unread_in_pods(name: &str) -> bool {
 
 /// Whether the operator alone sets the variable on proxies.
 pub fn is_operators(name: &str) -> bool {
-    [RUNTIME, RUN_CONFIG_CHECKSUM, SECRETS_PROVIDER, OIDC_CLIENT_SECRET].contains(&name)
-        || name.starts_with(SECRET_PREFIX)
+    let secrets = [SECRETS_PROVIDER, OIDC_CLIENT_SECRET, SESSION_REDIS_PASSWORD, SESSION_REDIS_PASSWORD_FILE];
+    [RUNTIME, RUN_CONFIG_CHECKSUM].contains(&name) || secrets.contains(&name) || name.starts_with(SECRET_PREFIX)
 }

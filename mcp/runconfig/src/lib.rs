@@ -28,14 +28,16 @@ pub mod exit_status;
 mod parameters;
 pub mod paths;
 mod profile;
+mod redis;
 pub mod webhook;
 
 pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
 pub use document::chain::{
     self, AUDIT, AUTHORIZATION, AuditConfig, AuditParameters, AuthParameters, AuthorizationParameters, AuthzConfig,
-    AuthzKind, CedarConfig, ClaimMapping, HeaderForward, HeaderForwardParameters, OidcConfig, PdpConfig, PdpContext,
-    PdpHttp, TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters,
-    ToolOverride, is_claim_header, is_export_header, is_reserved_header, same_header,
+    AuthzKind, CedarConfig, ClaimMapping, HeaderForward, HeaderForwardParameters, LONGEST_PERIOD, OidcConfig,
+    PdpConfig, PdpContext, PdpHttp, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, TELEMETRY,
+    TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters, ToolOverride,
+    ToolRateLimit, is_claim_header, is_export_header, is_reserved_header, same_header,
 };
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,
@@ -43,3 +45,4 @@ pub use document::{
 pub use error::ParseError;
 pub use parameters::{BodyLimitParameters, NoParameters, OriginParameters, Parameters, origin_problem};
 pub use profile::{InboundNetwork, NetworkPermissions, OutboundNetwork, PermissionProfile};
+pub use redis::host_and_port;

@@ -16,7 +16,7 @@ use mcp_http::{Body, BoxError, BoxService, is_type, json, text};
 use mcp_listener::{Given, Handler, Place, RequestBody, Streaming};
 use mcp_middleware::{Asked, Chain, Guard, Outcome, RequestContext, client_network};
 use mcp_store::Client;
-use mcp_transport::{DueAnswers, Endpoints, Route, Transport, names_hop_by_hop_only, refuse_method};
+use mcp_transport::{DueAnswers, Endpoints, Route, Transport, named_session, names_hop_by_hop_only, refuse_method};
 use mcp_wire::headers::{opens_stream, remove_ambiguous};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -27,6 +27,7 @@ use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::record::Record;
 use crate::reports::Reports;
+use crate::shared::Shared;
 use crate::upload::Upload;
 
 /// The name of the guard that serves MCP endpoints alone.
@@ -51,6 +52,7 @@ pub(crate) struct App {
     /// The loss of a client whose stream ends.
     pub(crate) streams: Given,
     pub(crate) health: Health,
+    pub(crate) shared: Shared,
     pub(crate) metrics: Metrics,
     /// The reports that the proxy's port serves.
     pub(crate) reports: Reports,
@@ -196,6 +198,9 @@ impl App {
         if let Some((_, guard, started)) = judged {
             context.decided(guard, Outcome::Allowed, started);
         }
+        if let Some(session) = named_session(&head).filter(|_| route == Route::Mcp) {
+            context.in_session(&session);
+        }
         if let Some(record) = record {
             record.context = Some(Arc::clone(&context));
         }
@@ -248,6 +253,9 @@ impl App {
             }
             "/readyz" if !self.health.is_ready(&*self.backend) => {
                 Some(text(StatusCode::SERVICE_UNAVAILABLE, "the MCP server does not answer\n"))
+            }
+            "/readyz" if !self.shared.is_met() => {
+                Some(text(StatusCode::SERVICE_UNAVAILABLE, "Redis has not answered yet\n"))
             }
             "/readyz" => Some(text(StatusCode::OK, "ok\n")),
             "/metrics" => Some(match self.metrics_elsewhere {

@@ -8,7 +8,7 @@ use mcp_http::Connecting;
 use mcp_http::client::{ClientError, ClientTls};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{Additions, ProxyMode, RunConfig, Transport};
-use mcp_store::{Limits, MemorySessions};
+use mcp_store::{Limits, MemorySessions, SessionStore};
 use mcp_transport::{
     Attach, ClientUrl, Endpoints, MuxConfig, OpenError, Pipe, Process, Proxy, ProxyConfig, Sse, SseConfig, Streamable,
     StreamableConfig, Transport as Backend,
@@ -18,6 +18,7 @@ use rustls::crypto::CryptoProvider;
 
 use crate::RunError;
 use crate::options::{Environment, RunOptions};
+use crate::shared::{Shared, session_redis};
 
 /// How long a session lives without being used where the document does not say.
 const SESSION_TTL: Duration = Duration::from_hours(2);
@@ -25,7 +26,7 @@ const SESSION_TTL: Duration = Duration::from_hours(2);
 /// How to reach the server, before anything is started.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    session_ttl: Duration,
+    sessions: Arc<dyn SessionStore>,
     server: Server,
 }
 
@@ -58,7 +59,7 @@ impl Front {
         }
     }
 
-    async fn start(self, pipe: Arc<dyn Pipe>, sessions: Arc<MemorySessions>) -> Result<Box<dyn Backend>, OpenError> {
+    async fn start(self, pipe: Arc<dyn Pipe>, sessions: Arc<dyn SessionStore>) -> Result<Box<dyn Backend>, OpenError> {
         Ok(match self {
             Self::Streamable(config) => Box::new(Streamable::start(pipe, config, sessions).await?),
             // A session lives for as long as its stream is open, in the process that holds that.
@@ -89,18 +90,11 @@ pub(crate) fn plan(
     options: &RunOptions,
     environment: &Environment,
     provider: &Arc<CryptoProvider>,
+    shared: &Shared,
     login: bool,
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
-    if config.scaling_config.as_ref().is_some_and(|scaling| scaling.session_redis.is_some()) {
-        return refuse(
-            "scaling_config.session_redis",
-            "sessions in Redis are not built yet; remove it and run one replica, or every replica answers the sessions of the \
-             others with 404"
-                .to_owned(),
-        );
-    }
     if config.remote_auth_config.is_some() {
         return refuse(
             "remote_auth_config",
@@ -119,8 +113,18 @@ pub(crate) fn plan(
         None
     };
     if let Some(stdio) = stdio {
-        return Ok(Plan { session_ttl, server: Server::Stdio(stdio, Front::of(config, environment)) });
+        if session_redis(config).is_some() {
+            tracing::warn!(
+                "scaling_config.session_redis has no effect on the sessions of a server behind a pipe: they live and end in this proxy, and a \
+                 second replica does not know them"
+            );
+        }
+        let sessions = Arc::new(MemorySessions::new(Limits::new(session_ttl)));
+        return Ok(Plan { sessions, server: Server::Stdio(stdio, Front::of(config, environment)) });
     }
+    let sessions = shared
+        .sessions(config, session_ttl)
+        .map_err(|source| RunError::SessionRedis { path: path.to_owned(), source })?;
     let sse = (config.transport == Transport::Sse).then(|| client_url(config));
     let url = match &options.backend {
         Some(url) => url.clone(),
@@ -136,18 +140,18 @@ pub(crate) fn plan(
             proxy.checked = environment.remote_health_checks;
             proxy.login = login;
             proxy.sse = sse;
-            return Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) });
+            return Ok(Plan { sessions, server: Server::Http(Box::new(proxy)) });
         }
         None if config.target_port == 0 => {
             return refuse("target_port", "is missing; set it to the server's port, or use --backend URL".to_owned());
         }
-        None => format!("http://mcp-{}:{}", config.name, config.target_port),
+        None => format!("http://{}:{}", service(config), config.target_port),
     };
     let mut proxy = ProxyConfig::new(&url)?;
     proxy.stateless = config.stateless;
     proxy.login = login;
     proxy.sse = sse;
-    Ok(Plan { session_ttl, server: Server::Http(Box::new(proxy)) })
+    Ok(Plan { sessions, server: Server::Http(Box::new(proxy)) })
 }
 
 /// How to call the remote server at `url`, or why it cannot be. Its text is judged now, so that a document that cannot work does not start; the
@@ -163,6 +167,14 @@ fn remote(url: &str, policy: EndpointPolicy, provider: &Arc<CryptoProvider>) -> 
     ProxyConfig::remote(url, how).map_err(|error| error.to_string())
 }
 
+/// The Service of the MCP server. The usual one chooses a pod for each client, which is a proxy: where proxies share sessions, each of them has to see
+/// the pods, or two would send one session to two pods.
+fn service(config: &RunConfig) -> String {
+    let several = config.scaling_config.as_ref().and_then(|scaling| scaling.backend_replicas) > Some(1);
+    let suffix = if several && session_redis(config).is_some() { "-headless" } else { "" };
+    format!("mcp-{}{suffix}", config.name)
+}
+
 fn client_url(config: &RunConfig) -> ClientUrl {
     ClientUrl { prefix: config.endpoint_prefix.clone(), trust_proxy_headers: config.trust_proxy_headers }
 }
@@ -170,8 +182,8 @@ fn client_url(config: &RunConfig) -> ClientUrl {
 impl Plan {
     /// Starts what is to be started. Needs a Tokio runtime.
     pub(crate) async fn start(self) -> Result<Box<dyn Backend>, RunError> {
-        let sessions = Arc::new(MemorySessions::new(Limits::new(self.session_ttl)));
-        Ok(match self.server {
+        let Self { sessions, server } = self;
+        Ok(match server {
             Server::Http(config) => Box::new(Proxy::new(*config, sessions)),
             Server::Stdio(stdio, front) => {
                 let pipe: Arc<dyn Pipe> = match stdio {
@@ -205,5 +217,24 @@ impl Plan {
     /// Whether requests go on to the server as the client's, with its headers.
     pub(crate) fn forwards(&self) -> bool {
         matches!(self.server, Server::Http(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_that_share_sessions_see_each_pod_of_a_server_with_several() {
+        for (scaling, service_name) in [
+            ("{}", "mcp-demo"),
+            (r#"{"backend_replicas":2}"#, "mcp-demo"),
+            (r#"{"session_redis":{"address":"redis:6379"}}"#, "mcp-demo"),
+            (r#"{"backend_replicas":1,"session_redis":{"address":"redis:6379"}}"#, "mcp-demo"),
+            (r#"{"backend_replicas":2,"session_redis":{"address":"redis:6379"}}"#, "mcp-demo-headless"),
+        ] {
+            let document = format!(r#"{{"name":"demo","transport":"streamable-http","scaling_config":{scaling}}}"#);
+            assert_eq!(service(&RunConfig::parse(document.as_bytes()).unwrap()), service_name, "{scaling}");
+        }
     }
 }

@@ -16,6 +16,9 @@ impl TrustedProxies {
     /// adds the address of its caller at the end, so all that stands before that address is a claim of the client.
     pub(crate) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> SocketAddr {
         let mut client = peer;
+        if !self.trusts(peer.ip()) {
+            return peer;
+        }
         let values = headers.get_all(X_FORWARDED_FOR).iter().rev();
         let entries = values.flat_map(|value| value.to_str().unwrap_or_default().rsplit(','));
         for entry in entries {

@@ -85,7 +85,19 @@ pub(crate) fn middleware(config: &RunConfig) -> Vec<Entry> {
     let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
     chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
     entries.append(&mut chain);
+    charge_last(&mut entries);
     entries
+}
+
+/// Moves the rate limit behind all that may change or refuse a call. ToolHive's documents have it before, so that its proxies charge the tool that the
+/// client named, and calls that they refuse.
+fn charge_last(entries: &mut [Entry]) {
+    let is_before = |entry: &Entry| chain::BEFORE_RATE_LIMIT.contains(&&*entry.config.kind);
+    let last = entries.iter().rposition(is_before);
+    let own = entries.iter().position(|entry| entry.config.kind == chain::RATE_LIMIT);
+    if let Some((own, last)) = own.zip(last).filter(|(own, last)| own < last) {
+        entries[own..=last].rotate_left(1);
+    }
 }
 
 /// Whether an entry of the chain asks for a login. One whose parameters cannot be read stops the start elsewhere.
@@ -111,6 +123,7 @@ mod tests {
 
     use futures::FutureExt as _;
     use mcp_middleware::ProxySettings;
+    use mcp_redis::{Clients, Password};
     use serde_json::Value;
 
     use super::*;
@@ -144,6 +157,19 @@ mod tests {
             (
                 r#","tools_override":{"a":{"name":"b"}}"#.to_owned(),
                 vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "recovery"],
+            ),
+            (
+                format!(r#","rate_limit_config":{{"shared":{{"maxTokens":1}}}},"mutating_webhooks":{webhook}"#),
+                vec!["bodylimit", "auth", "mcp-parser", "mutating-webhook", "ratelimit", "recovery"],
+            ),
+            (
+                r#","middleware_configs":[{"type":"auth"},{"type":"ratelimit"},{"type":"mutating-webhook"},{"type":"usagemetrics"},
+                    {"type":"authorization"},{"type":"recovery"}]"#.into(),
+                vec!["auth", "mutating-webhook", "usagemetrics", "authorization", "ratelimit", "recovery"],
+            ),
+            (
+                r#","middleware_configs":[{"type":"auth"},{"type":"ratelimit"},{"type":"recovery"}]"#.into(),
+                vec!["auth", "ratelimit", "recovery"],
             ),
             (
                 r#","middleware_configs":[{"type":"auth"},{"type":"recovery"}],"additional_middleware_configs":[{"type":"x"}]"#.into(),
@@ -220,6 +246,7 @@ mod tests {
     fn an_error_does_not_name_a_member_that_the_document_does_not_have() {
         let hook = |url: &str| json!([{"name": "w", "url": url, "failure_policy": "fail"}]).to_string();
         let (good, bad) = (hook("https://w"), hook("http://w"));
+        let redis = r#""scaling_config":{"session_redis":{"address":"redis:6379"}}"#;
         let same = r#","tools_override":{"a":{"name":"x"},"b":{"name":"x"}}"#;
         let limit = r#"{"type":"bodylimit","parameters":{"max_bytes":5}}"#;
         for (members, field) in [
@@ -244,6 +271,16 @@ mod tests {
                 "header_forward",
             ),
             (r#","middleware_configs":[{"type":"auth"},{"type":"x"}]"#.to_owned(), "middleware_configs[1].type"),
+            (r#","rate_limit_config":{"shared":{"maxTokens":1}}"#.to_owned(), "scaling_config.session_redis.address"),
+            (
+                format!(r#","rate_limit_config":{{"shared":{{"maxTokens":1}}}},{redis}"#),
+                "rate_limit_config.shared.refillPeriod",
+            ),
+            (format!(r#","rate_limit_config":{{}},{redis}"#), "rate_limit_config"),
+            (
+                r#","middleware_configs":[{"type":"auth"},{"type":"ratelimit"},{"type":"authorization"}]"#.to_owned(),
+                "middleware_configs[2].parameters.config_data",
+            ),
             (
                 format!(
                     r#","max_request_body_size":7,"middleware_configs":[{limit},{{"type":"auth"}},{{"type":"x"}}]"#
@@ -268,8 +305,9 @@ mod tests {
         ] {
             let entries = middleware(&parse(&members));
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let clients = Clients::new(Password::None, None, Arc::clone(&provider));
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
-            let error = crate::registry::registry().build_entries(entries, settings).now_or_never().unwrap().unwrap_err();
+            let error = crate::registry::registry(&clients, false).build_entries(entries, settings).now_or_never().unwrap().unwrap_err();
             assert_eq!(error.field, field, "{members}: {error}");
         }
     }

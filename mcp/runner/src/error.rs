@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use mcp_middleware::BuildError;
+use mcp_redis::ConfigError;
 use mcp_runconfig::environment::RUN_CONFIG_CHECKSUM;
 use mcp_runconfig::{ParseError, exit_status};
 use mcp_transport::{BackendError, OpenError};
@@ -56,6 +57,14 @@ pub enum RunError {
         field: String,
         /// What is wrong and what to do.
         problem: String,
+    },
+    /// The Redis for sessions cannot be used.
+    #[error("{}: scaling_config.session_redis.{source}", path.display())]
+    SessionRedis {
+        /// The document.
+        path: PathBuf,
+        /// The member at fault, and how to mend it.
+        source: ConfigError,
     },
     /// The server's URL cannot be used.
     #[error("--backend: {0}")]

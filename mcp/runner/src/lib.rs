@@ -17,6 +17,7 @@ mod record;
 mod registry;
 mod reports;
 mod run;
+mod shared;
 mod upload;
 
 pub use error::RunError;

@@ -1,17 +1,22 @@
 //! The middleware that this proxy has.
 
 use mcp_middleware::Registry;
+use mcp_redis::Clients;
 
-/// All that a document may ask for.
-pub(crate) fn registry() -> Registry {
+/// All that a document may ask for. Rate limits are counted in one of `clients`; `fail_closed` has calls that are not counted refused.
+pub(crate) fn registry(clients: &Clients, fail_closed: bool) -> Registry {
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
     mcp_telemetry::register(&mut registry);
+    mcp_redis::register(&mut registry, clients, fail_closed);
     registry
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mcp_redis::Password;
     use mcp_runconfig::chain;
 
     use super::*;
@@ -20,6 +25,8 @@ mod tests {
     fn the_proxies_have_every_type_that_the_operator_takes_as_built() {
         let mut built: Vec<_> = chain::built_kinds().collect();
         built.sort_unstable();
-        assert_eq!(registry().kinds().collect::<Vec<_>>(), built);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let clients = Clients::new(Password::None, None, provider);
+        assert_eq!(registry(&clients, false).kinds().collect::<Vec<_>>(), built);
     }
 }

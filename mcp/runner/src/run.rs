@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mcp_listener::{Given, Limits, Server, Workers};
 use mcp_middleware::ProxySettings;
+use mcp_redis::Clients;
 use mcp_runconfig::{ProxyMode, RunConfig, Transport};
 use mcp_transport::Closed;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -25,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
 use crate::registry::registry;
 use crate::reports::Reports;
+use crate::shared::Shared;
 
 /// More threads than this would outrun any MCP server: each passes some 20,000 calls a second on.
 const MAX_WORKERS: usize = 8;
@@ -70,6 +72,8 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let entries = middleware(&config);
         let login = entries.iter().any(|entry| demands_login(&entry.config));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let root = options.files_root.as_deref();
+        let clients = Clients::new(environment.redis_password.clone(), root, Arc::clone(&provider));
         let settings = ProxySettings {
             login,
             read_timeout,
@@ -84,15 +88,19 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             oidc_client_secret: environment.oidc_client_secret.clone(),
             collector_headers: environment.collector_headers.clone(),
             // Some of ToolHive's hold secrets.
-            variables: |name| std::env::var(name).ok().filter(|_| !name.starts_with("TOOLHIVE_")),
+            variables: |name| {
+                let is_own = ["TOOLHIVE_", "THV_"].iter().any(|prefix| name.starts_with(prefix));
+                std::env::var(name).ok().filter(|_| !is_own)
+            },
             ..ProxySettings::new(local, Arc::clone(&provider))
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
-        let chain = registry()
+        let chain = registry(&clients, config.portcullis.rate_limits_fail_closed)
             .build_entries(entries, settings)
             .await
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let plan = plan(&path, &config, &options, &environment, &provider, login)?;
+        let shared = Shared::new(clients, metrics.clone());
+        let plan = plan(&path, &config, &options, &environment, &provider, &shared, login)?;
         let forwards = plan.forwards();
         // A server behind a pipe has no other paths.
         let endpoints = plan.endpoints(&path, &config)?.filter(|_| chain.judges_messages());
@@ -114,6 +122,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
             streams: if answers_on_stream(&config) { Given::Session } else { Given::Stream },
             health,
+            shared,
             metrics: Metrics::new(server.places(), metrics),
             reports: Reports::default(),
             metrics_elsewhere,
@@ -206,17 +215,20 @@ fn limits(read_timeout: Duration, drain_delay: Duration, connections: usize) -> 
     }
 }
 
-/// Checks the server and serves the diagnostics until `last`.
+/// Checks the server, waits for Redis, and serves the diagnostics until `last`.
 async fn beside(app: Arc<App>, metrics_server: Option<portcullis_listener::Server>, last: CancellationToken) {
     let monitor = async {
         let _ = last.run_until_cancelled(app.health.monitor(&*app.backend, &app.metrics)).await;
+    };
+    let meeting = async {
+        let _ = last.run_until_cancelled(app.shared.meet()).await;
     };
     let metrics = async {
         if let Some(server) = metrics_server {
             diagnostics::serve(server, Arc::clone(&app), last.clone()).await;
         }
     };
-    tokio::join!(monitor, metrics);
+    tokio::join!(monitor, meeting, metrics);
 }
 
 fn address(host: &str, port: u16) -> String {

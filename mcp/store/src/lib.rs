@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use memory::MemorySessions;
 pub use shares::{Bound, Share, Shares};
-pub use table::Limits;
+pub use table::{Limits, Removed};
 
 /// To whom a session belongs: `<iss>` NUL `<sub>` of a validated token, or `unauthenticated` (toolhive-0.63 §4.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -52,6 +52,11 @@ impl Principal {
     /// Everybody without an identity.
     pub fn unauthenticated() -> Self {
         Self("unauthenticated".into())
+    }
+
+    /// The text by which a store outside of this process knows it: no secret, and nothing to show.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -125,8 +130,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// The session, renewed; `None` when there is none of this id that belongs to `principal`.
     fn load<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, Option<Arc<SessionRecord>>>;
 
-    /// Puts `record` in place of the one with its id and principal. Does nothing when that is gone.
-    fn replace(&self, record: SessionRecord) -> Reply<'_, ()>;
+    /// Puts `next` in place of `current`, which has the same id and principal, and returns the record that is there now: `next`, or the one that
+    /// another request has put there since `current` was loaded. `None` when the session is gone.
+    fn replace<'a>(&'a self, current: &'a SessionRecord, next: SessionRecord) -> Reply<'a, Option<Arc<SessionRecord>>>;
 
     /// Removes the session and returns whether there was one of this id that belongs to `principal`.
     fn remove<'a>(&'a self, id: &'a str, principal: &'a Principal) -> Reply<'a, bool>;
@@ -134,7 +140,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// How long a session lives without being used.
     fn ttl(&self) -> Duration;
 
-    /// How many sessions this process knows of, for its metrics.
+    /// The number of sessions that this process knows of, for its metrics: of a store that replicas share, those that it has opened.
     fn len(&self) -> usize;
 
     /// Whether it knows of none.

@@ -31,6 +31,15 @@ impl Limits {
     }
 }
 
+/// The sessions that are gone with an insertion.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// Nobody has used them for as long as a session lives.
+    pub expired: Vec<Arc<SessionRecord>>,
+    /// They made room for the new one, or it has the id of one of them.
+    pub evicted: Vec<Arc<SessionRecord>>,
+}
+
 /// The sessions by id, in the order of their last use, and the clients in the order of what they hold.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -83,31 +92,26 @@ impl Table {
 
     /// Adds a session and returns those that went: expired ones and, in a full table, the oldest ones of the heaviest clients. `None`, and
     /// nothing changes, where the id is that of a living session of somebody else.
-    pub(crate) fn insert(
-        &mut self,
-        record: SessionRecord,
-        client: &Client,
-        now: Instant,
-    ) -> Option<Vec<Arc<SessionRecord>>> {
+    pub(crate) fn insert(&mut self, record: SessionRecord, client: &Client, now: Instant) -> Option<Removed> {
         let taken = |entry: &Entry| entry.record.principal != record.principal && !self.expired(entry, now);
         if self.sessions.get(&*record.id).is_some_and(taken) {
             return None;
         }
-        let mut gone = Vec::new();
-        while gone.len() < EXPIRED_AT_ONCE
+        let mut gone = Removed::default();
+        while gone.expired.len() < EXPIRED_AT_ONCE
             && let Some(id) = self.order.first_key_value().map(|(_, id)| Arc::clone(id))
             && self.sessions.get(&id).is_none_or(|entry| self.expired(entry, now))
         {
-            gone.extend(self.remove(&id));
+            gone.expired.extend(self.remove(&id));
         }
         let id: Arc<str> = (&*record.id).into();
         // The server may give out an id again, to the same one.
-        gone.extend(self.remove(&id));
+        gone.evicted.extend(self.remove(&id));
         let weight = record.weight();
         while self.sessions.len() >= self.limits.max_sessions.max(1) || self.bytes + weight > self.limits.max_bytes {
             // The newcomer counts: who opens more than all others makes room for it.
             let Some(oldest) = self.oldest_of_heaviest(client, weight) else { break };
-            gone.extend(self.remove(&oldest));
+            gone.evicted.extend(self.remove(&oldest));
         }
         let position = self.position();
         self.order.insert(position, Arc::clone(&id));
@@ -134,16 +138,25 @@ impl Table {
         Some(record)
     }
 
-    pub(crate) fn replace(&mut self, record: SessionRecord) {
-        let Some(entry) = self.sessions.get_mut(&*record.id) else { return };
-        if entry.record.principal != record.principal {
-            return;
+    /// Puts `next` in place of `current` and returns what is there then; `None` when the session is gone.
+    pub(crate) fn replace(
+        &mut self,
+        current: &SessionRecord,
+        next: SessionRecord,
+        now: Instant,
+    ) -> Option<Arc<SessionRecord>> {
+        let found = self.load(&next.id, &next.principal, now)?;
+        if *found != *current {
+            return Some(found);
         }
-        let (old, new) = (entry.record.weight(), record.weight());
-        entry.record = Arc::new(record);
+        let entry = self.sessions.get_mut(&*next.id)?;
+        let (old, new) = (found.weight(), next.weight());
+        let next = Arc::new(next);
+        entry.record = Arc::clone(&next);
         let client = entry.client.clone();
         self.bytes = self.bytes - old + new;
         self.hold(&client, |holding| holding.bytes = holding.bytes - old + new);
+        Some(next)
     }
 
     pub(crate) fn remove_owned(&mut self, id: &str, principal: &Principal) -> bool {
@@ -231,7 +244,7 @@ mod tests {
         fn insert_record(&mut self, record: SessionRecord, client: u8, at: u64) -> Vec<String> {
             let client = Client::Network([192, 0, 2, client].into());
             let gone = self.table.insert(record, &client, self.start + Duration::from_secs(at)).unwrap();
-            gone.iter().map(|record| record.id.to_string()).collect()
+            [gone.expired, gone.evicted].concat().iter().map(|record| record.id.to_string()).collect()
         }
 
         fn lives(&mut self, id: &str, at: u64) -> bool {
@@ -302,14 +315,29 @@ mod tests {
         table.insert(SessionRecord::new("a", own.clone()), &client, start).unwrap();
         assert!(table.load("a", &other, start + TTL / 2).is_none());
         let stolen = SessionRecord::new("a", other.clone());
-        assert_eq!(table.insert(stolen.clone(), &Client::Principal(other.clone()), start + TTL / 2), None);
+        assert!(table.insert(stolen.clone(), &Client::Principal(other.clone()), start + TTL / 2).is_none());
         assert!(!table.remove_owned("a", &other));
-        table.replace(SessionRecord::new("a", other.clone()));
+        assert!(table.replace(&stolen, stolen.clone(), start).is_none());
         assert_eq!(table.load("a", &own, start).unwrap().principal, own);
         assert!(table.load("a", &own, start + TTL).is_none(), "the stranger's try did not renew it");
         let gone = table.insert(stolen, &Client::Principal(other.clone()), start + TTL).unwrap();
-        assert_eq!((gone.len(), &gone[0].principal), (1, &own), "an id is free when its session has expired");
+        assert_eq!(
+            (gone.expired.len(), &gone.expired[0].principal),
+            (1, &own),
+            "an id is free when its session has expired"
+        );
         assert!(table.load("a", &other, start + TTL).is_some());
+    }
+
+    #[test]
+    fn of_two_who_replace_a_record_the_second_gets_that_of_the_first() {
+        let mut fixture = Fixture::new(8, 1 << 20);
+        fixture.insert("a", 1, 0);
+        let current = SessionRecord::new("a", Principal::unauthenticated());
+        let next = |id: &str| SessionRecord { backend_id: Some(id.into()), ..current.clone() };
+        let mut replace = |id| fixture.table.replace(&current, next(id), fixture.start).unwrap().backend_id.clone();
+        assert_eq!([replace("first"), replace("second")], [Some("first".into()), Some("first".into())]);
+        assert!(fixture.table.replace(&current, next("late"), fixture.start + TTL).is_none(), "it has expired");
     }
 
     #[test]
@@ -319,7 +347,8 @@ mod tests {
         let mut record = SessionRecord::new("a", Principal::unauthenticated());
         record.backend_id = Some("longer".into());
         let weight = record.weight();
-        fixture.table.replace(record);
+        let current = SessionRecord::new("a", Principal::unauthenticated());
+        fixture.table.replace(&current, record, fixture.start).unwrap();
         assert_eq!(fixture.table.bytes, weight);
         fixture.table.remove_owned("a", &Principal::unauthenticated());
         assert_eq!(fixture.table.bytes, 0);

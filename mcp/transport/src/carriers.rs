@@ -24,6 +24,14 @@ pub(crate) enum Carried<'a> {
     Conflict,
 }
 
+/// The id of the session that a request names; `None` where it names none, or more than one. Whose session that is, only the transport knows.
+pub fn named_session(parts: &Parts) -> Option<Cow<'_, str>> {
+    match Carried::by(parts) {
+        Carried::Id(id) => Some(id),
+        Carried::Nothing | Carried::Conflict => None,
+    }
+}
+
 impl<'a> Carried<'a> {
     pub(crate) fn by(parts: &'a Parts) -> Self {
         let mut values = parts.headers.get_all(SESSION_ID).iter();

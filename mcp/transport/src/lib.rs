@@ -35,6 +35,7 @@ use std::time::Duration;
 use mcp_http::BoxService;
 use mcp_store::Bound;
 
+pub use carriers::named_session;
 pub use client_url::ClientUrl;
 pub use endpoints::{Endpoints, Misrouted, Route};
 pub use front::{DueAnswers, Sse, SseConfig, Streamable, StreamableConfig};

@@ -290,7 +290,8 @@ impl Inner {
                     return json(StatusCode::BAD_GATEWAY, error.encode());
                 }
                 Err(error) => {
-                    tracing::error!(%error, "cannot keep a session");
+                    tracing::debug!(%error, "cannot keep a session");
+                    recovery::end(&self.upstream, &outgoing, session_id.clone(), from).await;
                     return unavailable();
                 }
             }
@@ -318,7 +319,7 @@ impl Inner {
         if session.backend_id.is_some() {
             name_session(&mut outgoing, &session);
         }
-        outgoing.to = session.backend_address;
+        outgoing.to = self.upstream.address_of(&session);
         // Whatever path the client calls: the session takes messages where the server said, and nowhere else.
         outgoing.place = session.messages.as_ref().and_then(|place| place.parse().ok());
         let answer = tokio::select! {
@@ -333,7 +334,9 @@ impl Inner {
                     && ended
                     && let Err(error) = self.sessions.remove(&session.id, &session.principal).await
                 {
-                    tracing::error!(%error, "cannot forget a session that is over");
+                    tracing::debug!(%error, "cannot forget a session that is over");
+                    // A client that asks again ends it: other replicas would open it anew.
+                    return unavailable();
                 }
                 if let Some(value) = response.headers_mut().get_mut(mcp::SESSION_ID)
                     && let Ok(id) = HeaderValue::from_str(&session.id)
@@ -444,7 +447,7 @@ impl Inner {
         let reopened = recovery::recover(&self.upstream, &*self.sessions, &self.reopening, session, outgoing).await;
         if let Some(reopened) = &reopened {
             name_session(outgoing, reopened);
-            outgoing.to = reopened.backend_address;
+            outgoing.to = self.upstream.address_of(reopened);
         }
         reopened.is_some()
     }

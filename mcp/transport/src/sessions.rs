@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Extensions, Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -29,8 +30,7 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let context = RequestContext::of(extensions);
-        let identity = context.and_then(|context| context.identity());
-        let principal = identity.map_or_else(|| Some(Principal::unauthenticated()), |identity| identity.owner());
+        let principal = context.map_or_else(|| Some(Principal::unauthenticated()), |context| context.owner());
         let client = context.map_or_else(|| Client::Network(client_network(None)), |context| context.client());
         Self { principal, client }
     }
@@ -63,7 +63,7 @@ impl Named {
             Ok(Some(record)) => Self::Known(record),
             Ok(None) => Self::Unknown,
             Err(error) => {
-                tracing::error!(%error, "cannot look up a session");
+                tracing::debug!(%error, "cannot look up a session");
                 Self::Unavailable
             }
         }
@@ -94,7 +94,9 @@ pub(crate) fn not_found(id: Option<&str>) -> Response<Body> {
 
 /// What a client is told while nobody knows whether its session exists.
 pub(crate) fn unavailable() -> Response<Body> {
-    text(StatusCode::SERVICE_UNAVAILABLE, "Session store unavailable")
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "Session store unavailable");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// Renews a session while a stream of it is open.

@@ -22,6 +22,8 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     /// A policy refused the request: the HTTP status stands for the code.
     pub const DENIED: i64 = 403;
+    /// Refused by a rate limit; ToolHive's own.
+    pub const RATE_LIMITED: i64 = 429;
 }
 
 /// A JSON-RPC error answer. The `id` is left out where there is none to echo, never `null`.

@@ -8,6 +8,7 @@ pub mod greeter;
 mod namespace;
 mod node;
 mod operator;
+mod redis;
 
 pub use client_pod::{Call, Caller, Calls, Outcome};
 pub use namespace::Namespace;
@@ -16,3 +17,4 @@ pub use operator::{
     OPERATOR_NAMESPACE, RELEASE, former_chart, helm, install_operator, operator_pods, reached, release, uninstall,
     uninstall_operator,
 };
+pub use redis::Redis;

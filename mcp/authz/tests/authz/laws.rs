@@ -1,7 +1,7 @@
 //! Laws: claims are data, and an error never allows.
 
-use mcp_authz::{Caller, ClaimSource, Denial, Feature, Policies, Question};
-use mcp_runconfig::CedarConfig;
+use mcp_authz::{Caller, ClaimSource, Denial, Feature, PdpForm, Policies, Question};
+use mcp_runconfig::{CedarConfig, ClaimMapping, PdpContext};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::value::{RawValue, to_raw_value};
@@ -160,5 +160,28 @@ fn a_denial_holds_no_value_of_the_caller() {
         let denial = decide(&policies, &claims, Some(&arguments)).unwrap_err();
         let said = format!("{denial} {denial:?}");
         assert!(!said.contains(secret), "{wanted}: {said}");
+    }
+}
+
+#[test]
+fn a_call_has_a_bounded_number_of_arguments() {
+    let all = policies(&["permit(principal, action, resource);"]);
+    let none = policies(&["permit(principal == Client::\"other\", action, resource);"]);
+    let told = PdpForm {
+        claims: ClaimMapping::Standard,
+        context: PdpContext { include_args: true, include_operation: false },
+        server: String::new(),
+    };
+    let untold = PdpForm { context: PdpContext::default(), ..told.clone() };
+    for (count, fits) in [(1_000, true), (1_001, false)] {
+        let arguments: Map<_, _> = (0..count).map(|number| (number.to_string(), Value::from(1))).collect();
+        let arguments = to_raw_value(&arguments).unwrap();
+        let refused = Denial::Refused("it has too many arguments for policies to look at");
+        let expected = if fits { Ok(()) } else { Err(refused) };
+        assert_eq!(decide(&all, &claims(&Value::Null), Some(&arguments)), expected);
+        assert_eq!(decide(&none, &claims(&Value::Null), Some(&arguments)), Err(Denial::NoPermit));
+        let question = Question { arguments: Some(&arguments), ..Question::new(Feature::Tool, "x") };
+        assert_eq!(told.question(&Value::Null, &question).map(drop), expected);
+        assert!(untold.question(&Value::Null, &question).is_ok(), "the decision point is not told of them");
     }
 }

@@ -45,6 +45,7 @@ fn entities_that_are_none_are_refused() {
         "{}",
         "[1]",
         "[",
+        r#"[[{"type":"T","id":"x"},{},[]]]"#,
         r#"[{"attrs":{}}]"#,
         r#"[{"uid":"Tool::\"x\""}]"#,
         r#"[{"uid":{"type":"no type","id":"x"}}]"#,
@@ -134,4 +135,40 @@ fn no_policy_is_deeper_than_a_stack() {
     };
     assert!(parse(&[ALL], &entity(100)).is_ok());
     assert!(parse(&[ALL], &entity(100_000)).is_err());
+}
+
+/// Entities `0`, `1` and so on, each with these parents.
+fn family(count: usize, parents: impl Fn(usize) -> Vec<usize>) -> String {
+    let uid = |id: usize| json!({"type": "T", "id": id.to_string()});
+    let entity = |id| json!({"uid": uid(id), "parents": parents(id).into_iter().map(uid).collect::<Vec<_>>()});
+    json!((0..count).map(entity).collect::<Vec<_>>()).to_string()
+}
+
+#[test]
+fn entities_have_a_bounded_number_of_ancestors() {
+    let next = |id: usize| vec![id + 1];
+    let beside = |id: usize| vec![10_000 + id % 4, 20_000 + id % 3];
+    // Each of two on a level has both of the next one above it: 2^63 ways lead upwards.
+    let ladder = |id: usize| (id / 2 * 2 + 2..id / 2 * 2 + 4).collect();
+    let wide = |above: usize| move |id: usize| if id < 100 { (1_000..1_000 + above).collect() } else { vec![id % 100] };
+    for (entities, refused) in [
+        (family(10_000, |_| vec![]), ""),
+        (family(10_001, |_| vec![]), "more than 10,000 entities"),
+        (family(10_000, beside), ""),
+        (family(64, next), ""),
+        (family(65, next), "more than 64 levels"),
+        (family(10_000, next), "more than 64 levels"),
+        (family(10_000, |id| vec![(id + 1) % 10_000]), "an entity is its own ancestor"),
+        (family(1, |_| vec![0]), "an entity is its own ancestor"),
+        (family(128, ladder), ""),
+        (family(130, ladder), "more than 64 levels"),
+        (family(900, wide(90)), ""),
+        (family(900, wide(200)), "more than 100,000 pairs"),
+        (family(20_000, next), "more than 10,000 entities"),
+    ] {
+        let parsed = parse(&[ALL], &entities);
+        let problem = parsed.as_ref().map_or_else(ToString::to_string, |_| String::new());
+        let start = entities.get(..100).unwrap_or(&entities);
+        assert!(problem.is_empty() == refused.is_empty() && problem.contains(refused), "{start}: {problem}");
+    }
 }

@@ -30,7 +30,7 @@ const FILES: [(&str, &str); 13] = [
 const TOOLHIVE: &str = include_str!("../toolhive.json");
 
 /// The rows that ToolHive decides otherwise, by their names, under their subject in the table of the crate's documentation, which says why.
-const DEVIATIONS: [(&str, &[&str]); 12] = [
+const DEVIATIONS: [(&str, &[&str]); 14] = [
     (
         "parents that `entities_json` gives to an entity of the request (the caller, the tool, the action)",
         &[
@@ -50,6 +50,7 @@ const DEVIATIONS: [(&str, &[&str]); 12] = [
         "two arguments whose names differ only in case",
         &["path beside Path", "path beside PATH", "key beside the same in Kelvin signs"],
     ),
+    ("a call with more than 1,000 arguments", &["1,001 arguments"]),
     ("an argument `x_present` beside one `x` that is no scalar", &["x_present beside x"]),
     ("a member of a completion's `ref` that is spelt in another case (`Type`)", &["type in another case"]),
     (
@@ -70,6 +71,10 @@ const DEVIATIONS: [(&str, &[&str]); 12] = [
             "entities in a circle",
             "action with a parent that is none",
         ],
+    ),
+    (
+        "`entities_json` with more than 10,000 entities, 64 levels of parents, or 100,000 pairs of an entity and an ancestor",
+        &["65 levels of parents"],
     ),
     (
         "`entities_json` with an entity that has no `attrs` or no `parents`, or is there twice alike",
@@ -276,7 +281,7 @@ fn known(lists: &[Vec<Box<RawValue>>]) -> KnownHints {
     let mut known = KnownHints::default();
     for list in lists {
         for tool in read("tools", list).unwrap().entries() {
-            known.learn(tool.name(), Question::of(tool).unwrap().hints);
+            let _ = known.learn(tool.name(), Question::of(tool).unwrap().hints);
         }
     }
     known
@@ -315,6 +320,21 @@ fn message(row: &Row) -> String {
 fn hints_are_known_of_a_tool_that_a_list_had() {
     let mut known = known(&[]);
     assert_eq!(known.of("x"), None);
-    known.learn("x", Hints::default());
+    assert!(!known.learn("x", Hints::default()));
     assert_eq!(known.of("x"), Some(Hints::default()));
+    known.forget();
+    assert_eq!(known.of("x"), None);
+}
+
+#[test]
+fn hints_of_tools_without_end_are_bounded() {
+    let mut known = KnownHints::default();
+    let (long, longer) = ("x".repeat(1 << 10), "x".repeat((1 << 10) + 1));
+    let full = (0..19_999).map(|number| number.to_string()).chain([long.clone()]);
+    assert!(full.into_iter().all(|name| !known.learn(&name, Hints::default())));
+    assert!(!known.learn(&longer, Hints::default()), "nothing is forgotten for a name that is not kept");
+    assert!(!known.learn("0", Hints::default()), "nothing is forgotten for a tool that is known");
+    assert_eq!([known.of(&long), known.of(&longer)], [Some(Hints::default()), None]);
+    assert!(known.learn("one more", Hints::default()));
+    assert_eq!([known.of("one more"), known.of("0")], [Some(Hints::default()), None]);
 }

@@ -111,12 +111,12 @@ impl Event {
         if !wants(kind) {
             return None;
         }
-        let sent = context.and_then(RequestContext::sent);
         let method = message.as_ref().and_then(OwnedMessage::method);
         let name = message.as_ref().and_then(target_of);
-        let requested_name = sent.as_ref().and_then(target_of).filter(|sent| Some(sent) != name.as_ref());
         // A message that another one replaced is not the client's.
         let is_changed = context.is_some_and(RequestContext::is_changed);
+        let sent = context.filter(|_| is_changed).and_then(RequestContext::sent);
+        let requested_name = sent.as_ref().and_then(target_of).filter(|sent| Some(sent) != name.as_ref());
         let request = if is_changed { sent.as_ref() } else { message.as_ref() };
         let request = request.map(OwnedMessage::body).filter(|_| settings.with_request);
         let decisions = context.map(RequestContext::decisions).unwrap_or_default();

@@ -1,10 +1,13 @@
 //! Decisions by the policies of the document, `cedarv1`.
 
-use mcp_authz::{Caller, ClaimSource, Denial, Policies, Question};
+use std::sync::Arc;
+
+use mcp_authz::{Caller, ClaimSource, Denial, Feature, Policies, Question};
 use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
 use mcp_wire::{List, OwnedMessage};
 
+use super::callers::Callers;
 use super::questions;
 use super::tools::{NOT_LISTED, Tools};
 
@@ -14,6 +17,7 @@ const LEAST: usize = 4 << 10;
 /// The policies of a proxy.
 pub(super) struct Cedar {
     policies: Policies,
+    callers: Callers,
     /// See [`Cedar::cost`].
     cost: usize,
     count: usize,
@@ -27,6 +31,7 @@ impl Cedar {
         let policies = Policies::parse(config, server).map_err(|error| error.parts())?;
         Ok(Self {
             policies,
+            callers: Callers::default(),
             cost: config.policies.iter().map(String::len).sum::<usize>() + LEAST,
             count: config.policies.len(),
             provider: config.primary_upstream_provider.clone(),
@@ -38,7 +43,7 @@ impl Cedar {
         self.cost
     }
 
-    /// Whether it has to be told what the MCP server says of its tools.
+    /// Whether a policy reads hints of tools.
     pub(super) fn reads_hints(&self) -> bool {
         self.policies.reads_hints()
     }
@@ -59,7 +64,7 @@ impl Cedar {
     pub(super) fn judge(
         &self,
         message: &OwnedMessage,
-        identity: Option<&Identity>,
+        identity: Option<&Arc<Identity>>,
         tools: &Tools,
     ) -> Option<Result<(), Denial>> {
         Some(questions(message)?.and_then(|questions| {
@@ -71,20 +76,23 @@ impl Cedar {
     }
 
     /// The list as the caller sees it.
-    pub(super) fn filter(&self, mut list: List, identity: Option<&Identity>) -> Result<List, &'static str> {
-        let caller = self.caller(identity);
+    pub(super) fn filter(&self, mut list: List, identity: Option<&Arc<Identity>>) -> Result<List, &'static str> {
+        let (caller, feature) = (self.caller(identity), Feature::of(list.kind()));
         list.retain(|entry| {
             let visible =
                 |question| caller.as_ref().is_ok_and(|caller| self.policies.decide(caller, &question).is_ok());
-            Question::of(entry).map(visible)
+            // Odd hints withhold a list only where a policy reads hints.
+            let reads = self.reads_hints();
+            let question = if reads { Question::of(entry) } else { Ok(Question::new(feature, entry.name())) };
+            question.map(visible)
         })?;
         Ok(list)
     }
 
-    fn caller(&self, identity: Option<&Identity>) -> Result<Caller, Denial> {
+    fn caller(&self, identity: Option<&Arc<Identity>>) -> Result<Arc<Caller>, Denial> {
         let identity = identity.ok_or(Denial::Refused("nobody has said who calls"))?;
         let source = if identity.logged_in { ClaimSource::Request } else { ClaimSource::Local };
-        Caller::new(&self.policies, &identity.claims, source)
+        self.callers.of(identity, || Caller::new(&self.policies, &identity.claims, source))
     }
 
     /// The question with the hints of the tool that it is about. A policy that reads them decides nothing about a tool that no list had.
@@ -92,6 +100,6 @@ impl Cedar {
         if !self.policies.reads_hints() {
             return Ok(question);
         }
-        tools.tell(question).ok_or(NOT_LISTED)
+        tools.with_hints(question).ok_or(NOT_LISTED)
     }
 }

@@ -10,15 +10,16 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{StatusCode, Uri};
 use mcp_authz::{Denial, Feature, Hints, PdpForm, Question};
-use mcp_http::client::{Client, ClientTls, RequestLimits};
+use mcp_http::client::{Client as HttpClient, ClientTls, RequestLimits};
 use mcp_middleware::{BuildContext, Identity};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{PdpConfig, PdpHttp};
-use mcp_store::{Bound, Client as Holder, Shares};
+use mcp_store::{Bound, Client};
 use mcp_wire::{List, OwnedMessage};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::places::Places;
 use super::{Tools, questions};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
@@ -28,12 +29,10 @@ const TIME: Duration = Duration::from_secs(30);
 const LIST_TIME: Duration = Duration::from_mins(1);
 /// The longest answer, in bytes.
 const ANSWER: usize = 64 << 10;
-/// The most questions that one list asks, and how many of them at once.
-const LIST: usize = 10_000;
+/// The time for all questions of a message that asks several, such as a subscription.
+const SEVERAL_TIME: Duration = Duration::from_secs(30);
+/// The questions of one list that are open at once.
 const AT_ONCE: usize = 8;
-/// The questions at once in all, and for each client: one that asks many must leave some to the others.
-const LIMIT: usize = 256;
-const LIMIT_OF_CLIENT: usize = 64;
 
 /// The statuses by which it says that it cannot read one question.
 const BLAMES: [StatusCode; 5] = [
@@ -47,17 +46,17 @@ const BLAMES: [StatusCode; 5] = [
 /// A policy decision point.
 pub(super) struct Pdp {
     form: PdpForm,
-    client: Client,
+    client: HttpClient,
     path: PathAndQuery,
     time: Duration,
-    clients: Arc<Shares>,
+    places: Places,
 }
 
 /// A question that has no usable answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     #[error(transparent)]
-    Denied(#[from] Denial),
+    Denied(Denial),
     #[error("the policy decision point gives no usable answer: {0}")]
     NoAnswer(String),
 }
@@ -65,7 +64,7 @@ pub(super) enum Failure {
 impl Pdp {
     /// The error is the member of `config`, what is wrong with it, and the fix.
     pub(super) fn new(config: PdpConfig, context: &BuildContext) -> Result<Self, (&'static str, String, String)> {
-        let PdpConfig { http, context: told, claim_mapping } = config;
+        let PdpConfig { http, context: members, claim_mapping } = config;
         let missing = |member| (member, "is missing".to_owned(), "write it".to_owned());
         let PdpHttp { url, timeout, insecure_skip_verify } = http.ok_or_else(|| missing("http"))?;
         let settings = &context.settings;
@@ -81,18 +80,18 @@ impl Pdp {
             .map_err(|error: http::uri::InvalidUri| problem(error.to_string()))?;
         let insecure = insecure_skip_verify || uri.scheme() == Some(&http::uri::Scheme::HTTP);
         let tls = ClientTls { insecure, ..ClientTls::default() };
-        let client = Client::new("policy decision point", &uri, tls, Some(endpoints), &settings.provider)
+        let client = HttpClient::new("policy decision point", &uri, tls, Some(endpoints), &settings.provider)
             .map_err(|error| ("http", error.problem, "give the proxy root certificates".to_owned()))?;
         Ok(Self {
             form: PdpForm {
                 claims: claim_mapping.ok_or_else(|| missing("claim_mapping"))?,
-                context: told.unwrap_or_default(),
+                context: members.unwrap_or_default(),
                 server: settings.server_name.clone(),
             },
             client,
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/decision")),
             time: if timeout == 0 { TIME } else { Duration::from_secs(timeout.into()).min(LIST_TIME) },
-            clients: Shares::new(LIMIT, LIMIT_OF_CLIENT),
+            places: Places::new(),
         })
     }
 
@@ -108,7 +107,7 @@ impl Pdp {
     }
 
     pub(super) fn bound(&self) -> Bound {
-        self.clients.bound("policy_questions")
+        self.places.bound()
     }
 
     /// The questions of a message, as they are sent; `None` where it asks for nothing that is decided on.
@@ -120,19 +119,27 @@ impl Pdp {
     ) -> Option<Result<Vec<Bytes>, Denial>> {
         Some(questions(message)?.and_then(|questions| {
             let principal = self.principal(identity)?;
-            let told = |question| self.form.question(&principal, &tools.told(question)).map(Bytes::from);
-            questions.into_iter().map(told).collect()
+            let body = |question| self.form.question(&principal, &tools.with_known_hints(question)).map(Bytes::from);
+            questions.into_iter().map(body).collect()
         }))
     }
 
     /// Whether all of these are allowed.
-    pub(super) async fn judge(&self, questions: Vec<Bytes>, caller: &Holder) -> Result<(), Failure> {
-        for question in questions {
-            if !self.ask(question, caller).await? {
-                return Err(Failure::Denied(DENIED));
+    pub(super) async fn judge(&self, questions: Vec<Bytes>, caller: &Client) -> Result<(), Failure> {
+        let several = questions.len() > 1;
+        let judged = async {
+            for question in questions {
+                if !self.ask(question, caller).await? {
+                    return Err(Failure::Denied(DENIED));
+                }
             }
+            Ok(())
+        };
+        if !several {
+            return judged.await;
         }
-        Ok(())
+        let late = |_| Err(Failure::NoAnswer("the answers to all questions did not come within 30 seconds".to_owned()));
+        timeout(SEVERAL_TIME, judged).await.unwrap_or_else(late)
     }
 
     /// The list as the caller sees it. Entries of one name and the same hints are one question.
@@ -140,15 +147,15 @@ impl Pdp {
         self: &Arc<Self>,
         mut list: List,
         identity: Option<&Identity>,
-        caller: Holder,
+        caller: Client,
     ) -> impl Future<Output = Result<List, &'static str>> + Send + use<> {
-        let (asked, principal, this) = (questions_of(&list), self.principal(identity), Arc::clone(self));
+        let (asked, principal, this) = (targets_of(&list), self.principal(identity), Arc::clone(self));
         let feature = Feature::of(list.kind());
         async move {
-            let (entries, questions) = asked?;
+            let (entries, targets) = asked?;
             let (this, principal, caller) = (&this, &principal, &caller);
             // They are written as they are asked: all of them may be long.
-            let ask = |(id, hints): About| async move {
+            let ask = |(id, hints): Target| async move {
                 let question = Question { hints, ..Question::new(feature, id) };
                 let body = principal.as_ref().ok().and_then(|principal| this.form.question(principal, &question).ok());
                 match body {
@@ -156,7 +163,7 @@ impl Pdp {
                     None => Ok(false),
                 }
             };
-            let answers = stream::iter(questions).map(ask).buffered(AT_ONCE).try_collect::<Vec<_>>();
+            let answers = stream::iter(targets).map(ask).buffered(AT_ONCE).try_collect::<Vec<_>>();
             let allowed = timeout(LIST_TIME, answers).await;
             let allowed =
                 allowed.map_err(|_| "the policy decision point takes too long for the list")?.map_err(|error| {
@@ -175,16 +182,17 @@ impl Pdp {
         Ok(self.form.principal(&identity.claims))
     }
 
-    async fn ask(&self, question: Bytes, caller: &Holder) -> Result<bool, Failure> {
+    async fn ask(&self, question: Bytes, caller: &Client) -> Result<bool, Failure> {
         let fail = |problem: &str| Failure::NoAnswer(problem.to_owned());
-        let _share = self.clients.take(caller, 1).ok_or_else(|| fail("the caller asks too much at once"))?;
+        let place = timeout(self.time, self.places.take(caller)).await.ok().flatten();
+        let _place = place.ok_or_else(|| fail("too many other questions wait for their answers"))?;
         let headers =
             HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json")), (USER_AGENT, AGENT)]);
         let limits = RequestLimits { time: self.time, answer: ANSWER };
         let answer = self.client.post_to(self.path.clone(), headers, question, limits).await;
         let answer = answer.map_err(|error| fail(&error.to_string()))?;
         match answer.status() {
-            StatusCode::OK => PdpForm::allows(answer.body()).map_err(|error| fail(&error.to_string())),
+            StatusCode::OK => PdpForm::allows(answer.body()).map_err(fail),
             // It is about this question, and says nothing of others.
             status if BLAMES.contains(&status) => Ok(false),
             status => Err(fail(&format!("HTTP {}", status.as_u16()))),
@@ -194,20 +202,20 @@ impl Pdp {
 
 const DENIED: Denial = Denial::Refused("the policy decision point denies it");
 
-/// The name and the hints of what a question is about.
-type About = (String, Hints);
+/// The name and the hints of the thing that a question is about.
+type Target = (String, Hints);
 
-/// The question of each entry, by its place among all questions, of which none is there twice.
-fn questions_of(list: &List) -> Result<(Vec<usize>, Vec<About>), &'static str> {
-    let (mut known, mut entries, mut questions) = (HashMap::new(), Vec::new(), Vec::new());
+/// The target of each entry, by its place among all targets, of which none is there twice.
+fn targets_of(list: &List) -> Result<(Vec<usize>, Vec<Target>), &'static str> {
+    let (mut known, mut entries, mut targets) = (HashMap::new(), Vec::new(), Vec::new());
     for entry in list.entries() {
         let Question { id, hints, .. } = Question::of(entry)?;
-        let question = (id.into_owned(), hints);
-        let at = *known.entry(question.clone()).or_insert(questions.len());
-        if at == questions.len() {
-            questions.push(question);
+        let target = (id.into_owned(), hints);
+        let at = *known.entry(target.clone()).or_insert(targets.len());
+        if at == targets.len() {
+            targets.push(target);
         }
         entries.push(at);
     }
-    if questions.len() > LIST { Err("it has too many entries to ask about") } else { Ok((entries, questions)) }
+    Ok((entries, targets))
 }

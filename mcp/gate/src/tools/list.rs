@@ -8,11 +8,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use mcp_http::Body;
-use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
+use mcp_middleware::{BuildContext, BuildError, ListFilter, Middleware, Next};
 use mcp_runconfig::{TOOL_FILTER, ToolFilterParameters};
 use mcp_wire::{List, ListKind};
 
 use super::names::ToolNames;
+
+/// Every client sees the same tools.
+const FILTER: ListFilter =
+    ListFilter { middleware: TOOL_FILTER, kinds: &[ListKind::Tools], cost: 0, is_private: false };
 
 /// Leaves the tools that clients may see in the answers of the MCP server, under the names that clients see.
 pub(crate) struct ToolFilter(Arc<ToolNames>);
@@ -26,7 +30,7 @@ impl ToolFilter {
 impl Middleware for ToolFilter {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let (context, names) = (next.context(), Arc::clone(&self.0));
-        context.filter_lists(TOOL_FILTER, &[ListKind::Tools], 0, move |list| ready(names.present(list)));
+        context.filter_lists(FILTER, move |list| ready(names.present(list)));
         async move {
             // For the id: an answer that is withheld must reach the call that it answers.
             match context.read(request).await {

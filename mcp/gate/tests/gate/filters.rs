@@ -11,7 +11,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use mcp_http::{Body, BoxService, full};
-use mcp_middleware::{Chain, Middleware, Next};
+use mcp_middleware::{Chain, ListFilter, Middleware, Next};
 use mcp_runconfig::NoParameters;
 use mcp_wire::{List, ListKind};
 use serde_json::{Value, json};
@@ -30,8 +30,9 @@ struct Permit {
 impl Middleware for Permit {
     fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
         let (seen, chain) = (Arc::clone(&self.seen), Arc::clone(&self.chain));
-        next.context().keep_lists_private();
-        next.context().filter_lists("permit", &[ListKind::Tools, ListKind::Prompts], 0, move |mut list: List| {
+        let kinds = &[ListKind::Tools, ListKind::Prompts];
+        let filter = ListFilter { middleware: "permit", kinds, cost: 0, is_private: true };
+        next.context().filter_lists(filter, move |mut list: List| {
             let names: Vec<_> = list.entries().iter().map(|entry| entry.name().to_owned()).collect();
             assert!(!names.contains(&"panic".to_owned()), "the filter's own fault");
             let held = chain.get().unwrap().bounds().find(|bound| bound.name == "held_answers").unwrap().used;

@@ -10,6 +10,7 @@ mod filters;
 mod headers;
 mod origins;
 mod outcomes;
+mod rejudged;
 mod reviews;
 mod rotation;
 mod self_signed;

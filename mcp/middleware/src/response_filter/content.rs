@@ -1,10 +1,10 @@
-//! How a client reads an answer, as its headers say.
+//! The reading of an answer by a client, as the answer's headers say.
 
 use http::Response;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use mcp_http::Body;
 
-/// How a client reads the body of an answer.
+/// The ways in which a client reads the body of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// Not as a message: the answer is an error.

@@ -416,7 +416,7 @@ where
     F: Future<Output = Result<List, &'static str>> + Send + 'static,
 {
     let mut filters = Filters::default();
-    filters.add("tools", &[ListKind::Tools], 0, edit);
+    filters.add(ListFilter { middleware: "tools", kinds: &[ListKind::Tools], cost: 0, is_private: false }, edit);
     Arc::new(filters)
 }
 
@@ -451,6 +451,30 @@ fn a_long_answer_whose_client_has_left_counts_until_its_filter_is_done() {
         // The runtime has waited for the filter.
         assert_eq!(budget.used(), 0, "{kind}");
     }
+}
+
+#[test]
+fn a_watcher_sees_requests_and_notifications_with_their_session() {
+    let (tell, told) = mpsc::channel();
+    let mut filters = Filters::default();
+    filters.watch(move |session, message| {
+        let _ = tell.send((session.map(ToString::to_string), message.method().map(str::to_owned)));
+    });
+    filters.session = Some("s".into());
+    let filters = Arc::new(filters);
+    for text in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/x"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"method":"a"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+    ] {
+        let (verdict, _) = run(async { filters.judge(text.into(), wide().share(A)).await });
+        assert_eq!(verdict, Verdict::Pass, "{text}");
+    }
+    drop(filters);
+    let seen: Vec<_> = told.iter().map(|(session, method)| (session.unwrap(), method.unwrap())).collect();
+    assert_eq!(seen, [("s".to_owned(), "ping".to_owned()), ("s".to_owned(), "notifications/x".to_owned())]);
 }
 
 #[test]

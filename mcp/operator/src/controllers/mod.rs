@@ -93,7 +93,7 @@ impl Controllers {
         let watches =
             Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
         stores.ask_with(runtime.client.clone());
-        let wake = Wake::new(stores.clone());
+        let wake = Wake::new(stores.clone(), &settings);
         let building = Building { stores: stores.clone(), settings, wake: wake.clone(), client: runtime.client };
         let controllers: Vec<_> = kinds.iter().map(|kind| kind.controller(&building)).collect();
         wake.reach(controllers.iter().map(|controller| (controller.kind(), controller.queue())).collect());

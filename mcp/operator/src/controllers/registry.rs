@@ -12,6 +12,7 @@ use k8s_openapi::api::{
 use kube::Client;
 use mcp_api::names::GROUP;
 use mcp_plan::{
+    config::Sessions,
     settings::Settings,
     workload::{ChildKind, ChildRef},
 };
@@ -27,7 +28,7 @@ use super::{
     backend_pods::BackendPod,
     config::ConfigController,
     contents::Contents,
-    stores::{ConfigStore, KindStore, Workloads},
+    stores::{ConfigStore, KindStore, OPEN_SESSIONS, Workloads},
     traces::marks,
     wake::Wake,
     workload::WorkloadController,
@@ -125,7 +126,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         let of = |kind| stores.children(kind).clone();
         let mut controller = named::<W>()
             .with_store(self.store.clone())
-            .index_by(subject::tokens::<W>)
+            .index_by(tokens_of_workload::<W>)
             .owns_with_store::<ConfigMap, _>(of(ChildKind::ConfigMap))
             .owns_with_store::<Service, _>(of(ChildKind::Service))
             .owns_with_store::<ServiceAccount, _>(of(ChildKind::ServiceAccount))
@@ -273,6 +274,12 @@ impl<K: ConfigKind> KindController for OfConfigs<K> {
     fn work<'a>(&'a self, watches: &'a Watches, runtime: Runtime) -> BoxFuture<'a, ()> {
         self.controller.work(watches, runtime, |cx| self.work.reconcile(cx)).boxed()
     }
+}
+
+/// The keys by which workloads are found: all that they refer to, and whether they leave it to the operator where their sessions are.
+fn tokens_of_workload<W: Workload>(workload: &W) -> Vec<String> {
+    let open = (workload.uses().sessions == Sessions::Open).then(|| OPEN_SESSIONS.to_owned());
+    subject::tokens(workload).into_iter().chain(open).collect()
 }
 
 /// Everything that may be made for a workload.

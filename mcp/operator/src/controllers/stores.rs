@@ -28,6 +28,9 @@ use crate::{
     workload::Workload,
 };
 
+/// The token by which workloads are found that leave it to the operator where their sessions are.
+pub(super) const OPEN_SESSIONS: &str = "open-sessions";
+
 /// One store per kind.
 pub struct Stores {
     /// Of our own kinds, by their names.
@@ -221,6 +224,11 @@ impl Stores {
     /// The objects that refer to this one, themselves.
     pub(super) fn referrers(&self, kind: &str, key: &Key) -> Vec<Referrer> {
         self.found(&key.namespace, &token(kind, &key.name))
+    }
+
+    /// The workloads of a namespace that leave it to the operator where their sessions are.
+    pub(super) fn open_sessions(&self, namespace: &str) -> Vec<Referrer> {
+        self.found(namespace, OPEN_SESSIONS)
     }
 
     /// The workloads that refer to this object, or may, as the API server has them now.

@@ -10,6 +10,7 @@ use std::{
 
 use mcp_plan::{
     reference::{Reference, Referrer, SECRET},
+    settings::{DefaultRedis, Settings},
     workload::{ChildKind, ChildRef},
 };
 use portcullis::controller::{Change, Key, Observed, Queue, Stored as _};
@@ -21,6 +22,8 @@ use crate::{config::ConfigKind, subject::Subject};
 #[derive(Debug)]
 pub(super) struct Wake {
     stores: Arc<Stores>,
+    /// The Secrets of the operator's default Redis.
+    default_secrets: Vec<String>,
     /// By kind. Set before anything is watched.
     queues: OnceLock<BTreeMap<String, Arc<Queue>>>,
 }
@@ -28,8 +31,10 @@ pub(super) struct Wake {
 // === impl Wake ===
 
 impl Wake {
-    pub(super) fn new(stores: Arc<Stores>) -> Arc<Self> {
-        Arc::new(Self { stores, queues: OnceLock::new() })
+    pub(super) fn new(stores: Arc<Stores>, settings: &Settings) -> Arc<Self> {
+        let secrets = settings.default_redis.iter().flat_map(DefaultRedis::secrets);
+        let default_secrets = secrets.map(|secret| secret.name.clone()).collect();
+        Arc::new(Self { stores, default_secrets, queues: OnceLock::new() })
     }
 
     /// The queues of the controllers, by their kinds.
@@ -74,10 +79,13 @@ impl Wake {
         }
     }
 
-    /// A Secret wakes who refers to it.
+    /// A Secret wakes who refers to it, and who uses the default Redis that it belongs to.
     pub(super) fn secret(&self, change: &Change<Trace>) {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
         self.affected(SECRET, any.namespace(), any.name());
+        if self.default_secrets.iter().any(|name| name == any.name()) {
+            self.wake_all(any.namespace(), self.stores.open_sessions(any.namespace()).iter());
+        }
     }
 
     /// A pod wakes the workload of this kind that it is a proxy of.

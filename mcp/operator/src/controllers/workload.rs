@@ -179,7 +179,7 @@ impl WorkloadController {
         unseen: bool,
     ) -> (Plan, Option<ControllerError>) {
         let (namespace, name) = (workload.namespace().unwrap_or_default(), workload.name_any());
-        let references = workload.references();
+        let references = workload.all_references(&self.settings);
         let configs = self.stores.configs(&namespace, &references);
         let theirs: Vec<_> = configs.values().flat_map(|config| config.references()).collect();
         let (data, failed) = contents.data(&namespace, references.iter().chain(&theirs)).await;

@@ -2,11 +2,13 @@
 //! and at `kubectl apply`.
 
 use mcp_api::{
-    names::{condition, reason},
-    v1beta1::{AuthzConfig, SessionStorage, SessionStorageProvider},
+    names::{annotation::FAIL_CLOSED, condition, reason},
+    v1beta1::AuthzConfig,
 };
-use mcp_plan::{authorization, problem::Problem, settings::Settings, workload::pod_template::Template};
-use mcp_runconfig::RunConfig;
+use mcp_plan::{
+    authorization, problem::Problem, session_storage, settings::Settings, workload::pod_template::Template,
+};
+use mcp_runconfig::{RATE_LIMIT, RunConfig};
 use portcullis::controller::ConditionStatus;
 
 use super::{Findings, Workload};
@@ -17,8 +19,6 @@ pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
 pub const CLAIMS_MISSING: &str = "AuthzClaimsMissing";
 /// The reason why a setting has no effect: the end of a sentence.
 const OF_IMAGE: &str = "with the image of the proxy, which does not have it";
-/// Condition: replicas share their sessions as asked. Present only while they cannot.
-const SESSION_STORAGE_READY: &str = "SessionStorageReady";
 
 /// Of `fields` that change nothing in this version, and whether they are set, those that are. None of them guards anything.
 pub fn set_fields(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
@@ -53,25 +53,12 @@ pub fn pod_template(template: Option<Result<Template, Problem>>, notes: &[String
 }
 
 /// Sessions of several proxies, which one of them alone knows.
-pub fn sessions(replicas: Option<i32>, storage: Option<&SessionStorage>, findings: &mut Findings<'_>) {
-    let replicas = replicas.unwrap_or(1);
-    if replicas <= 1 {
-        return;
-    }
-    if storage.is_some_and(|it| it.provider == SessionStorageProvider::Redis) {
-        let message = format!(
-            "spec.sessionStorage: the proxy of this version keeps no sessions in Redis, which {replicas} replicas need; set \
-             spec.replicas to 1, or remove spec.sessionStorage to run without shared sessions"
-        );
-        findings.block(SESSION_STORAGE_READY, "SessionStorageNotBuilt", message);
-    } else {
+pub fn sessions<W: Workload>(workload: &W, findings: &mut Findings<'_>) {
+    let several = workload.replicas().is_some_and(|replicas| replicas > 1);
+    if several && !session_storage::is_shared(&workload.uses(), findings.settings) {
         let message = "spec.replicas is more than 1 and sessions are not shared across replicas";
-        findings.conditions.set(
-            condition::SESSION_STORAGE_WARNING,
-            ConditionStatus::True,
-            reason::SESSION_STORAGE_MISSING,
-            message,
-        );
+        let (type_, reason) = (condition::SESSION_STORAGE_WARNING, reason::SESSION_STORAGE_MISSING);
+        findings.conditions.set(type_, ConditionStatus::True, reason, message);
     }
 }
 
@@ -110,5 +97,7 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
     });
     let unsupported = unsupported.iter().map(|field| format!("{field} has no effect in this version"));
     let settings = uses.without_effect(settings).into_iter().map(|field| format!("{field} has no effect {OF_IMAGE}"));
-    unbuilt.chain(idle).chain(unsupported).chain(settings).collect()
+    let closed = (uses.additions.paths.rate_limits_fail_closed && !uses.has(RATE_LIMIT))
+        .then(|| format!("metadata.annotations[{FAIL_CLOSED}] has no effect: there is no rate limit"));
+    unbuilt.chain(idle).chain(closed).chain(unsupported).chain(settings).collect()
 }

@@ -13,8 +13,9 @@ use std::borrow::Cow;
 
 use mcp_api::names::reason;
 use mcp_plan::{
-    config::{Requested, UseCondition, Uses},
-    reference::Data,
+    config::{ConfigUse, Requested, UseCondition, Uses},
+    reference::{Data, Reference},
+    session_storage,
     settings::Settings,
     workload::{Child, ChildKind, ChildRef, Previous, Report, deaf::Attached},
 };
@@ -89,6 +90,19 @@ pub trait Workload: Subject {
 
     /// The configurations that its spec asks for.
     fn uses(&self) -> Requested;
+
+    /// The configurations that its proxy has: those, and the operator's default Redis where its sessions are left to that.
+    fn all_uses(&self, settings: &Settings) -> Requested {
+        let mut uses = self.uses();
+        uses.uses.extend(session_storage::inherited(&uses, settings));
+        uses
+    }
+
+    /// Everything that its plan looks at: its references, and those of the operator's default Redis where it uses that.
+    fn all_references(&self, settings: &Settings) -> Vec<Reference> {
+        let inherited = session_storage::inherited(&self.uses(), settings);
+        self.references().into_iter().chain(inherited.iter().flat_map(ConfigUse::references)).collect()
+    }
 
     /// What its last status said.
     fn previous(&self) -> Previous<'_>;

@@ -109,7 +109,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
 
     // The workload as it is asked for, and the reasons against making it.
-    let uses = Uses::look_up(workload.uses(), target(workload), inputs.configs, data, settings);
+    let uses = Uses::look_up(workload.all_uses(settings), target(workload), inputs.configs, data, settings);
     let refused = refused_pods(workload, settings);
     let mut findings = findings(inputs, &uses, &refused);
     let rendered = (findings.blocks.is_empty() && W::NOT_BUILT.is_none())

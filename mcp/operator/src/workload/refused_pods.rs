@@ -6,7 +6,7 @@
 use mcp_plan::{
     config::Uses,
     problem::Problem,
-    reference::Data,
+    reference::{Data, SECRET},
     settings::Settings,
     workload::{Child, ChildKind, Owner},
 };
@@ -33,6 +33,11 @@ pub fn refused_pods<W: Workload>(workload: &W, settings: &Settings) -> Vec<Probl
     let own_accounts: Vec<_> = own_accounts.collect();
     let spec = serde_json::to_value(workload.spec()).unwrap_or_default();
     let mut problems: Vec<Problem> = Vec::new();
+    // The Secrets of what the spec says itself are in no child that is rendered without configurations.
+    for reference in workload.uses().references().into_iter().filter(|it| it.kind == SECRET) {
+        let message = home.and_then(|home| home.secret_problem(&reference.name));
+        problems.extend(message.map(|message| Problem::new(reference.field, message)));
+    }
     let mut refuse = |key: &str, value: &Value, message: String| {
         let field = field_of(&spec, "spec", key, value).unwrap_or_else(|| "spec".to_owned());
         let problem = Problem::new(field, message);

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::support::{CRDS, pem};
 
-const CASES: [&str; 8] = [
+const CASES: [&str; 11] = [
     "01-minimal",
     "02-streamable",
     "03-sse-secrets-volumes",
@@ -37,22 +37,14 @@ const CASES: [&str; 8] = [
     "05-webhooks",
     "06-oidc",
     "07-remote",
+    "08-audit-authz-telemetry",
+    "10-remote-observed",
     "11-authz",
+    "12-rate-limits",
 ];
 
 /// Cases that lie in the namespace of another, and refer to what that one brings.
 const BESIDE: [(&str, &str); 2] = [("07-remote", "06-oidc"), ("08-audit-authz-telemetry", "06-oidc")];
-
-/// Cases that wait for something, and for what. One that waits for nothing any more fails the test.
-const PENDING: [(&str, &str); 3] = [
-    ("08-audit-authz-telemetry", "rate limits and sessions in Redis"),
-    ("10-remote-observed", "sessions in Redis"),
-    ("12-rate-limits", "rate limits and sessions in Redis"),
-];
-
-/// The fields of specs that those wait for, and the members of a RunConfig and types of middleware that upstream makes of them.
-const UNBUILT_FIELDS: [&str; 2] = ["rateLimiting", "sessionStorage"];
-const UNBUILT: [&str; 4] = ["rate_limit_config", "rate_limit_namespace", "scaling_config", "ratelimit"];
 
 type ReadConfig = fn(&Value) -> Arc<dyn Config>;
 type PlanOne = fn(&Value, &Configs, &Data) -> Planned;
@@ -106,7 +98,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 67] = [
+const DIFFERENCES: [(&str, &str); 61] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -138,45 +130,36 @@ const DIFFERENCES: [(&str, &str); 67] = [
     ("+ StatefulSet/sse: spec.template.spec.*[*data]*", VOLUMES),
     ("+ Service/mcp-*: spec.selector[toolhive-basename] = *", SELECTOR),
     ("+ Deployment/gated: metadata.annotations[toolhive.stacklok.dev/webhook-config] = *", GATE),
-    ("+ Deployment/gated: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
+    ("+ Deployment/*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
     ("+ Deployment/*: spec.template.spec.containers[toolhive].env[TOOLHIVE_RUNCONFIG_CHECKSUM].*", DOCUMENT),
     ("+ NetworkPolicy/mcp-*: *", SIDE_DOOR),
-    ("+ StatefulSet/sse: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
-    ("- MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
-    ("+ MCPServer/gated: status.webhookConfigHash = *", CONFIG_HASH),
-    ("- MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
-    ("+ MCPServer/oidc-*: status.oidcConfigHash = *", CONFIG_HASH),
-    ("+ Deployment/oidc-*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
-    (
-        "+ Deployment/oidc-inline: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *",
-        SECRETS,
-    ),
+    ("+ *: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    ("- MCP*: status.*ConfigHash = *", CONFIG_HASH),
+    ("+ MCP*: status.*ConfigHash = *", CONFIG_HASH),
     ("+ StatefulSet/oidc-*: *", RUNNER_DID_NOT_RUN),
     ("+ Service/mcp-oidc-*: *", RUNNER_DID_NOT_RUN),
-    ("+ Deployment/authz-*: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
     ("- ConfigMap/*-authz-inline: *", UNREAD_POLICIES),
-    (
-        "- Deployment/authz-*: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/authz].*",
-        UNREAD_POLICIES,
-    ),
-    ("- Deployment/authz-*: spec.template.spec.volumes[authz-config].*", UNREAD_POLICIES),
-    ("- MCPServer/authz-pdp: status.authzConfigHash = *", CONFIG_HASH),
-    ("+ MCPServer/authz-pdp: status.authzConfigHash = *", CONFIG_HASH),
-    ("- MCPServer/stdio-observed: status.telemetryConfigHash = *", CONFIG_HASH),
-    ("+ MCPServer/stdio-observed: status.telemetryConfigHash = *", CONFIG_HASH),
+    ("- Deployment/*: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/authz].*", UNREAD_POLICIES),
+    ("- Deployment/*: spec.template.spec.volumes[authz-config].*", UNREAD_POLICIES),
+    ("+ StatefulSet/full: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-full*: *", RUNNER_DID_NOT_RUN),
+    ("+ StatefulSet/limited: *", RUNNER_DID_NOT_RUN),
+    ("+ Service/mcp-limited*: *", RUNNER_DID_NOT_RUN),
     ("+ StatefulSet/authz-*: *", RUNNER_DID_NOT_RUN),
     ("+ Service/mcp-authz-*: *", RUNNER_DID_NOT_RUN),
     ("+ StatefulSet/stdio-observed: *", RUNNER_DID_NOT_RUN),
-    (
-        "+ Deployment/stdio-observed: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *",
-        SECRETS,
-    ),
     ("- RunConfig:*ResourceURL = *", RESOURCE),
     ("+ RunConfig:*ResourceURL = *", RESOURCE),
-    ("- MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
-    ("+ MCPRemoteProxy/remote: status.oidcConfigHash = *", CONFIG_HASH),
-    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/guards] = *", GATE),
-    ("+ Deployment/remote: spec.template.metadata.annotations[toolhive.stacklok.dev/secrets-checksum] = *", SECRETS),
+    ("+ Deployment/observed: spec.template.spec.containers[toolhive].env[*OTEL_*", TELEMETRY),
+    (
+        "- Deployment/*: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/session-redis-tls/*",
+        DIRECTORIES,
+    ),
+    (
+        "+ Deployment/*: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/session-redis-tls]*",
+        DIRECTORIES,
+    ),
+    ("- Deployment/*: spec.template.spec.volumes[session-redis-tls-ca].secret.defaultMode = 256", AUTHORITIES),
     ("- Deployment/remote: metadata.annotations[toolhive.stacklok.io/podtemplatespec-hash] = *", TEMPLATE_HASH),
     ("+ Deployment/*: spec.strategy.type = \"Recreate\"", ONE_OWNER),
     ("+ StatefulSet/*: spec.template.spec.containers[mcp].stdinOnce = true", ONE_OWNER),
@@ -198,6 +181,8 @@ const ACCOUNT: &str = "the login reads the token of the ServiceAccount, which ma
 const CHECKSUM: &str = "ours is the SHA-256 of the document itself; upstream's covers labels and annotations too";
 const DIRECTORIES: &str =
     "a subPath mount never sees a rotated Secret; the files have the same paths in a directory mount";
+const TELEMETRY: &str = "the proxies of both kinds tell of themselves, and send the headers of a collector";
+const AUTHORITIES: &str = "authorities are no secret";
 const VOLUMES: &str = "spec.volumes is for the MCP server's container; upstream mounts it into the proxy alone";
 const SELECTOR: &str = "`app` alone also selects every proxy pod when a server is called mcpserver";
 const GATE: &str = "tells which guards the running proxy has, the older versions of this operator too";
@@ -245,27 +230,25 @@ fn every_default_that_is_left_to_the_api_server_is_one_it_set() {
 
 #[test]
 fn run_configs_are_upstreams_to_the_byte_but_for_the_generation_and_the_name_of_the_service() {
-    for case in CASES {
-        for (name, planned) in &cluster(case).planned {
-            assert_eq!(planned.run_config.as_deref().unwrap(), upstream(case, name, planned), "{case}");
-        }
-    }
-}
-
-/// Audit, telemetry and the tool filter of cases that wait for the rest among them.
-#[test]
-fn run_configs_of_inputs_without_what_is_not_built_are_upstreams_to_the_byte_without_it() {
     let mut members = BTreeSet::new();
-    for (case, _) in PENDING {
-        for (name, planned) in &cut(case).planned {
+    for case in CASES {
+        for (name, planned) in &cluster(case) {
             let document = planned.run_config.as_deref().unwrap_or_else(|| panic!("{case}/{name} gets no proxy"));
-            assert_eq!(document, without(&upstream(case, name, planned), &UNBUILT), "{case}/{name}");
+            assert_eq!(document, upstream(case, name, planned), "{case}/{name}");
             let document: Value = serde_json::from_str(document).unwrap();
             members.extend(document.as_object().unwrap().keys().cloned());
         }
     }
-    for member in ["audit_config", "authz_config", "telemetry_config", "tools_filter", "tools_override", "oidc_config"]
-    {
+    for member in [
+        "audit_config",
+        "authz_config",
+        "telemetry_config",
+        "tools_filter",
+        "tools_override",
+        "oidc_config",
+        "rate_limit_config",
+        "scaling_config",
+    ] {
         assert!(members.contains(member), "no case has {member}");
     }
 }
@@ -273,8 +256,8 @@ fn run_configs_of_inputs_without_what_is_not_built_are_upstreams_to_the_byte_wit
 #[test]
 fn variables_and_files_of_telemetry_are_upstreams_and_remote_proxies_have_the_variables_too() {
     let (mut theirs, mut ours) = (BTreeSet::new(), BTreeSet::new());
-    for (case, _) in PENDING {
-        let planned = cut(case).planned;
+    for case in ["08-audit-authz-telemetry", "10-remote-observed"] {
+        let planned = cluster(case);
         let is_planned = |object: &&Value| planned.contains_key(object["metadata"]["name"].as_str().unwrap());
         documents(&file(case, "objects.yaml")).iter().filter(is_planned).for_each(|it| collect(it, &mut theirs));
         planned.values().flat_map(|planned| &planned.children).for_each(|child| collect(child, &mut ours));
@@ -307,17 +290,6 @@ fn every_kind_of_the_api_is_read_here() {
 }
 
 #[test]
-fn a_case_that_waits_for_nothing_any_more_is_not_pending() {
-    for (case, what) in PENDING {
-        let Cluster { planned, unplanned, .. } = cluster(case);
-        let same = |(name, planned): (&String, &Planned)| {
-            planned.run_config.as_ref().is_some_and(|ours| *ours == upstream(case, name, planned))
-        };
-        assert!(!planned.iter().all(same) || !unplanned.is_empty(), "{case} does not wait for {what}");
-    }
-}
-
-#[test]
 fn a_valid_config_reports_what_upstream_reports() {
     let inputs = documents(&file("05-webhooks", "input.yaml"));
     let config = inputs.into_iter().find(|object| object["kind"] == "MCPWebhookConfig").unwrap();
@@ -343,13 +315,6 @@ fn documents(yaml: &str) -> Vec<Value> {
     yaml.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
 }
 
-/// A case's input as a cluster shows it, and what is planned for its workloads.
-struct Cluster {
-    planned: BTreeMap<String, Planned>,
-    /// Objects of kinds that this version does not plan.
-    unplanned: Vec<String>,
-}
-
 /// What is planned for a workload.
 struct Planned {
     kind: String,
@@ -371,28 +336,13 @@ fn settings() -> Settings {
     }
 }
 
-fn cluster(case: &str) -> Cluster {
-    cluster_with(case, |_| ())
-}
-
-/// The same for a case without the fields that this version does not act on.
-fn cut(case: &str) -> Cluster {
-    cluster_with(case, |object| {
-        if let Some(spec) = object["spec"].as_object_mut() {
-            spec.retain(|field, _| !UNBUILT_FIELDS.contains(&&**field));
-        }
-    })
-}
-
-/// The same for a case whose objects are changed first.
-fn cluster_with(case: &str, change: impl Fn(&mut Value)) -> Cluster {
-    let mut inputs = documents(&file(case, "input.yaml"));
-    inputs.iter_mut().for_each(change);
+/// The plans for the workloads of a case, by name, in a cluster that has its input.
+fn cluster(case: &str) -> BTreeMap<String, Planned> {
+    let inputs = documents(&file(case, "input.yaml"));
     let beside =
         BESIDE.iter().filter(|(of, _)| *of == case).flat_map(|(_, other)| documents(&file(other, "input.yaml")));
     let there: Vec<Value> = inputs.iter().cloned().chain(beside).collect();
     let (mut configs, mut data) = (Configs::new(), Data::default());
-    let mut found = Cluster { planned: BTreeMap::new(), unplanned: Vec::new() };
     for object in &there {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         match object["kind"].as_str().unwrap() {
@@ -404,17 +354,17 @@ fn cluster_with(case: &str, change: impl Fn(&mut Value)) -> Cluster {
             }
         }
     }
+    let mut planned = BTreeMap::new();
     for object in &inputs {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let kind = object["kind"].as_str().unwrap();
         let config = CONFIGS.iter().map(|(kind, _)| *kind).chain(["Secret", "ConfigMap"]).any(|known| known == kind);
         match WORKLOADS.iter().find(|(known, _)| *known == kind) {
-            Some((_, plan)) => _ = found.planned.insert(name, plan(object, &configs, &data)),
-            None if config => {}
-            None => found.unplanned.push(format!("{kind} {name}")),
+            Some((_, plan)) => _ = planned.insert(name, plan(object, &configs, &data)),
+            None => assert!(config, "{case} has a {kind}, which nothing here plans"),
         }
     }
-    found
+    planned
 }
 
 /// Upstream's document for a workload: without the generation, and with the name that the Service has here.
@@ -423,25 +373,6 @@ fn upstream(case: &str, name: &str, planned: &Planned) -> String {
     // `http://SERVICE.golden.svc…`
     let service = planned.status["url"].as_str().and_then(|url| url.split(['/', '.']).nth(2)).unwrap();
     upstream.replace(&format!("//{name}.golden.svc"), &format!("//{service}.golden.svc"))
-}
-
-/// The document, as it is written in lines, without these members and types of middleware.
-fn without(document: &str, gone: &[&str]) -> String {
-    let lines: Vec<&str> = document.lines().collect();
-    let mut keeps = true;
-    let mut kept = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        let begins = if line.starts_with("  \"") { Some(*line) } else { None };
-        // An entry of the chain tells its type first.
-        let begins = if *line == "    {" { lines.get(at + 1).copied() } else { begins };
-        if let Some(begins) = begins {
-            keeps = !begins.split('"').skip(1).step_by(2).take(2).any(|word| gone.contains(&word));
-        }
-        keeps |= ["}", "  ]", "  ],"].contains(line);
-        kept.extend(keeps.then_some(*line));
-    }
-    let kept = kept.join("\n");
-    kept.replace(",\n}", "\n}").replace(",\n  ]", "\n  ]")
 }
 
 fn config<K: ConfigKind>(object: &Value) -> Arc<dyn Config> {
@@ -496,13 +427,14 @@ fn plan<W: Workload>(object: &Value, configs: &Configs, data: &Data) -> Planned 
 
 fn ours(case: &str) -> BTreeSet<String> {
     let mut leaves = BTreeSet::new();
-    for (name, Planned { kind, children, run_config, status }) in &cluster(case).planned {
+    for (name, Planned { kind, children, run_config, status }) in &cluster(case) {
         for child in children {
             collect(child, &mut leaves);
         }
         let document = run_config.as_deref().unwrap();
         flatten(&serde_json::from_str(document).unwrap(), "RunConfig:", &mut leaves);
-        for key in ["url", "authzConfigHash", "oidcConfigHash", "telemetryConfigHash", "webhookConfigHash"] {
+        let hashes = ["authz", "oidc", "telemetry", "tool", "webhook"].map(|kind| format!("{kind}ConfigHash"));
+        for key in hashes.iter().map(String::as_str).chain(["url"]) {
             flatten(&status[key], &format!("{kind}/{name}: status.{key}"), &mut leaves);
         }
     }
@@ -511,7 +443,7 @@ fn ours(case: &str) -> BTreeSet<String> {
 
 fn theirs(case: &str) -> BTreeSet<String> {
     let mut leaves = BTreeSet::new();
-    let planned = cluster(case).planned;
+    let planned = cluster(case);
     for object in documents(&file(case, "objects.yaml")) {
         let (kind, name) = (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
         if planned.get(name).is_some_and(|planned| planned.kind == kind) {

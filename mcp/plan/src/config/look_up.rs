@@ -148,10 +148,10 @@ impl Uses {
 
     /// Puts into the document of the proxy what it is to do.
     pub fn render(&self, document: &mut RunConfig) {
-        self.additions.render(document);
         for (asked, usable) in self.usable() {
             usable.config.render(&self.target, &asked.terms, document);
         }
+        self.additions.render(document);
     }
 
     pub(crate) fn all(&self) -> &[Used] {

@@ -23,7 +23,7 @@ use crate::{
 pub(crate) use look_up::{State, Used};
 pub use look_up::{UseCondition, Uses};
 pub use terms::Terms;
-pub use uses::{ConfigUse, Configs, Origin, Requested, Role};
+pub use uses::{ConfigUse, Configs, Origin, Requested, Role, Sessions};
 
 /// The words of workloads' conditions for a configuration that they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

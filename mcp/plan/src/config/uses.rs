@@ -19,6 +19,18 @@ pub enum Role {
     Setting,
 }
 
+/// The place where a spec has the sessions of its proxy kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sessions {
+    /// Each proxy keeps its own.
+    #[default]
+    Own,
+    /// The proxies share the Redis that the spec names.
+    Named,
+    /// The spec leaves it to the operator.
+    Open,
+}
+
 /// The place of a configuration.
 #[derive(Clone, Debug)]
 pub enum Origin {
@@ -62,6 +74,8 @@ pub struct Requested {
     /// The requests of the workload's annotations to its proxy. They are part of each guard: a proxy that was made before a
     /// change of them enforces something else.
     pub additions: Additions,
+    /// The place of its sessions.
+    pub sessions: Sessions,
 }
 
 // === impl ConfigUse ===
@@ -128,7 +142,8 @@ impl Requested {
         annotations: Option<&BTreeMap<String, String>>,
     ) -> Self {
         let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect();
-        Self { uses: uses.into_iter().flatten().collect(), unbuilt, additions: Additions::of(annotations) }
+        let uses = uses.into_iter().flatten().collect();
+        Self { uses, unbuilt, additions: Additions::of(annotations), sessions: Sessions::default() }
     }
 
     /// Everything that they refer to.
@@ -151,6 +166,11 @@ impl Requested {
     /// Whether one of them judges messages, so that the proxy serves MCP endpoints alone.
     pub fn judge_messages(&self) -> bool {
         self.uses.iter().any(ConfigUse::judges_messages)
+    }
+
+    /// Whether one of them takes middleware of this type.
+    pub fn has(&self, kind: &str) -> bool {
+        self.uses.iter().any(|it| it.middleware.contains(&kind))
     }
 
     fn fields_without_middleware(&self, role: Role, settings: &Settings) -> impl Iterator<Item = &'static str> {

@@ -5,6 +5,7 @@ mod audit;
 mod auth;
 mod authorization;
 mod header_forward;
+mod rate_limit;
 mod telemetry;
 mod tool_filter;
 
@@ -19,6 +20,7 @@ pub use self::{
         PdpContext, PdpHttp,
     },
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
+    rate_limit::{LONGEST_PERIOD, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, ToolRateLimit},
     telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
@@ -41,6 +43,10 @@ pub const HEADER_FORWARD: &str = "header-forward";
 /// `type` of the middleware that answers for one that panicked.
 pub const RECOVERY: &str = "recovery";
 
+/// The types that may change or refuse a call. Proxies put [`RATE_LIMIT`] behind all of them, wherever a document has it: what they refuse costs nothing.
+pub const BEFORE_RATE_LIMIT: [&str; 5] =
+    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION];
+
 /// The longest request body where nothing else is said, in bytes.
 pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
 /// The longest request body that a proxy reads, whatever its document says, in bytes: it holds bodies whole, in memory.
@@ -53,6 +59,7 @@ pub(crate) enum Typed {
     Audit(AuditParameters),
     Auth(AuthParameters),
     Authorization(AuthorizationParameters),
+    RateLimit(RateLimitParameters),
     Telemetry(TelemetryParameters),
     Tools(ToolFilterParameters),
     Webhooks(WebhookParameters),
@@ -138,7 +145,18 @@ static TABLE: &[Row] = &[
         read: |value| TelemetryParameters::read(value, "").map(Typed::Telemetry),
         ..built(TELEMETRY)
     },
-    Row { members: &[("", "rate_limit_config")], ..later("ratelimit") },
+    Row {
+        members: &[
+            ("parameters.config", "rate_limit_config"),
+            ("parameters.namespace", "rate_limit_namespace"),
+            ("parameters.redis_addr", "scaling_config.session_redis.address"),
+            ("parameters.redis_tls", "scaling_config.session_redis.tls"),
+        ],
+        yields: true,
+        of: |config| RateLimitParameters::of(config).map(Typed::RateLimit),
+        read: |value| RateLimitParameters::read(value, "").map(Typed::RateLimit),
+        ..built(RATE_LIMIT)
+    },
     Row {
         kind: webhook::MUTATING,
         members: &[("parameters.webhooks", "mutating_webhooks")],
@@ -286,7 +304,7 @@ pub fn abilities() -> Vec<String> {
 
 /// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.
 pub fn judges_messages(kind: &str) -> bool {
-    [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION].contains(&kind)
+    kind == RATE_LIMIT || BEFORE_RATE_LIMIT.contains(&kind)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use mcp_runconfig::{
 };
 use serde_json::{Value, json};
 
-const GOLDEN: [(&str, &str); 7] = [
+const GOLDEN: [(&str, &str); 9] = [
     ("01", include_str!("../../../operator/tests/golden/01-minimal/minimal.runconfig.json")),
     ("02", include_str!("../../../operator/tests/golden/02-streamable/streamable.runconfig.json")),
     ("03", include_str!("../../../operator/tests/golden/03-sse-secrets-volumes/sse.runconfig.json")),
@@ -17,6 +17,8 @@ const GOLDEN: [(&str, &str); 7] = [
     ("05", include_str!("../../../operator/tests/golden/05-webhooks/gated.runconfig.json")),
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-inline.runconfig.json")),
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-cluster.runconfig.json")),
+    ("08", include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json")),
+    ("12", include_str!("../../../operator/tests/golden/12-rate-limits/limited.runconfig.json")),
 ];
 
 // MISSION P3: either half can be swapped for ToolHive's.
@@ -60,13 +62,20 @@ fn a_document_built_from_values_has_upstreams_bytes() {
 }
 
 #[test]
-fn upstreams_telemetry_is_read_and_written_back_to_the_byte() {
-    for document in [
-        include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json"),
-        include_str!("../../../operator/tests/golden/10-remote-observed/observed.runconfig.json"),
-        include_str!("../../../operator/tests/golden/11-authz/stdio-observed.runconfig.json"),
+fn upstreams_telemetry_and_redis_are_read_and_written_back_to_the_byte() {
+    let full = include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json");
+    let remote = include_str!("../../../operator/tests/golden/10-remote-observed/observed.runconfig.json");
+    let stdio = include_str!("../../../operator/tests/golden/11-authz/stdio-observed.runconfig.json");
+    let limited = include_str!("../../../operator/tests/golden/12-rate-limits/limited.runconfig.json");
+    for (document, member) in [
+        (full, "telemetry_config"),
+        (remote, "telemetry_config"),
+        (stdio, "telemetry_config"),
+        (full, "scaling_config"),
+        (remote, "scaling_config"),
+        (limited, "scaling_config"),
     ] {
-        let begin = document.find("  \"telemetry_config\": {").expect("the member is there");
+        let begin = document.find(&format!("  \"{member}\": {{")).expect("the member is there");
         let member = &document[begin..begin + document[begin..].find("\n  }").unwrap() + 4];
         let minimal = format!("{{\"name\": \"x\", \"transport\": \"stdio\",\n{member}\n}}");
         let written = RunConfig::parse(minimal.as_bytes()).unwrap().to_json();
@@ -90,7 +99,6 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }
     for (members, member) in [
-        (r#","Rate_Limit_Config":{}"#, "Rate_Limit_Config"),
         (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
         (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         (r#","embedded_auth_server_config":{}"#, "embedded_auth_server_config"),
@@ -245,6 +253,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             mcp_paths: vec!["/api/mcp".into()],
             open_paths: vec!["/docs/*".into()],
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
+            rate_limits_fail_closed: true,
         },
         ..RunConfig::default()
     };
@@ -265,7 +274,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
         r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
         r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}},"#,
-        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"]}}"#,
+        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"],"rate_limits_fail_closed":true}}"#,
     ]
     .concat();
     assert_eq!(config.to_json().replace([' ', '\n'], ""), document);

@@ -446,10 +446,13 @@ async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
     let webhook = json!({"name": "w", "url": "https://127.0.0.1:1", "timeout": 0, "failure_policy": "ignore"});
     let telemetry =
         json!({"endpoint": "127.0.0.1:1", "insecure": true, "tracingEnabled": true, "metricsEnabled": true});
+    let limits = json!({"shared": {"maxTokens": 1, "refillPeriod": "1s"}});
     let entries = [
+        json!({"type": "auth"}),
         json!({"type": "telemetry", "parameters": {"config": telemetry}}),
         json!({"type": "mcp-parser"}),
         json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook]}}),
+        json!({"type": "ratelimit", "parameters": {"config": limits, "redis_addr": "127.0.0.1:1"}}),
     ];
     let runner = Runner::http(&backend.url(), &audited(&json!({}), &entries)).await;
     assert_eq!(runner.get("/no/endpoint").await.status, 404);

@@ -1,10 +1,11 @@
 //! Policies that read what a server says of its tools (toolhive-auth §4.5).
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::authorization::authorized;
 use super::stdio_modern::META;
-use crate::support::{Answer, Recorder, Runner, SdkClient, Server, go};
+use crate::support::{Answer, Recorder, Runner, SdkClient, Server, eventually, go};
 
 const READERS: &str = r#"permit(principal, action == Action::"call_tool", resource)
     when { resource has readOnlyHint && resource.readOnlyHint };"#;
@@ -71,12 +72,101 @@ async fn the_tools_are_listed_once_for_the_first_call_that_needs_their_hints_all
         let (answer, came) = served(&runner, &mut backend, &call(tool), &[]).await;
         assert_eq!((answer.status, came.len()), (if passes { 200 } else { 403 }, usize::from(passes)), "{tool}");
     }
-    // A tool that no list has is asked for again, and refused.
-    let (answer, came) = served(&runner, &mut backend, &call("absent"), &[json!({"tools": []})]).await;
-    assert_eq!((answer.status, came.len()), (403, 1), "{answer:?}");
-    // So is one of a server that gives no list.
-    let (answer, came) = served(&runner, &mut backend, &call("absent"), &[json!({"tools": "none"})]).await;
-    assert_eq!((answer.status, came.len()), (403, 1), "{answer:?}");
+    // The list of a moment ago has answered for a tool that is not there.
+    let (answer, came) = served(&runner, &mut backend, &call("absent"), &[]).await;
+    assert_eq!((answer.status, came.len()), (403, 0), "{answer:?}");
+    runner.logged("listed the MCP server's tools as their caller").await;
+}
+
+#[tokio::test]
+async fn a_tool_that_no_list_has_is_refused_and_the_log_says_why_there_was_none() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &authorized(&[READERS], json!({}))).await;
+    // A server that gives no list is asked again, and one whose list has no end is asked fifty times.
+    for (result, pages) in
+        [(json!({"tools": "none"}), 1), (json!({"tools": "none"}), 1), (json!({"tools": [], "nextCursor": "more"}), 50)]
+    {
+        let results = vec![result.clone(); pages + 1];
+        let (answer, came) = served(&runner, &mut backend, &call("absent"), &results).await;
+        assert_eq!((answer.status, came.len()), (403, pages), "{result}: {answer:?}");
+    }
+    assert!(runner.log().contains("authorization: its list is malformed"), "{}", runner.log());
+}
+
+#[tokio::test]
+async fn calls_that_need_a_list_wait_for_one_and_few_of_a_client_do() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &authorized(&[READERS], json!({}))).await;
+    let calls: Vec<_> = (0..7).map(|at| call(&format!("absent{at}"))).chain([call("read")]).collect();
+    let mut waiting = join_all(calls.iter().map(|call| Box::pin(runner.post(&[], call))));
+    let list = tokio::select! {
+        _ = &mut waiting => panic!("they wait"),
+        list = backend.next() => list,
+    };
+    tokio::select! {
+        _ = &mut waiting => panic!("they wait"),
+        () = eventually("eight calls to wait", || async {
+            let metrics = runner.get("/metrics").await.body;
+            metrics.contains("mcp_runner_bound_used_ratio{bound=\"hint_lists\"} 0.03125").then_some(())
+        }) => {}
+    }
+    let (answer, got) = (runner.post(&[], &call("ninth")).await, backend.is_quiet());
+    assert_eq!((answer.status, got), (403, true), "{answer:?}");
+    let asked: Value = serde_json::from_slice(&list.body).unwrap();
+    assert_eq!(asked["method"], "tools/list");
+    let tools = json!([tool("read", json!({"readOnlyHint": true}))]);
+    let answer = |id: &Value, result: &Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    list.json("200 OK", "", &answer(&asked["id"], &json!({"tools": tools}))).await;
+    let (answers, ()) = tokio::join!(waiting, async {
+        let call = backend.next().await;
+        assert!(String::from_utf8_lossy(&call.body).contains("\"read\""));
+        call.json("200 OK", "", &answer(&json!(7), &json!({}))).await;
+    });
+    let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [403, 403, 403, 403, 403, 403, 403, 200]);
+    assert!(backend.is_quiet(), "one list answers for all of them");
+}
+
+#[tokio::test]
+async fn hints_hold_until_the_server_says_that_its_tools_have_changed() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &authorized(&[READERS], json!({}))).await;
+    let list = |read: bool| json!({"tools": [tool("read", json!({"readOnlyHint": read}))]});
+    let (answer, came) = served(&runner, &mut backend, &call("read"), &[list(true), json!({})]).await;
+    assert_eq!((answer.status, came.len()), (200, 2));
+    let (changed, read) = (r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#, call("read"));
+    let events = format!("data: {changed}\n\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+    let length = events.len();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n");
+    let (answer, ()) = tokio::join!(runner.post(&[], &read), async {
+        backend.next().await.answer(head + &events).await;
+    });
+    assert_eq!(answer.body, events);
+    let (answer, came) = served(&runner, &mut backend, &read, &[list(false)]).await;
+    assert_eq!((answer.status, came.len(), &came[0].0["method"]), (403, 1, &json!("tools/list")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_answer_to_something_else_than_a_list_teaches_no_hints() {
+    let mut backend = Recorder::start().await;
+    let runner = Runner::http(&backend.url(), &authorized(&[READERS], json!({}))).await;
+    let list = |read: bool| json!({"tools": [tool("read", json!({"readOnlyHint": read}))]});
+    served(&runner, &mut backend, &message("ping", &json!({})), &[list(true)]).await;
+    let (answer, came) = served(&runner, &mut backend, &call("read"), &[list(false)]).await;
+    assert_eq!((answer.status, came.len(), &came[0].0["method"]), (403, 1, &json!("tools/list")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_odd_hint_withholds_a_list_only_where_a_policy_reads_hints() {
+    let mut backend = Recorder::start().await;
+    let echo = r#"permit(principal, action == Action::"call_tool", resource == Tool::"read");"#;
+    let list = json!({"tools": [tool("read", json!({"readOnlyHint": 1}))]});
+    for (policies, status) in [(&[echo][..], 200), (&[echo, READERS], 500)] {
+        let runner = Runner::http(&backend.url(), &authorized(policies, json!({}))).await;
+        let asked = message("tools/list", &json!({}));
+        let (answer, _) = served(&runner, &mut backend, &asked, std::slice::from_ref(&list)).await;
+        assert_eq!((answer.status, answer.body.contains("readOnlyHint")), (status, status == 200), "{answer:?}");
+    }
 }
 
 #[tokio::test]

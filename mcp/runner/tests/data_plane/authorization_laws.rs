@@ -1,5 +1,6 @@
 //! Laws over mutated bytes: no call that policies forbid reaches the server, and no entry that they hide reaches the client.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -13,8 +14,30 @@ use super::authorization::authorized;
 use crate::support::{Runner, eventually};
 
 const ECHO: &str = r#"permit(principal, action == Action::"call_tool", resource == Tool::"echo");"#;
+const OPEN: &str = r#"permit(principal, action == Action::"read_resource", resource == Resource::"file:///open");"#;
 const CALL: &str =
     r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"name":"hidden"}}}"#;
+const READ: &str = r#"{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"file:///open"}}"#;
+const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"name":"hidden","uri":"file:///hidden"}}"#;
+/// The methods that pass whatever policies say.
+const FREE: [&str; 16] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "features/list",
+    "roots/list",
+    "logging/setLevel",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "skills/list",
+    "notifications/initialized",
+    "notifications/progress",
+    "notifications/cancelled",
+    "notifications/message",
+    "notifications/roots/list_changed",
+];
 const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"echo","description":"d"},{"name":"hidden","annotations":{}}]}}"#;
 const EVENTS: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"tools\":[{\"name\":\"hidden\"},{\"name\":\"echo\"}]}}\n\n";
 
@@ -107,7 +130,23 @@ fn mutations() -> impl Strategy<Value = Vec<(prop::sample::Index, usize, String)
             "\u{2028}",
             "// x\n",
             "tools/call",
+            "tools/list",
+            "prompts/get",
+            "resources/read",
+            "resources/subscribe",
+            "ping",
             "\"method\":\"tools/call\",",
+            "\"method\":\"resources/read\",",
+            "\"Method\":\"tools/call\",",
+            "\"result\":{},",
+            "\"uri\":\"file:///hidden\",",
+            "\"Uri\":\"file:///hidden\",",
+            "file:///hidden",
+            "/../hidden",
+            "%2e%2e/hidden",
+            "?",
+            "#",
+            "/",
             "\"id\":8,",
         ])
         .prop_map(str::to_owned),
@@ -141,12 +180,21 @@ fn messages(body: &str) -> Vec<Value> {
     values.flat_map(|value| if let Value::Array(batch) = value { batch } else { vec![value] }).collect()
 }
 
-fn calls_hidden(body: &[u8]) -> bool {
+/// Whether a lenient reader finds something in it that policies forbid: a call or resource, an unknown method, or an answer that nobody asked for.
+fn asks_hidden(body: &[u8]) -> bool {
     let text = String::from_utf8_lossy(body);
     messages(&text).iter().any(|message| {
-        let called =
-            members(message, "method").any(|method| method.as_str().is_some_and(|text| text.trim() == "tools/call"));
-        called && members(message, "params").flat_map(|params| members(params, "name")).any(|name| name != "echo")
+        let hides = |name, open| {
+            let named = members(message, "params").flat_map(|params| members(params, name)).collect::<Vec<_>>();
+            named.is_empty() || named.iter().any(|value| *value != open)
+        };
+        let methods: Vec<_> = members(message, "method").collect();
+        methods.is_empty()
+            || methods.iter().any(|method| match method.as_str().unwrap_or_default().trim() {
+                "tools/call" => hides("name", "echo"),
+                "resources/read" | "resources/subscribe" | "resources/unsubscribe" => hides("uri", "file:///open"),
+                method => !FREE.contains(&method),
+            })
     })
 }
 
@@ -159,44 +207,59 @@ fn shows_hidden(body: &str) -> bool {
 
 #[test]
 fn the_lenient_reader_finds_what_is_hidden() {
-    assert!(shows_hidden(LIST) && shows_hidden(EVENTS) && !calls_hidden(CALL.as_bytes()));
-    assert!(calls_hidden(CALL.replace(r#"{"name":"echo""#, r#"{"Name":"hidden""#).as_bytes()));
+    assert!(shows_hidden(LIST) && shows_hidden(EVENTS));
+    assert!([CALL, READ, PING].iter().all(|message| !asks_hidden(message.as_bytes())));
+    for (message, from, to) in [
+        (CALL, r#"{"name":"echo""#, r#"{"Name":"hidden""#),
+        (CALL, "tools/call", "prompts/get"),
+        (READ, "open", "open/../hidden"),
+        (PING, "ping", "tools/call"),
+        (PING, r#""method":"ping","params""#, r#""result""#),
+    ] {
+        assert!(asks_hidden(message.replace(from, to).as_bytes()), "{message}: {to}");
+    }
 }
 
 #[tokio::test]
 async fn no_mutated_call_or_list_passes_what_policies_forbid() {
+    // The same cases on each day, and others on each day.
+    let seed = RandomState::new().hash_one(0).to_le_bytes().repeat(4);
+    hold(TestRng::deterministic_rng(RngAlgorithm::ChaCha), "the fixed seed").await;
+    hold(TestRng::from_seed(RngAlgorithm::ChaCha, &seed), &format!("seed {seed:?}")).await;
+}
+
+async fn hold(rng: TestRng, seed: &str) {
     let server = Server::default();
-    let runner = Runner::http(&server.start().await, &authorized(&[ECHO], json!({}))).await;
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let runner = Runner::http(&server.start().await, &authorized(&[ECHO, OPEN], json!({}))).await;
     let mut cases = TestRunner::new_with_rng(Config::default(), rng);
     let (mut passed, mut shown) = (0, 0);
     let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
-    for case in 0..600 {
+    for case in 0..750 {
         let edits = mutations().new_tree(&mut cases).unwrap().current();
-        match case % 3 {
-            0 => {
+        match case % 5 {
+            asked @ 0..3 => {
                 server.answers("application/json", br#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-                let call = mutated(CALL, &edits);
-                let answer = runner.post(&[], &call).await;
+                let asked = mutated([CALL, READ, PING][asked], &edits);
+                let answer = runner.post(&[], &asked).await;
                 let got: Vec<_> = server.got().into_iter().filter(|body| !body.is_empty()).collect();
                 passed += usize::from(answer.status == 200);
-                assert!(!got.iter().any(|body| calls_hidden(body)), "{call}: {answer:?}");
+                assert!(!got.iter().any(|body| asks_hidden(body)), "{seed}: {asked}: {answer:?}");
             }
             kind => {
-                let (kind, text) = [("application/json", LIST), ("text/event-stream", EVENTS)][kind - 1];
+                let (kind, text) = [("application/json", LIST), ("text/event-stream", EVENTS)][kind - 3];
                 let answer = mutated(text, &edits);
                 server.answers(kind, answer.as_bytes());
-                let seen = runner.post(&[], list).await;
-                shown += usize::from(seen.body.contains("echo"));
-                assert!(!shows_hidden(&seen.body), "{answer:?}: {seen:?}");
+                let listed = runner.post(&[], list).await;
+                shown += usize::from(listed.body.contains("echo"));
+                assert!(!shows_hidden(&listed.body), "{seed}: {answer:?}: {listed:?}");
             }
         }
     }
-    assert!(passed >= 20 && shown >= 40, "most mutations break it, and some do not: {passed} calls, {shown} lists");
+    assert!(passed >= 60 && shown >= 30, "{seed}: some mutations break nothing: {passed} calls, {shown} lists");
 }
 
 #[tokio::test]
-async fn a_list_of_ninety_mebibytes_passes_the_tool_filter_and_policies_together() {
+async fn a_list_of_ninety_mebibytes_passes_the_tool_filter_and_policies_and_a_longer_one_is_withheld() {
     let server = Server::default();
     let policies = [ECHO, r#"permit(principal, action == Action::"call_tool", resource == Tool::"greet");"#];
     let filter = json!({"tools_filter": ["say", "hidden"], "tools_override": {"echo": {"name": "say"}}});
@@ -204,13 +267,14 @@ async fn a_list_of_ninety_mebibytes_passes_the_tool_filter_and_policies_together
     let description = "d".repeat(30 << 20);
     let tool = |name: &str| format!(r#"{{"name":"{name}","description":"{description}"}}"#);
     let tools = ["hidden", "echo", "greet"].map(tool).join(",");
-    server.answers(
-        "application/json",
-        format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"tools":[{tools}]}}}}"#).as_bytes(),
-    );
+    let long = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"tools":[{tools}]}}}}"#).into_bytes();
+    server.answers("application/json", &long);
     let answer = runner.post(&[], r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#).await;
     assert_eq!((answer.status, answer.body.len()), (200, (30 << 20) + 77), "{}", answer.body.get(..200).unwrap());
     assert!(answer.body.starts_with(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"say","description":"dd"#));
+    server.answers("application/json", &[b" ".repeat(15 << 20), long].concat());
+    let answer = runner.post(&[], r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#).await;
+    assert_eq!((answer.status, answer.message()["error"]["message"].as_str()), (500, Some("internal error")));
     eventually("the memory to be given back", || async {
         let metrics = runner.get("/metrics").await.body;
         metrics.contains("mcp_runner_bound_used_ratio{bound=\"held_answers\"} 0.0\n").then_some(())

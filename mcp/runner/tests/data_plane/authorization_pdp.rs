@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use futures::future::{join, join_all};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{Answer, Recorder, Runner, TlsFront};
+use super::stdio_modern::META;
+use crate::support::{Answer, Issuer, Recorder, Runner, Signer, TlsFront, eventually};
 
 /// A policy decision point. The name of what is asked for says what it answers.
 struct Pdp {
@@ -71,7 +73,7 @@ async fn serve(
         }
         let question: Value = serde_json::from_slice(&bytes[end..end + length]).unwrap();
         bytes.clear();
-        let name = question["resource"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+        let name = question["resource"].as_str().unwrap().rsplit([':', '/']).next().unwrap().to_owned();
         asked.lock().unwrap().push(question);
         most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         // Others of a list come meanwhile.
@@ -79,6 +81,10 @@ async fn serve(
         let (status, body) = match &*name {
             "slow" => return std::future::pending().await,
             "gone" => return None,
+            "lazy" => {
+                tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+                ("200 OK", r#"{"allow":true}"#.to_owned())
+            }
             "wrong" => ("200 OK", "<allow>true</allow>".to_owned()),
             "long" => ("200 OK", format!(r#"{{"allow":true,"x":"{}"}}"#, "x".repeat(70_000))),
             "down" => ("503 Service Unavailable", r#"{"allow":true}"#.to_owned()),
@@ -203,22 +209,51 @@ async fn a_decision_point_is_believed_by_its_certificate_alone() {
 
 #[tokio::test]
 async fn a_client_that_asks_much_leaves_the_decision_point_to_the_others() {
-    let (pdp, mut backend) = (Pdp::start().await, Recorder::start().await);
-    let runner = Runner::http(&backend.url(), &pdp.members(json!({}))).await;
-    let slow = call("slow").to_string();
-    let mut waiting = Vec::new();
-    for _ in 0..64 {
-        waiting.push(Box::pin(runner.post(&[], &slow)));
-    }
-    let mut all = futures::future::join_all(waiting);
+    let (pdp, mut backend, signer) = (Pdp::start().await, Recorder::start().await, Signer::rsa("k"));
+    let issuer = Issuer::start(vec![signer.clone()]).await;
+    let mut members = pdp.members(json!({}));
+    members["oidc_config"] = issuer.login(&json!({}));
+    let flags = ["--backend", &backend.url(), "--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
+    let runner = Runner::start("streamable-http", &members, &flags, &[]).await;
+    let caller = |subject| format!("Bearer {}", signer.sign("RS256", &issuer.claims(subject)));
+    let (ann, bob) = (caller("ann"), caller("bob"));
+    let (slow, ok) = (call("slow").to_string(), call("ok").to_string());
+    let headers = [("authorization", &*ann)];
+    let mut open = join_all((0..16).map(|_| Box::pin(runner.post(&headers, &slow))));
     tokio::select! {
-        _ = &mut all => panic!("they wait"),
-        () = crate::support::eventually("64 questions", || async {
-            (pdp.asked.lock().unwrap().len() == 64).then_some(())
+        _ = &mut open => panic!("they wait"),
+        () = eventually("sixteen questions", || async {
+            (pdp.asked.lock().unwrap().len() == 16).then_some(())
         }) => {}
     }
-    let (answer, got) = ask(&runner, &mut backend, &call("ok"), DONE).await;
-    assert_eq!((answer.status, got), (403, false), "everybody is one client here: {answer:?}");
+    let mut next = Box::pin(runner.post(&headers, &ok));
+    let headers = [("authorization", &*bob)];
+    let (answer, ()) = tokio::select! {
+        _ = &mut open => panic!("they wait"),
+        refused = &mut next => panic!("it waits for one of them: {refused:?}"),
+        answered = join(runner.post(&headers, &ok), async {
+            backend.next().await.json("200 OK", "", DONE).await;
+        }) => answered,
+    };
+    let asked: Vec<_> = pdp.asked().iter().map(|question| question["principal"]["sub"].clone()).collect();
+    assert_eq!((answer.status, asked.len(), &asked[16]), (200, 17, &json!("bob")), "the seventeenth of ann waits");
     let metrics = runner.get("/metrics").await.body;
-    assert!(metrics.contains(r#"mcp_runner_bound_used_ratio{bound="policy_questions"} 0.25"#), "{metrics}");
+    assert!(metrics.contains(r#"mcp_runner_bound_used_ratio{bound="policy_questions"} 0.0625"#), "{metrics}");
+    drop(open);
+    let (answer, ()) = join(next, async { backend.next().await.json("200 OK", "", DONE).await }).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_subscription_to_much_does_not_wait_for_each_answer_as_long_as_one_may_take() {
+    let (pdp, mut backend) = (Pdp::start().await, Recorder::start().await);
+    let runner = Runner::http(&backend.url(), &pdp.members(json!({"timeout": 60}))).await;
+    let uris: Vec<_> = (0..20).map(|at| format!("x://{at}/lazy")).collect();
+    let params = json!({"notifications": {"resourceSubscriptions": uris}, "_meta": serde_json::from_str::<Value>(META).unwrap()});
+    let listen = json!({"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params}).to_string();
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let answer = runner.post(&headers, &listen).await;
+    assert_eq!((answer.status, backend.is_quiet()), (403, true), "{answer:?}");
+    let asked = pdp.asked().len();
+    assert!((1..20).contains(&asked), "{asked} were asked");
 }

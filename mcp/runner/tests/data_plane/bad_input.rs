@@ -39,7 +39,7 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ("wrong type", http(json!({"port": "8080"})), &[], &["port: is a string", "write an integer"]),
         ("no transport", document("", &json!({})), &[], &["transport: is missing", "streamable-http"]),
         ("unknown middleware", chain(json!({"type": "teleport"})), &[], &["middleware_configs[0].type", "teleport"]),
-        ("not built yet", chain(json!({"type": "ratelimit"})), &[], &["middleware_configs[0].type", "ratelimit"]),
+        ("not built yet", chain(json!({"type": "awssts"})), &[], &["middleware_configs[0].type", "awssts"]),
         ("bad parameter", chain(json!({"type": "bodylimit", "parameters": {"max_bytes": "8"}})), &[], &["max_bytes"]),
         (
             "no secret",
@@ -55,15 +55,29 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ),
         (
             "guard left out",
-            http(json!({"middleware_configs": [], "rate_limit_config": {}})),
+            http(json!({"middleware_configs": [], "aws_sts_config": {}})),
             &[],
-            &["rate_limit_config", "remove it"],
+            &["aws_sts_config", "remove it"],
         ),
         (
             "guard in another case",
-            http(json!({"middleware_configs": [], "Rate_Limit_Config": {}})),
+            http(json!({"middleware_configs": [], "Aws_Sts_Config": {}})),
             &[],
-            &["Rate_Limit_Config", "remove it"],
+            &["Aws_Sts_Config", "remove it"],
+        ),
+        (
+            "limits without Redis",
+            http(
+                json!({"middleware_configs": [], "rate_limit_config": {"shared": {"maxTokens": 1, "refillPeriod": "1s"}}}),
+            ),
+            &[],
+            &["scaling_config.session_redis.address", "is missing", "the Redis that counts"],
+        ),
+        (
+            "limits that a chain leaves out",
+            http(json!({"rate_limit_config": {"shared": {"maxTokens": 1, "refillPeriod": "1s"}}})),
+            &[],
+            &["rate_limit_config", "has no effect", "add ratelimit there"],
         ),
         (
             "guard with its defaults",
@@ -191,10 +205,24 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &["header_forward.add_headers_from_secret.X-Key", "TOOLHIVE_SECRETS_PROVIDER=environment"],
         ),
         (
-            "sessions in Redis",
-            http(json!({"scaling_config": {"backend_replicas": 2, "session_redis": {"address": "redis:6379"}}})),
+            "sessions in a Redis without a port",
+            http(json!({"scaling_config": {"session_redis": {"address": "redis"}}})),
             &[],
-            &["scaling_config.session_redis", "not built"],
+            &["scaling_config.session_redis.address: ", "redis.example.svc:6379"],
+        ),
+        (
+            "keys of sessions without a colon",
+            http(json!({"scaling_config": {"session_redis": {"address": "redis:6379", "key_prefix": "mine"}}})),
+            &[],
+            &["scaling_config.session_redis.key_prefix: ", "end with a colon"],
+        ),
+        (
+            "a relative CA of Redis",
+            http(
+                json!({"scaling_config": {"session_redis": {"address": "redis:6379", "tls": {"caCertFile": "ca.crt"}}}}),
+            ),
+            &[],
+            &["scaling_config.session_redis.tls.caCertFile: ", "begins with /"],
         ),
         (
             "login at a remote server",

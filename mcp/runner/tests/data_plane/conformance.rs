@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::authorization::{PERMIT_ALL, authorized};
+use crate::shared_sessions::{in_redis, redis};
 use crate::support::{Runner, Server, conformance_server, modules};
 
 /// A run takes about five seconds.
@@ -128,7 +129,7 @@ async fn every_check_of_the_stateless_revision_that_passes_directly_passes_throu
     conforms("2026-07-28", true, 165).await;
 }
 
-/// Runs the suite three times side by side: directly, through the runner over HTTP, and through it over stdio.
+/// Runs the suite side by side: directly, through the runner over HTTP, through it over stdio, and through one with its sessions in Redis.
 async fn conforms(revision: &'static str, stateless: bool, directly: usize) {
     let server = Server::conformance(stateless).await;
     // Neither audit nor policies that permit everything change anything.
@@ -136,12 +137,19 @@ async fn conforms(revision: &'static str, stateless: bool, directly: usize) {
     let stdio = Runner::stdio(&[conformance_server().into()], &members).await;
     let members = authorized(&[PERMIT_ALL], json!({"stateless": stateless, "audit_config": {}}));
     let http = Runner::http(&server.url(), &members).await;
-    let urls = [format!("{}/mcp", server.url()), http.url(), stdio.url()];
-    let (direct, http, stdio) = tokio::join!(run(revision, &urls[0]), run(revision, &urls[1]), run(revision, &urls[2]));
+    let redis = redis().await;
+    let mut members = in_redis(&redis.address());
+    members["stateless"] = stateless.into();
+    let shared = Runner::http(&server.url(), &members).await;
+    let urls = [format!("{}/mcp", server.url()), http.url(), stdio.url(), shared.url()];
+    let [direct, http, stdio, shared] = urls.each_ref().map(|url| run(revision, url));
+    let (direct, http, stdio, shared) = tokio::join!(direct, http, stdio, shared);
     assert_eq!(direct.values().sum::<usize>(), directly, "checks that pass directly: is the suite or its server new?");
-    for (url, through, differences) in
-        [(&urls[1], http, &[UNDER_POLICIES][..]), (&urls[2], stdio, &[UNDER_POLICIES, BEHIND_STDIO])]
-    {
+    for (url, through, differences) in [
+        (&urls[1], http, &[UNDER_POLICIES][..]),
+        (&urls[2], stdio, &[UNDER_POLICIES, BEHIND_STDIO]),
+        (&urls[3], shared, &[]),
+    ] {
         let listed = differences.iter().copied().flatten().filter(|difference| difference.revision == revision);
         let listed: BTreeSet<_> = listed
             .flat_map(|Difference { scenario, checks, .. }| {

@@ -38,7 +38,7 @@ fn bearer(token: &str) -> String {
 }
 
 /// Compares status, body and headers of what is told of a session that is not the caller's. `id`: that of the request, where it has one.
-fn no_session(case: &str, answer: &Answer, id: Option<u32>) {
+pub(crate) fn no_session(case: &str, answer: &Answer, id: Option<u32>) {
     let mut body = json!({"jsonrpc": "2.0", "error": {"code": -32001, "message": "Session not found"}});
     if let Some(id) = id {
         body["id"] = json!(id);

@@ -9,6 +9,7 @@
 
 mod audit;
 mod authorization;
+mod authorization_answers;
 mod authorization_hints;
 mod authorization_laws;
 mod authorization_pdp;
@@ -33,12 +34,15 @@ mod pairs;
 mod place_shares;
 mod places;
 mod pods;
+mod rate_limits;
 mod raw_requests;
 mod readiness;
 mod recovery;
 mod remote;
 mod remote_sse;
 mod remote_streams;
+mod shared_sessions;
+mod shared_sessions_faults;
 mod shares;
 mod sse;
 mod sse_front;

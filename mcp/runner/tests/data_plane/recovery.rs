@@ -199,7 +199,7 @@ async fn an_error_that_the_server_breaks_off_or_never_ends_is_a_502_with_the_id_
 }
 
 /// Opens the session `first` at a recorded server.
-async fn opened(backend: &mut Recorder, runner: &Runner) {
+pub(crate) async fn opened(backend: &mut Recorder, runner: &Runner) {
     let (answer, ()) = tokio::join!(runner.post(&[], INITIALIZE), async {
         let request = backend.next().await;
         request.json("200 OK", "mcp-session-id: first\r\n", r#"{"jsonrpc":"2.0","id":"init","result":{}}"#).await;

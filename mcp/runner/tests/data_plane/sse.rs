@@ -22,7 +22,7 @@ fn stream_of(runner: &Runner) -> String {
 }
 
 /// Opens a stream and returns it with the URL of its endpoint.
-async fn open(runner: &Runner) -> (Response<Incoming>, String) {
+pub(crate) async fn open(runner: &Runner) -> (Response<Incoming>, String) {
     let request = runner.build(Method::GET, "/sse", &[("accept", "text/event-stream")], "");
     let mut stream = runner.send(request).await;
     assert_eq!(stream.status(), 200);
@@ -47,12 +47,12 @@ pub(crate) async fn serve(server: &mut Recorder) -> Recorded {
 }
 
 /// What comes next on a stream.
-async fn heard(stream: &mut Response<Incoming>) -> String {
+pub(crate) async fn heard(stream: &mut Response<Incoming>) -> String {
     let frame = within("what the client hears", stream.body_mut().frame()).await.unwrap().unwrap();
     String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
 }
 
-async fn post(runner: &Runner, url: &str) -> u16 {
+pub(crate) async fn post(runner: &Runner, url: &str) -> u16 {
     runner.request(Method::POST, url, &JSON, INITIALIZE).await.status
 }
 

@@ -31,6 +31,8 @@ const ERROR_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest answer to a handshake.
 const MAX_HANDSHAKE_ANSWER: usize = 4 << 20;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The time that the end of a session that nobody uses may take.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// A server that forgets its sessions all the time is not asked more often than this.
 const PAUSE: Duration = Duration::from_secs(1);
 const PING: &[u8] = br#"{"jsonrpc":"2.0","id":"portcullis","method":"ping"}"#;
@@ -209,11 +211,25 @@ pub(super) async fn recover(
         let mut reopened = SessionRecord::clone(&current);
         reopened.backend_id = Some(id.to_str().ok()?.into());
         reopened.backend_address = address;
-        store.replace(reopened.clone()).await.ok()?;
-        tracing::info!(?address, "the MCP server had lost a session; it was opened anew");
-        Some(Arc::new(reopened))
+        // Another replica may have been quicker: one of the two is used by both.
+        let kept = store.replace(&current, reopened).await.ok().flatten();
+        if kept.as_ref().is_none_or(|kept| kept.backend_id.as_deref().map(str::as_bytes) != Some(id.as_bytes())) {
+            end(upstream, like, id, address).await;
+        }
+        let kept = kept?;
+        tracing::info!(address = ?kept.backend_address, "the MCP server had lost a session; it was opened anew");
+        Some(kept)
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, attempt).await.ok().flatten()
+}
+
+/// Ends the server's session `id`, which nobody will know. `like` lends its headers.
+pub(super) async fn end(upstream: &Upstream, like: &Outgoing, id: HeaderValue, to: Option<SocketAddr>) {
+    let mut headers = headers_like(like);
+    headers.insert(mcp::SESSION_ID, id);
+    let delete = Outgoing { method: Method::DELETE, ..post(headers, like.target.clone(), Bytes::new(), to) };
+    // Servers that cannot end sessions let them expire.
+    let _ = tokio::time::timeout(END_TIMEOUT, upstream.send(&delete)).await;
 }
 
 /// The headers of the request `like` that a message of the proxy's own may have.

@@ -17,6 +17,7 @@ use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use mcp_http::{Body, BoxError, is_type, json, text};
+use mcp_middleware::RequestContext;
 use mcp_store::{SessionRecord, SessionStore};
 use mcp_wire::sse::Event;
 use mcp_wire::{ErrorBody, code};
@@ -40,7 +41,7 @@ impl Inner {
         name_no_session(&mut parts);
         // What is compressed cannot be read.
         parts.headers.remove(ACCEPT_ENCODING);
-        let sender = Sender::of(&parts.extensions);
+        let (sender, context) = (Sender::of(&parts.extensions), RequestContext::of(&parts.extensions).cloned());
         let base = Base::of(client_url, &parts.headers);
         let Some(principal) = sender.principal else {
             return text(
@@ -92,9 +93,12 @@ impl Inner {
             Ok(Some(_)) => {}
             Ok(None) => return no_session("the session belongs to somebody else"),
             Err(error) => {
-                tracing::error!(%error, "cannot keep a session");
+                tracing::debug!(%error, "cannot keep a session");
                 return unavailable();
             }
+        }
+        if let Some(context) = context {
+            context.in_session(&id);
         }
         let renewal = Renewal::new(Arc::clone(&self.sessions), record);
         let mut stream =

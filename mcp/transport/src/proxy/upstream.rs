@@ -11,7 +11,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress, Silence};
 use mcp_runconfig::endpoint::without_secrets;
-use mcp_store::Bound;
+use mcp_store::{Bound, SessionRecord};
 
 use super::headers::remove_hop_by_hop;
 use super::server_url::ServerUrl;
@@ -127,6 +127,11 @@ impl Upstream {
     /// What a remote server is told of the scheme that it is called by.
     pub(super) fn remote_scheme(&self) -> Option<&str> {
         self.remote.then(|| self.url.scheme())
+    }
+
+    /// The address where the requests of a session go: none of a remote server, also where the record has one, as ToolHive's have.
+    pub(super) fn address_of(&self, session: &SessionRecord) -> Option<SocketAddr> {
+        session.backend_address.filter(|_| !self.remote)
     }
 
     /// Sends a request and returns the head of its answer with the body to come, and the address where what it opens has to stay: none of a

@@ -336,5 +336,7 @@ fn controller_manager_arguments(directory: &Path) -> Vec<String> {
         // The default of 20 requests a second would be what a test of many objects measures.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
+        // So would be the pause of 15 seconds between two looks of an autoscaler.
+        "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
     ]
 }

@@ -19,6 +19,7 @@ mod node;
 mod not_ready;
 mod overlap;
 mod proxy_container;
+mod replicas;
 mod request_gate;
 mod restart;
 mod rollout;

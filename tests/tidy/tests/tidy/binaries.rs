@@ -6,7 +6,7 @@ use portcullis_tidy::repository_root;
 use serde_json::Value;
 
 /// The most integration test binaries that `make test` runs. A new module of an existing one costs less.
-const CEILING: usize = 36;
+const CEILING: usize = 37;
 
 #[test]
 fn integration_tests_of_a_crate_share_a_binary() {

@@ -30,7 +30,7 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     let template = backend::pod_template(spec);
     let notes: Vec<_> = template.iter().flatten().flat_map(Template::notes).collect();
     workload::checks::pod_template(template, &notes, findings);
-    check_sessions(spec, findings);
+    check_sessions(server, findings);
     check_secrets(spec, data, findings);
     workload::checks::ignored_provider(spec.authz_config.as_ref(), findings);
     if let Some(bytes) = rules::body_limit_above_bound(spec) {
@@ -40,12 +40,12 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
     workload::checks::unsupported(server, &fields::unsupported(spec), findings);
 }
 
-fn check_sessions(spec: &MCPServerSpec, findings: &mut Findings<'_>) {
-    let replicas = spec.replicas.unwrap_or(1);
-    if spec.transport != Transport::Stdio {
-        workload::checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
-    } else if replicas > 1 {
-        let message = format!("spec.replicas is {replicas}; a stdio server has one proxy");
+fn check_sessions(server: &MCPServer, findings: &mut Findings<'_>) {
+    workload::checks::sessions(server, findings);
+    if let Some(replicas) = server.spec.replicas.filter(|it| *it > 1 && server.spec.transport == Transport::Stdio) {
+        let message = format!(
+            "spec.replicas is {replicas}; a stdio server is one process, which has one proxy: its sessions cannot be shared"
+        );
         findings.conditions.set(condition::STDIO_REPLICA_CAPPED, ConditionStatus::True, reason::STDIO_CAPPED, message);
     }
 }

@@ -6,8 +6,5 @@ use crate::workload::checks;
 
 /// The fields that are set and change nothing in this version. None of them guards anything.
 pub(super) fn unsupported(spec: &MCPServerSpec) -> Vec<&'static str> {
-    checks::set_fields(&[
-        ("spec.groupRef", spec.group_ref.is_some()),
-        ("spec.sessionStorage", spec.session_storage.is_some()),
-    ])
+    checks::set_fields(&[("spec.groupRef", spec.group_ref.is_some())])
 }

@@ -13,13 +13,15 @@ use mcp_api::{
     names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        self, MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig, Transport,
+        self, MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig,
+        SessionStorageProvider, Transport,
     },
 };
 use mcp_plan::{
     authorization,
     config::{Requested, Role},
     problem::Problem,
+    rate_limits::rate_limits,
     reference::{Data, Reference},
     settings::{CaBundle, Settings},
     workload::{
@@ -47,6 +49,10 @@ use backend::Backend;
 /// What the warning about `spec.permissionProfile` says, in the words of ToolHive's event.
 const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
+
+/// The warning about Redis for the sessions of a stdio server.
+const UNSHARED_SESSIONS: &str = "spec.sessionStorage: the sessions of a stdio server stay in its proxy, as that has the server's process; Redis \
+     counts the calls of spec.rateLimiting alone";
 
 impl Subject for MCPServer {
     const FINALIZER: Option<&'static str> = Some("mcpserver.toolhive.stacklok.dev/finalizer");
@@ -83,6 +89,12 @@ impl Subject for MCPServer {
             .extend(telemetry.and_then(|_| {
                 overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
             }));
+        if spec.transport == Transport::Stdio
+            && spec.rate_limiting.is_none()
+            && spec.session_storage.as_ref().is_some_and(|it| it.provider == SessionStorageProvider::Redis)
+        {
+            warnings.push(UNSHARED_SESSIONS.to_owned());
+        }
         let ways = backend::ways(spec);
         if ways.host_port {
             let message =
@@ -139,12 +151,14 @@ impl Workload for MCPServer {
         let tools = spec.tool_config_ref.as_ref();
         let policies = spec.authz_config_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
+        let has_login = login.is_some() || spec.external_auth_config_ref.is_some();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
             policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
             authorization::authorization(spec.authz_config.as_ref(), None),
+            rate_limits(spec.rate_limiting.as_ref(), spec.session_storage.as_ref(), has_login),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
             }),
@@ -153,9 +167,9 @@ impl Workload for MCPServer {
         let unbuilt = [
             ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
-            ("spec.rateLimiting", spec.rate_limiting.is_some()),
         ];
         Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
+            .with_sessions(spec.session_storage.as_ref(), spec.transport == Transport::Stdio)
     }
 
     fn has_option_as_image(&self) -> bool {

@@ -7,7 +7,9 @@ use mcp_plan::{
     additions::Additions,
     authorization, image,
     problem::Problem,
+    rate_limits,
     reference::incomplete_key,
+    session_storage,
     workload::{
         overrides::{self, is_dns_label, is_variable, variable_message},
         quantity,
@@ -47,7 +49,11 @@ pub(super) fn change_problems(old: Option<&MCPServerSpec>, new: &MCPServerSpec) 
     let above = above.map(|bytes| Problem::new("spec.maxRequestBodySize", above_bound(bytes)));
     let policies = old.and_then(|old| old.authz_config.as_ref());
     let policies = authorization::change_problems(policies, new.authz_config.as_ref(), None);
-    above.into_iter().chain(policies).collect()
+    let limits = old.and_then(|old| old.rate_limiting.as_ref());
+    let limits = rate_limits::change_problems(limits, new.rate_limiting.as_ref());
+    let sessions = old.and_then(|old| old.session_storage.as_ref());
+    let sessions = session_storage::change_problems(sessions, new.session_storage.as_ref());
+    above.into_iter().chain(policies).chain(limits).chain(sessions).collect()
 }
 
 /// `spec.maxRequestBodySize` where it is more than a proxy reads.

@@ -23,7 +23,7 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
     let spec = &proxy.spec;
     check_configuration(proxy, data, findings);
     checks::pod_template(pod_template(spec), &template_notes(spec), findings);
-    checks::sessions(spec.replicas, spec.session_storage.as_ref(), findings);
+    checks::sessions(proxy, findings);
     checks::ignored_provider(spec.authz_config.as_ref(), findings);
     checks::unsupported(proxy, &unsupported(spec), findings);
 }
@@ -41,10 +41,7 @@ pub(super) fn refusal(Block { config, condition, message, .. }: &Block) -> Strin
 
 /// The fields that are set and change nothing in this version. None of them guards anything.
 pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Vec<&'static str> {
-    checks::set_fields(&[
-        ("spec.groupRef", spec.group_ref.is_some()),
-        ("spec.sessionStorage", spec.session_storage.is_some()),
-    ])
+    checks::set_fields(&[("spec.groupRef", spec.group_ref.is_some())])
 }
 
 /// The user's template for the proxy's pods, read; none where there is none.

@@ -18,6 +18,7 @@ use mcp_plan::{
     config::{Requested, Role},
     problem::Problem,
     reference::{Data, Reference, SECRET},
+    session_storage,
     settings::{CaBundle, Settings},
     workload::{
         Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access, names as shared, overrides,
@@ -57,9 +58,13 @@ impl Subject for MCPRemoteProxy {
     }
 
     fn change_problems(&self, old: Option<&Self>) -> Vec<Problem> {
-        let old = old.and_then(|old| old.spec.authz_config.as_ref());
+        let (old, new) = (old.map(|old| &old.spec), &self.spec);
         let longest = Some(authorization::LONGEST_OF_REMOTE);
-        authorization::change_problems(old, self.spec.authz_config.as_ref(), longest)
+        let policies = old.and_then(|old| old.authz_config.as_ref());
+        let policies = authorization::change_problems(policies, new.authz_config.as_ref(), longest);
+        let sessions = old.and_then(|old| old.session_storage.as_ref());
+        let sessions = session_storage::change_problems(sessions, new.session_storage.as_ref());
+        policies.into_iter().chain(sessions).collect()
     }
 
     fn text_problems(&self, texts: &Data) -> Vec<String> {
@@ -138,6 +143,7 @@ impl Workload for MCPRemoteProxy {
             ("spec.authServerRef", spec.auth_server_ref.is_some()),
         ];
         Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
+            .with_sessions(spec.session_storage.as_ref(), false)
     }
 
     fn previous(&self) -> Previous<'_> {

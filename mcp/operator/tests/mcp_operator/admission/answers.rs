@@ -24,6 +24,10 @@ fn never_works() -> Vec<(Value, &'static str, &'static str)> {
         server["metadata"]["annotations"] = json!({format!("portcullis.dev/{key}"): value});
         server
     };
+    let limited = |period: &str| {
+        let redis = json!({"provider": "redis", "address": "redis:6379"});
+        json!({"rateLimiting": {"shared": {"maxTokens": 1, "refillPeriod": period}}, "sessionStorage": redis})
+    };
     let (paths, origins) = ("metadata.annotations[portcullis.dev/open-paths]", "allowed-origins");
     vec![
         (annotated("s-open", "open-paths", "/docs,/mcp/*", json!({})), paths, "covers /mcp"),
@@ -38,6 +42,13 @@ fn never_works() -> Vec<(Value, &'static str, &'static str)> {
             "metadata.annotations[portcullis.dev/allowed-origins]",
             "is no origin",
         ),
+        (
+            annotated("s-closed", "rate-limits-fail-closed", "yes", limited("1m")),
+            "metadata.annotations[portcullis.dev/rate-limits-fail-closed]",
+            "neither",
+        ),
+        (labelled("s-period", limited("1 day")), "spec.rateLimiting.shared.refillPeriod", "1 day"),
+        (labelled("s-never", limited("0s")), "spec.rateLimiting.shared.refillPeriod", "no period"),
         (webhook_config("c-scheme", json!({"url": "ftp://x.example"})), "spec.validating[0].url", "http"),
         (webhook_config("c-plain", json!({"url": "http://x.example"})), "spec.validating[0].url", "https"),
         (mutating, "spec.mutating[0].url", "https"),

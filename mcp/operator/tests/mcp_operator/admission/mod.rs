@@ -11,6 +11,7 @@ mod deletion;
 mod examples;
 mod oidc_config;
 mod remote_proxy;
+mod session_storage;
 mod telemetry_config;
 mod tool_config;
 mod virtual_mcp_server;

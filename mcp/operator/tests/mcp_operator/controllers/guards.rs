@@ -113,14 +113,6 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webho
     let guards = [
         ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
         ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
-        (
-            "limits",
-            json!({
-                "rateLimiting": {"shared": {"maxTokens": 5, "refillPeriod": "1m"}},
-                "sessionStorage": {"provider": "redis", "address": "redis:6379"},
-            }),
-            "spec.rateLimiting",
-        ),
     ];
     for (name, spec, _) in &guards {
         place.objects.create(labelled(name, spec.clone())).await;

@@ -19,6 +19,7 @@ mod proxy_rights;
 mod recorder;
 mod remote_proxy;
 mod repair;
+mod replicas;
 mod rollout;
 mod secrets;
 mod side_doors;

@@ -5,7 +5,7 @@ use portcullis::controller::EventType;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use serde_json::{Value, json};
 
-use super::world::{Plan, World, condition, config, deployment, run_config, stateful_set};
+use super::world::{Plan, World, condition, config, deployment, stateful_set};
 
 const IGNORED: &str = "is not a field of a pod that this version knows, and has no effect";
 
@@ -17,42 +17,6 @@ fn with(change: Value) -> World {
 
 fn phase(plan: &Plan) -> &str {
     plan.status.phase.unwrap().as_str()
-}
-
-#[test]
-fn replicas_that_want_to_share_sessions_in_redis_get_no_proxy_and_keep_what_runs() {
-    let redis = json!({"provider": "redis", "address": "redis:6379"});
-    let mut running = with(json!({"replicas": 2}));
-    running.applied(&running.plan());
-    let spec = with(json!({"replicas": 2, "sessionStorage": redis})).workload.spec;
-    for mut world in [with(json!({})), running] {
-        let runs = world.deployment.is_some();
-        world.workload.spec = spec.clone();
-        let plan = world.plan();
-        assert_eq!(phase(&plan), "Failed");
-        let (reason, message) = condition(&plan, "SessionStorageReady", "False").unwrap();
-        assert!(reason == "SessionStorageNotBuilt" && message.contains("spec.sessionStorage"), "{reason}: {message}");
-        assert!(plan.children.is_empty());
-        if runs {
-            assert!(plan.absent.is_empty(), "what runs is left");
-            assert!(plan.status.message.as_deref().unwrap().ends_with("what runs already is left as it is"));
-        }
-        assert!(plan.events.iter().any(|event| event.reason == "SessionStorageNotBuilt"), "{:?}", plan.events);
-    }
-    // One proxy shares its sessions with nobody, and a stdio server has no more.
-    for spec in [
-        json!({"replicas": 1, "sessionStorage": redis}),
-        json!({"sessionStorage": redis}),
-        json!({"replicas": 0, "sessionStorage": redis}),
-        json!({"replicas": 2, "sessionStorage": {"provider": "memory"}}),
-        json!({"replicas": 2, "transport": "stdio", "sessionStorage": redis}),
-    ] {
-        let plan = with(spec.clone()).plan();
-        assert!(!plan.children.is_empty(), "{spec}");
-        assert!(!run_config(&plan).contains("session_redis"), "{spec}: the runner does not know it");
-        let said = plan.status.conditions.iter().flatten().any(|it| it.type_ == "SessionStorageReady");
-        assert!(!said, "{spec}: present only while it keeps the server from running");
-    }
 }
 
 #[test]

@@ -39,7 +39,6 @@ fn a_server_whose_guard_is_not_built_never_runs_without_it() {
         ("externalAuthConfigRef", json!({"name": "e"})),
         ("externalAuthConfigRef", json!({"name": ""})),
         ("authServerRef", json!({"name": "s", "kind": "MCPExternalAuthConfig"})),
-        ("rateLimiting", json!({"shared": {"maxTokens": 1, "refillPeriod": "1s"}})),
     ];
     for (field, value) in guards {
         let mut spec = json!({"image": "x:1", "transport": "streamable-http"});

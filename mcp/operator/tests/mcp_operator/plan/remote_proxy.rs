@@ -513,9 +513,9 @@ fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
             "{field}"
         );
     }
-    let plan = World::with(json!({"groupRef": {"name": "g"}, "sessionStorage": {"provider": "memory"}})).plan();
+    let plan = World::with(json!({"groupRef": {"name": "g"}})).plan();
     let message = condition(&plan, "UnsupportedFields", "True").unwrap().1;
-    assert_eq!(message, "spec.groupRef, spec.sessionStorage has no effect in this version");
+    assert_eq!(message, "spec.groupRef has no effect in this version");
     assert!(!plan.children.is_empty());
     let mut clear = World::with_secret_header();
     clear.workload.spec.remote_url = "http://mcp.example.com".into();

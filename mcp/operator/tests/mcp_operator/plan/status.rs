@@ -196,10 +196,10 @@ fn events_tell_what_is_new_and_nothing_twice() {
 
 #[test]
 fn fields_without_effect_are_said_and_stop_nothing() {
-    let world = World::of(json!({"image": "x", "groupRef": {"name": "g"}, "sessionStorage": {"provider": "memory"}}));
+    let world = World::of(json!({"image": "x", "groupRef": {"name": "g"}}));
     let plan = world.plan();
     let (_, message) = condition(&plan, "UnsupportedFields", "True").unwrap();
-    assert_eq!(message, "spec.groupRef, spec.sessionStorage has no effect in this version");
+    assert_eq!(message, "spec.groupRef has no effect in this version");
     assert!(!plan.children.is_empty());
     assert!(plan.events.iter().any(|event| event.reason == "FieldsHaveNoEffect"));
 

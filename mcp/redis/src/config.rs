@@ -1,0 +1,102 @@
+//! The settings by which one Redis is reached.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcp_http::client::ClientTls;
+use mcp_http::file::read_file;
+use mcp_middleware::Secret;
+use mcp_runconfig::host_and_port;
+
+use crate::error::ConfigError;
+
+/// A Redis and the way to it.
+#[derive(Clone, Debug)]
+pub struct RedisConfig {
+    /// Its host and port.
+    pub address: String,
+    /// The number of the database. Default: 0.
+    pub database: u32,
+    /// Its password. Default: none.
+    pub password: Password,
+    /// The authorities to trust, where the connection is one of TLS. Their files are read for each connection. Default: no TLS.
+    pub tls: Option<ClientTls>,
+    /// The limits of every wait.
+    pub deadlines: Deadlines,
+}
+
+impl RedisConfig {
+    /// The Redis at `address`, without TLS and without a password.
+    pub fn new(address: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            database: 0,
+            password: Password::None,
+            tls: None,
+            deadlines: Deadlines::default(),
+        }
+    }
+
+    /// The host and port in the address.
+    pub(crate) fn host_and_port(&self) -> Result<(String, u16), ConfigError> {
+        let (host, port) = host_and_port(&self.address).ok_or_else(|| ConfigError::Address(self.address.clone()))?;
+        Ok((host.to_owned(), port))
+    }
+}
+
+/// Where the password is.
+#[derive(Clone, Debug, Default)]
+pub enum Password {
+    /// Redis asks for none.
+    #[default]
+    None,
+    /// The process was given it, by its environment. An empty one counts as none.
+    Given(Secret),
+    /// It is the content of a file, which is read again for each connection. A line break at its end does not count.
+    File(PathBuf),
+}
+
+impl Password {
+    /// The password as it is now, or a sentence about the file.
+    pub(crate) fn read(&self) -> Result<Option<Secret>, String> {
+        match self {
+            Self::None => Ok(None),
+            Self::Given(secret) => Ok(Some(secret.clone()).filter(|secret| !secret.reveal().is_empty())),
+            Self::File(path) => {
+                let text = String::from_utf8(read_file(path)?)
+                    .map_err(|_| format!("the password in {} is no text", path.display()))?;
+                Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
+            }
+        }
+    }
+}
+
+/// The time that Redis may take. A command that has to connect first takes no longer than both, and one that is sent again twice that.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// For a connection with TLS and login. Default: 2 s.
+    pub connect: Duration,
+    /// For the answer to a command. Default: 3 s.
+    pub answer: Duration,
+    /// The longest pause between attempts to connect: commands fail at once meanwhile. Default: 2 s.
+    pub pause: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(2), answer: Duration::from_secs(3), pause: Duration::from_secs(2) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown_and_an_empty_one_is_none() {
+        let config =
+            RedisConfig { password: Password::Given(Secret::new("hunter2")), ..RedisConfig::new("redis:6379") };
+        assert!(!format!("{config:?}").contains("hunter2"));
+        assert_eq!(Password::Given(Secret::new("")).read(), Ok(None));
+    }
+}

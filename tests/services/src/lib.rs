@@ -1,0 +1,10 @@
+//! Services that tests start as processes, and a network between them that fails on demand.
+//!
+//! [`RedisServer`] is the `redis-server` of the distribution, on loopback. It ends with the process that started it, whichever way that ends.
+//! [`Toxic`] stands before any TCP server and relays connections, until it is told of a [`Fault`].
+
+mod redis;
+mod toxic;
+
+pub use redis::{Monitor, RedisOptions, RedisServer, Tls};
+pub use toxic::{Fault, Toxic};
