@@ -80,6 +80,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod apply;
+mod backoff;
 pub mod cache;
 mod changes;
 mod children;
@@ -103,6 +104,7 @@ mod watches;
 mod webhooks;
 mod writer;
 
+pub use backoff::Backoff;
 pub use children::ChildTrace;
 pub use conditions::{ConditionStatus, Conditions, truncate_message};
 pub use controller::Controller;
@@ -118,7 +120,7 @@ pub use portcullis_manifest as manifest;
 pub use portcullis_metrics::Metrics;
 /// The error of a reconcile, whatever its type.
 pub use portcullis_review::BoxError;
-pub use queue::{Action, Backoff, Key, Queue};
+pub use queue::{Action, Key, Queue};
 pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;
 pub use store::{Change, Store, Stored};

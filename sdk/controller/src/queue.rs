@@ -19,23 +19,13 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, error, warn};
 
+use super::backoff::Backoff;
 use super::kind_scope::full_name;
 use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
 use super::{BoxError, ControllerError, Stored};
 
 /// An object that is due within this time is pending. When none is, nothing happens for as long.
 const SOON: Duration = Duration::from_secs(10);
-
-/// Delays before a failed reconcile is retried, and before a write of a child that others undo is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The delay after the first failure; it doubles with each further one.
-    pub first: Duration,
-    /// The longest delay.
-    pub last: Duration,
-    /// The longest delay if the object, or something it refers to, changed during the failed reconcile.
-    pub after_change: Duration,
-}
 
 /// Namespace and name of an object to reconcile. The namespace is empty for a cluster-scoped kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,21 +97,6 @@ impl Key {
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&full_name(&self.namespace, &self.name))
-    }
-}
-
-// === impl Backoff ===
-
-impl Default for Backoff {
-    /// Delays from half a second to five minutes; five seconds after a change.
-    fn default() -> Self {
-        Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
-    }
-}
-
-impl Backoff {
-    pub(super) fn delay(&self, failures: u32) -> Duration {
-        self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.last)
     }
 }
 

@@ -178,7 +178,7 @@ impl Names {
     }
 }
 
-/// What is stored may not decode: the update that repairs it is judged by the new object alone.
+/// An update that repairs an object which does not decode is judged by the new object alone.
 #[tokio::test]
 async fn a_rule_for_create_or_update_gets_the_new_object() {
     async fn judge(new: Arc<Entity>, _: Context) -> Verdict {
