@@ -132,7 +132,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     }
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
-        let settings = Settings::named(name.into());
+        let settings = Settings::new(WebhookKind::Mutating, name.into());
         let edits = AtomicBool::default();
         Self { settings, subject, handlers: Handlers::default(), state: (), edits }
     }
@@ -268,7 +268,7 @@ where
 impl<T, S> Mutate<T, S> {
     /// Sets whether the API server calls this webhook again when a later one changed the object (default: `IfNeeded`).
     pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
-        self.settings.reinvocation = reinvocation;
+        self.settings.entry.reinvocation = reinvocation;
         self
     }
 
@@ -289,7 +289,7 @@ where
     }
 
     fn manifest(&self) -> Webhook {
-        entry::webhook(WebhookKind::Mutating, &self.settings, &self.subject, self.handlers.operations())
+        entry::webhook(&self.settings, &self.subject, self.handlers.operations())
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {

@@ -39,7 +39,6 @@ pub struct Validate<T, S = ()> {
     subject: Subject,
     handlers: Handlers<T, Arc<T>, Verdict>,
     state: S,
-    cel_rules: Vec<CelRule>,
 }
 
 impl<K: AdmissionObject> Validate<K> {
@@ -98,9 +97,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     }
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
-        let settings = Settings::named(name.into());
-        let cel_rules = Vec::new();
-        Self { settings, subject, handlers: Handlers::default(), state: (), cel_rules }
+        let settings = Settings::new(WebhookKind::Validating, name.into());
+        Self { settings, subject, handlers: Handlers::default(), state: () }
     }
 
     /// Validates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) validates updates too.
@@ -191,8 +189,8 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     ///     .on_delete(Quota::delete);
     /// ```
     pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Validate<T, Arc<S>> {
-        let Self { settings, subject, handlers, state: (), cel_rules } = self;
-        Validate { settings, subject, handlers, state, cel_rules }
+        let Self { settings, subject, handlers, state: () } = self;
+        Validate { settings, subject, handlers, state }
     }
 }
 
@@ -265,7 +263,8 @@ impl<T, S> Validate<T, S> {
     ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
     /// ```
     pub fn cel(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
-        self.cel_rules.push(CelRule { expression: expression.into(), message: message.into() });
+        let rule = CelRule { expression: expression.into(), message: message.into() };
+        self.settings.entry.cel_rules.push(rule);
         self
     }
 
@@ -282,9 +281,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
     }
 
     fn manifest(&self) -> Webhook {
-        let webhook =
-            entry::webhook(WebhookKind::Validating, &self.settings, &self.subject, self.handlers.operations());
-        Webhook { cel_rules: self.cel_rules.clone(), ..webhook }
+        entry::webhook(&self.settings, &self.subject, self.handlers.operations())
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
