@@ -70,8 +70,7 @@ pub fn webhooks() -> Webhooks {
     Webhooks::new()
         .validate(
             Validate::<v3::Entity>::named("entity")
-                .on_create(|new: Arc<v3::Entity>, _| async move { judge(&new) })
-                .on_update(|_, new, _| async move { judge(&new) }),
+                .on_create_or_update(|new: Arc<v3::Entity>, _| async move { judge(&new) }),
         )
         .mutate(Mutate::<v3::Entity>::named("entity").on_create(overwrite))
         .convert(Convert::<v3::Entity>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2).path("/convert"))

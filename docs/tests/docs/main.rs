@@ -6,4 +6,5 @@ mod chapters;
 mod commands;
 mod defaults;
 mod issues;
+mod readme;
 mod reference;

@@ -44,24 +44,24 @@ fn named<K: DynamoKind>(name: &str) -> Controller<K> {
 /// Takes back what was said while webhooks were off. Where webhooks validate, the operator that runs the graphs may be
 /// Dynamo's own, and the status is its alone.
 async fn withdraw<K: DynamoKind>(cx: Reconcile<K>) -> Result<Action, ControllerError> {
-    cx.status(&Status::default()).await?;
+    cx.apply_status(&Status::default()).await?;
     Ok(Action::await_change())
 }
 
 async fn accept<K: DynamoKind>(cx: Reconcile<K>) -> Result<Action, ControllerError> {
-    cx.status(&Status { observed_generation: cx.object.meta().generation, ..Status::default() }).await?;
+    cx.apply_status(&Status { observed_generation: cx.object.meta().generation, ..Status::default() }).await?;
     Ok(Action::await_change())
 }
 
 async fn refuse_graph(cx: Reconcile<DynamoGraphDeployment>, problem: String) -> Result<Action, ControllerError> {
-    cx.status(&refused(&*cx.object, "failed", "Ready", format!("Validation failed: {problem}"))).await?;
+    cx.apply_status(&refused(&*cx.object, "failed", "Ready", format!("Validation failed: {problem}"))).await?;
     Ok(Action::await_change())
 }
 
 /// The status of an object that is refused, with this state, for what this condition says.
 fn refused<K: DynamoKind>(object: &K, state: &str, condition: &'static str, message: String) -> Status {
     let previous = object.status().and_then(|status| status.conditions.as_ref());
-    let mut conditions = Conditions::after(previous, object.meta().generation, Timestamp::now());
+    let mut conditions = Conditions::new(previous, object.meta().generation, Timestamp::now());
     conditions.set(condition, ConditionStatus::False, VALIDATION_FAILED, message);
     Status { state: Some(state.to_owned()), conditions: conditions.into_list(), ..unchanged(object) }
 }

@@ -41,14 +41,16 @@ impl Arguments {
 
 /// Returns the operator. `without_effect` are flags that were given and do nothing here: the log names them.
 pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(kinds::crds()).scope_lease(SCOPE_LEASE).setup_within(
-        move |arguments: &Arguments, installation| {
+    Operator::named(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .crds(kinds::crds())
+        .scope_lease(SCOPE_LEASE)
+        .setup_with_context(move |arguments: &Arguments, installation| {
             let restricted_to = installation.restricted_to.clone();
             let webhooks = webhooks(RuleContext { restricted_to, principal: arguments.principal() });
             announce(installation, arguments.principal(), &webhooks, &without_effect)?;
             Ok(with_controllers(Components::new(webhooks), installation.webhooks))
-        },
-    )
+        })
 }
 
 /// Logs the lines that people look for in the log of Dynamo's operator. The SDK logs the rest in the same words, but for two

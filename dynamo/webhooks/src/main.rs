@@ -11,7 +11,7 @@ const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
     match translate(std::env::args_os(), std::env::var_os("KUBERNETES_CLUSTER_DOMAIN")) {
-        Ok(line) => operator(line.without_effect).main_from(line.words),
+        Ok(line) => operator(line.without_effect).main_with_args(line.words),
         Err(problem) => {
             // Nothing is left to do when standard error is closed.
             let _ = writeln!(std::io::stderr(), "{problem}");

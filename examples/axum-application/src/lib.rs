@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::operator::{Components, Operator};
+use portcullis::operator::Operator;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
@@ -15,8 +15,6 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 
 /// The operator: the application runs it, and `src/bin/manifests.rs` generates its manifests.
 pub fn operator() -> Operator {
-    Operator::named("axum-application").setup(|_| {
-        let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
-        Ok(Components::new(Webhooks::new().validate(webhook)))
-    })
+    let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
+    Operator::named("axum-application").webhooks(Webhooks::new().validate(webhook))
 }

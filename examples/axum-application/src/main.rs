@@ -83,7 +83,7 @@ async fn application(flags: Flags) -> Result<(), Box<dyn Error>> {
         std::io::Result::Ok(())
     });
     // The application ends when one of them fails.
-    let operator = async { embedded.run_with(answer, stop).await.map_err(Box::<dyn Error>::from) };
+    let operator = async { embedded.run_with_handler(answer, stop).await.map_err(Box::<dyn Error>::from) };
     let serve = async { serve.await.map_err(Box::<dyn Error>::from) };
     tokio::try_join!(operator, serve)?;
     Ok(())

@@ -17,7 +17,7 @@ fn observed(entity: &Entity) -> EntityStatus {
 /// # Errors
 /// When the API server refuses the status.
 pub async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
-    cx.status(&observed(&cx.object)).await?;
+    cx.apply_status(&observed(&cx.object)).await?;
     Ok(Action::await_change())
 }
 

@@ -41,9 +41,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 
 /// The webhooks: one, at `/validate/no-passwords`.
 fn webhooks() -> Webhooks {
-    let webhook = Validate::<ConfigMap>::named("no-passwords")
-        .on_create(no_passwords)
-        .on_update(|_, new, cx| no_passwords(new, cx));
+    let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
     Webhooks::new().validate(webhook)
 }
 

@@ -154,7 +154,7 @@ impl Admission {
     /// The verdict on an object that breaks these rules.
     fn judge(self, problems: impl Iterator<Item = Problem>) -> Verdict {
         match self {
-            Self::Deny => Verdict::of(problems.map(|problem| Cause::new(problem.field, problem.message))),
+            Self::Deny => Verdict::from_causes(problems.map(|problem| Cause::new(problem.field, problem.message))),
             Self::Warn => problems.fold(Verdict::allow(), |verdict, problem| verdict.warn(problem.to_string())),
         }
     }

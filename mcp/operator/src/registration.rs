@@ -84,7 +84,7 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup_within(
+    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup_with_context(
         |args: &Args, installation| {
             // Every flag is used: one that is added and forgotten does not compile.
             let Args {

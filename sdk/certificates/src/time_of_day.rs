@@ -16,7 +16,7 @@ impl TimeOfDay {
     }
 
     /// A clock that is wrong by this much, as a node's may be.
-    pub fn off_by(skew: SignedDuration) -> Self {
+    pub fn with_offset(skew: SignedDuration) -> Self {
         Self(Arc::new(move || Timestamp::now().saturating_add(skew).unwrap_or(Timestamp::MAX)))
     }
 

@@ -21,7 +21,7 @@
 //!         };
 //!         async { verdict }
 //!     };
-//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create(validate))
+//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create_or_update(validate))
 //! }
 //!
 //! // In `setup`: webhooks(&Cache::new()). In a test, without a cluster:
@@ -252,7 +252,7 @@ impl<K: Cached> AnyCache for Shared<K> {
     fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()> {
         self.attended.store(true, Ordering::Relaxed);
         let namespaces = Namespaces::of(&runtime.scope);
-        let watches = Watches::new(runtime.client, namespaces, runtime.stop).counted_in(&runtime.metrics);
+        let watches = Watches::new(runtime.client, namespaces, runtime.stop).with_metrics(&runtime.metrics);
         async move {
             watches.follow(paged(), self.store.clone(), Held::of, |_| {});
             if watches.ready().await {

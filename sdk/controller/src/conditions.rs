@@ -36,7 +36,39 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// Builds the conditions of a status. A condition whose status stays the same keeps its `lastTransitionTime`.
+/// The complete conditions of a status: those of the last status that are not set again are removed. A condition whose
+/// status stays the same keeps its `lastTransitionTime`.
+///
+/// The field of the status must be a list of type `map` with the key `type`, so that several field managers may each
+/// have their own conditions:
+///
+/// ```
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+/// use kube::CustomResource;
+/// use portcullis_controller::{Action, ControllerError, Reconcile};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// #[kube(group = "shop.example", version = "v1", kind = "Order", namespaced, status = "OrderStatus")]
+/// struct OrderSpec {}
+///
+/// #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+/// struct OrderStatus {
+///     #[serde(skip_serializing_if = "Option::is_none")]
+///     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+///     conditions: Option<Vec<Condition>>,
+/// }
+///
+/// async fn reconcile(cx: Reconcile<Order>) -> Result<Action, ControllerError> {
+///     let previous = cx.object.status.as_ref().and_then(|status| status.conditions.as_ref());
+///     let mut conditions = cx.conditions(previous);
+///     conditions.set("Ready", true, "Served", "the beer is on the table");
+///     cx.apply_status(&OrderStatus { conditions: conditions.into_list() }).await?;
+///     Ok(Action::await_change())
+/// }
+/// # drop(reconcile);
+/// ```
 #[derive(Debug)]
 pub struct Conditions<'a> {
     previous: &'a [Condition],
@@ -46,21 +78,28 @@ pub struct Conditions<'a> {
 }
 
 /// Truncates a message to the length that the API server accepts.
-pub fn fitting(mut message: String) -> String {
+pub fn truncate_message(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     message
 }
 
 impl<'a> Conditions<'a> {
-    /// Starts from the conditions of the last status, for an object of this generation.
-    pub fn after(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
+    /// No conditions yet, for an object of this generation; `previous` are those of the last status.
+    /// [`Reconcile::conditions`](super::Reconcile::conditions) knows the generation and the time.
+    pub fn new(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
         Self { previous: previous.map(Vec::as_slice).unwrap_or_default(), generation, now, set: BTreeMap::new() }
     }
 
     /// Sets the condition of this type; `reason` is one word in CamelCase.
-    pub fn set(&mut self, type_: &'static str, status: ConditionStatus, reason: &str, message: impl Into<String>) {
-        let status = status.as_str();
-        let message = fitting(message.into());
+    pub fn set(
+        &mut self,
+        type_: &'static str,
+        status: impl Into<ConditionStatus>,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        let status = status.into().as_str();
+        let message = truncate_message(message.into());
         let changed = self
             .previous
             .iter()

@@ -1,7 +1,7 @@
 //! Queue, store, watches and workers of one kind, put together.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug, Display};
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use kube::api::PartialObjectMeta;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::Predicate;
 use portcullis_manifest::Access;
+use tracing::error_span;
 
 use super::apply::{Applier, FieldManager};
 use super::changes::{Changes, filter};
@@ -20,12 +21,12 @@ use super::events::Events;
 use super::kind_scope::Watchable;
 use super::metrics::{Backlog, ReconcileFamilies, watch_panics};
 use super::observed::Managers;
-use super::reconcile::{CleanUp, OnInvalid, Reconciler, failed};
+use super::reconcile::{CleanUp, OnInvalid, Reconciler};
 use super::validity::Validators;
 use super::writer::Writer;
 use super::{
-    Action, Backoff, Change, ChildTrace, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces, Observed, Queue,
-    Reconcile, Runtime, Store, Stored as _, Watches, paged,
+    Action, Backoff, BoxError, Change, ChildTrace, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces,
+    Observed, Queue, Reconcile, Runtime, Store, Stored as _, Watches, paged,
 };
 
 /// The number of concurrent reconciles by default.
@@ -145,7 +146,7 @@ impl<K: Kind> Controller<K> {
     /// Owns children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that keeps more
     /// of each child. The caller starts the watch that fills the store ([`Watches::follow`]), and decides there which
     /// objects a change reconciles.
-    pub fn owns_in<C, T>(mut self, store: Arc<Store<T>>) -> Self
+    pub fn owns_with_store<C, T>(mut self, store: Arc<Store<T>>) -> Self
     where
         C: Resource<DynamicType = (), Scope: KindScope>,
         T: ChildTrace,
@@ -165,11 +166,11 @@ impl<K: Kind> Controller<K> {
     where
         F: Fn(Deletion<K>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Cleanup, E>> + Send + 'static,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         let run: CleanUp<K> = Arc::new(move |deletion| {
             let cleaned = cleanup(deletion);
-            async move { cleaned.await.map_err(failed) }.boxed()
+            async move { cleaned.await.map_err(Into::into) }.boxed()
         });
         self.finalizer = Some((name.to_owned(), run));
         self
@@ -193,7 +194,7 @@ impl<K: Kind> Controller<K> {
     /// struct OrderStatus { phase: Option<String> }
     ///
     /// async fn report(cx: Reconcile<Order>, problem: String) -> Result<Action, ControllerError> {
-    ///     cx.status(&OrderStatus { phase: Some(format!("Refused: {problem}")) }).await?;
+    ///     cx.apply_status(&OrderStatus { phase: Some(format!("Refused: {problem}")) }).await?;
     ///     Ok(Action::await_change())
     /// }
     ///
@@ -204,24 +205,24 @@ impl<K: Kind> Controller<K> {
     where
         F: Fn(Reconcile<K>, String) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         self.on_invalid = Some(Arc::new(move |request, problem| {
             let reported = report(request, problem);
-            async move { reported.await.map_err(failed) }.boxed()
+            async move { reported.await.map_err(Into::into) }.boxed()
         }));
         self
     }
 
     /// Keeps the objects in this store, which others may read too. Call it before [`store`](Self::store), which returns
     /// this one from then on.
-    pub fn stored_in(mut self, store: Arc<Store<Observed<K>>>) -> Self {
+    pub fn with_store(mut self, store: Arc<Store<Observed<K>>>) -> Self {
         self.store = store;
         self
     }
 
     /// Indexes the objects in the store by the tokens that `tokens` returns, for [`Store::find`].
-    pub fn found_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
+    pub fn index_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
         self.tokens = tokens;
         self
     }
@@ -294,12 +295,13 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Watches and reconciles until [`Runtime::stop`] is cancelled; then waits for running reconciles. Failures are
-    /// retried.
+    /// logged with their sources, and retried. Each reconcile runs in a span `reconcile` with the fields `controller`,
+    /// `kind`, `namespace` and `object.name`, so that your own log lines have them too.
     pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         self.term(runtime, reconcile).await;
     }
@@ -309,11 +311,11 @@ impl<K: Kind> Controller<K> {
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
         let watches =
-            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
         // The last time may have been cut off.
         self.forget();
         self.follow(&watches);
@@ -337,7 +339,7 @@ impl<K: Kind> Controller<K> {
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         let reconciler = Arc::new(self.reconciler(&runtime));
         let Self { changes: Changes { queue, .. }, store, workers, .. } = self;
@@ -375,7 +377,10 @@ impl<K: Kind> Controller<K> {
                 ready(())
             }));
             let reconcile = &reconcile;
-            let work = queue.run(workers, &stop, |key| {
+            let (controller, kind) = (&*self.name, K::kind(&()));
+            // The level is that of errors, so that a filter for them keeps the names. In JSON, `name` is the span's own.
+            let span = |Key { namespace, name }: &Key| error_span!("reconcile", controller, %kind, namespace, object.name = name);
+            let work = queue.run(workers, &stop, span, |key| {
                 let reconciler = reconciler.clone();
                 async move { reconciler.reconcile(key, reconcile).await }
             });
@@ -442,129 +447,4 @@ impl<K: Kind> Woken<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use http::{Request, Response};
-    use http_body_util::BodyExt as _;
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::client::Body;
-    use tokio_util::sync::CancellationToken;
-
-    use super::*;
-    use portcullis_manifest::Switch;
-
-    /// A user who creates and deletes invalid objects all day must not fill our memory. Without a finalizer, no
-    /// reconcile sees such an object while it is deleted.
-    #[tokio::test]
-    async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
-        let nowhere = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
-        let stop = CancellationToken::new();
-        let mut runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        runtime.webhooks = Switch::Off;
-        let controller = Controller::<ConfigMap>::named("maps");
-        let reconciler = Arc::new(controller.reconciler(&runtime));
-        let validators = reconciler.validators.as_ref().unwrap();
-        let mut map = ConfigMap::default();
-        (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("odd".into()));
-        let old = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
-        let key = Key::new("team", "odd");
-        assert!(validators.is_news(&key, "1", Some("odd")));
-        assert!(!validators.is_news(&key, "1", Some("odd")), "it was said");
-        assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
-
-        controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None, delivered: u64::MAX });
-        let work = controller.changes.queue.run(1, &stop, |asked| {
-            let (reconciler, stop) = (reconciler.clone(), stop.clone());
-            async move {
-                stop.cancel();
-                reconciler.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Action::await_change()))).await
-            }
-        });
-        tokio::time::timeout(Duration::from_mins(1), work).await.expect("a deletion is asked for");
-        assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
-    }
-
-    /// One that has not begun is not idle.
-    #[tokio::test(start_paused = true)]
-    async fn a_controller_is_pending_until_its_first_list_is_reconciled() {
-        let (listed, lists) = tokio::sync::watch::channel(false);
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let mut lists = lists.clone();
-            async move {
-                if request.uri().query().unwrap_or_default().contains("watch=") {
-                    return std::future::pending().await;
-                }
-                let _ = lists.wait_for(|listed| *listed).await;
-                let metadata =
-                    serde_json::json!({"namespace": "team", "name": "a", "uid": "u", "resourceVersion": "7"});
-                let list = serde_json::json!({
-                    "kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"},
-                    "items": [{"metadata": metadata}],
-                });
-                Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
-            }
-        });
-        let (stop, gate) = (CancellationToken::new(), Arc::new(tokio::sync::Semaphore::new(0)));
-        let runtime = Runtime::new(kube::Client::new(server, "default"), "default", stop.clone());
-        let (metrics, opens) = (runtime.metrics.clone(), gate.clone());
-        let pending = async || {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let text = metrics.encode();
-            let line = text.lines().find(|line| line.starts_with("portcullis_reconciles_pending{"));
-            line.and_then(|line| line.rsplit_once(' ')).map(|(_, objects)| objects.to_owned()).unwrap()
-        };
-        let run = Controller::<ConfigMap>::named("maps").run(runtime, |_| {
-            let gate = gate.clone();
-            async move { gate.acquire().await.map(|_| Action::await_change()) }
-        });
-        let look = async {
-            assert_eq!(pending().await, "1", "nothing is listed");
-            listed.send_replace(true);
-            assert_eq!(pending().await, "1", "it is being reconciled");
-            opens.add_permits(1);
-            assert_eq!(pending().await, "0", "nothing is left");
-            stop.cancel();
-        };
-        join(run, look).await;
-    }
-
-    /// A reconcile without a finalizer could create things outside of the cluster that no cleanup removes.
-    #[tokio::test]
-    async fn an_object_deleted_before_its_finalizer_is_not_reconciled() {
-        let (asked, mut patches) = tokio::sync::mpsc::unbounded_channel();
-        let gone = tower::service_fn(move |request: Request<Body>| {
-            let asked = asked.clone();
-            async move {
-                let body = request.into_body().collect().await.unwrap().to_bytes();
-                let _ = asked.send(serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default());
-                let status =
-                    serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404});
-                Ok::<_, Infallible>(
-                    Response::builder().status(404).body(Body::from(status.to_string().into_bytes())).unwrap(),
-                )
-            }
-        });
-        let runtime = Runtime::new(kube::Client::new(gone, "default"), "default", CancellationToken::new());
-        let controller = Controller::<ConfigMap>::named("maps")
-            .finalizer("maps.example/hold", |_| ready(Ok::<_, Infallible>(Cleanup::Done)));
-        let mut map = ConfigMap::default();
-        (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("brief".into()));
-        (map.metadata.uid, map.metadata.resource_version) = (Some("first".into()), Some("7".into()));
-        let known = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
-        controller.store.written(known, controller.store.begin());
-        let reconciler = Arc::new(controller.reconciler(&runtime));
-        let key = Key::new("team", "brief");
-        let was_called = std::sync::atomic::AtomicBool::new(false);
-        let reconcile = |_: Reconcile<ConfigMap>| {
-            was_called.store(true, std::sync::atomic::Ordering::SeqCst);
-            ready(Ok::<_, Infallible>(Action::await_change()))
-        };
-        let next = reconciler.reconcile(key, &reconcile).await.map_err(|error| error.to_string());
-        assert_eq!(next, Ok(Action::await_change()));
-        assert!(!was_called.into_inner(), "it has no finalizer");
-        let patch = patches.recv().await.unwrap();
-        let uid = serde_json::json!({"op": "test", "path": "/metadata/uid", "value": "first"});
-        assert!(patch.as_array().unwrap().contains(&uid), "a successor of its name is left alone: {patch}");
-    }
-}
+mod tests;

@@ -31,6 +31,9 @@ pub enum ControllerError {
         /// The API server's answer.
         source: Box<kube::Error>,
     },
+    /// A request of the reconcile's own failed.
+    #[error("{}", own_sentence(&**.0))]
+    Client(Box<kube::Error>),
     /// The API server did not answer in time.
     #[error("no answer within {seconds} s to {verb} {object}")]
     Deadline {
@@ -63,4 +66,17 @@ pub enum ControllerError {
         /// The error of the serialiser.
         source: serde_json::Error,
     },
+}
+
+impl ControllerError {
+    /// Whether the definition of the controller has to change: no retry helps.
+    pub(super) fn is_mistake(&self) -> bool {
+        matches!(self, Self::Plan(DocumentError::UnknownKind { .. }))
+    }
+}
+
+impl From<kube::Error> for ControllerError {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(Box::new(error))
+    }
 }

@@ -39,7 +39,7 @@
 //!
 //! async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
 //!     cx.apply(&greeting(&cx.object)).await?;
-//!     cx.status(&EntityStatus { greeted: Some(cx.object.spec.username.clone()) }).await?;
+//!     cx.apply_status(&EntityStatus { greeted: Some(cx.object.spec.username.clone()) }).await?;
 //!     Ok(Action::await_change())
 //! }
 //!
@@ -69,7 +69,7 @@
 //! (`Validation warning`). [`Controller::on_invalid`] says in other fields of the status what is wrong.
 //!
 //! The CRD needs `status.conditions`, a list of type `map` with the key `type`, because two field managers write to it:
-//! [`Reconcile::status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
+//! [`Reconcile::apply_status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
 //! webhooks are on again, that condition is removed. Objects of a kind without such a list get the event and the log
 //! line only.
 //!
@@ -80,6 +80,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod apply;
+mod backoff;
 pub mod cache;
 mod changes;
 mod children;
@@ -103,8 +104,9 @@ mod watches;
 mod webhooks;
 mod writer;
 
+pub use backoff::Backoff;
 pub use children::ChildTrace;
-pub use conditions::{ConditionStatus, Conditions, fitting};
+pub use conditions::{ConditionStatus, Conditions, truncate_message};
 pub use controller::Controller;
 pub use error::ControllerError;
 pub use events::{EventType, Events, PlannedEvent};
@@ -116,7 +118,9 @@ pub use portcullis_lease as scopes;
 pub use portcullis_manifest as manifest;
 /// The type of [`Runtime::metrics`].
 pub use portcullis_metrics::Metrics;
-pub use queue::{Action, Backoff, Key, Queue};
+/// The error of a reconcile, whatever its type.
+pub use portcullis_review::BoxError;
+pub use queue::{Action, Key, Queue};
 pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;
 pub use store::{Change, Store, Stored};

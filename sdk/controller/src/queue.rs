@@ -5,32 +5,27 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    error::Error,
+    iter::successors,
     panic::AssertUnwindSafe,
     sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use futures::FutureExt as _;
+use futures::future::join_all;
+use portcullis_client::in_one_line;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span, error, warn};
 
-use super::Stored;
+use super::backoff::Backoff;
 use super::kind_scope::full_name;
 use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
+use super::{BoxError, ControllerError, Stored};
 
 /// An object that is due within this time is pending. When none is, nothing happens for as long.
 const SOON: Duration = Duration::from_secs(10);
-
-/// Delays before a failed reconcile is retried, and before a write of a child that others undo is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The delay after the first failure; it doubles with each further one.
-    pub first: Duration,
-    /// The longest delay.
-    pub last: Duration,
-    /// The longest delay if the object, or something it refers to, changed during the failed reconcile.
-    pub after_change: Duration,
-}
 
 /// Namespace and name of an object to reconcile. The namespace is empty for a cluster-scoped kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,21 +100,6 @@ impl std::fmt::Display for Key {
     }
 }
 
-// === impl Backoff ===
-
-impl Default for Backoff {
-    /// Delays from half a second to five minutes; five seconds after a change.
-    fn default() -> Self {
-        Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
-    }
-}
-
-impl Backoff {
-    pub(super) fn delay(&self, failures: u32) -> Duration {
-        self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.last)
-    }
-}
-
 // === impl Queue ===
 
 impl Queue {
@@ -181,37 +161,50 @@ impl Queue {
         self.with(|state| state.due.values().cloned().collect())
     }
 
-    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown` is cancelled; then waits for those that
-    /// run.
-    pub async fn run<E, F>(&self, workers: usize, shutdown: &CancellationToken, reconcile: impl Fn(Key) -> F)
-    where
-        F: Future<Output = Result<Action, E>>,
-        E: std::fmt::Display,
+    /// Runs `reconcile` for due keys in their spans, `workers` at a time, until `shutdown` is cancelled; then waits for
+    /// those that run.
+    pub(super) async fn run<F>(
+        &self,
+        workers: usize,
+        shutdown: &CancellationToken,
+        span: impl Fn(&Key) -> Span,
+        reconcile: impl Fn(Key) -> F,
+    ) where
+        F: Future<Output = Result<Action, BoxError>>,
     {
         let worker = || async {
             while let Some(key) = self.next(shutdown).await {
-                let (namespace, name) = (&key.namespace, &key.name);
-                let began = Instant::now();
-                // A panic fails this reconcile only: the worker goes on with other keys.
-                let (next, result) = match AssertUnwindSafe(reconcile(key.clone())).catch_unwind().await {
-                    Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
-                    Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
-                    Ok(Err(error)) => {
-                        tracing::warn!(namespace, name, %error, "reconcile failed; retrying");
-                        (None, Reconciled::Error)
-                    }
-                    Err(_) => {
-                        tracing::error!(namespace, name, "reconcile panicked; retrying");
-                        (None, Reconciled::Panic)
-                    }
-                };
-                if let Some(counted) = self.counted.get() {
-                    counted.count(result, began.elapsed());
-                }
-                self.done(&key, next);
+                self.reconcile(&key, reconcile(key.clone())).instrument(span(&key)).await;
             }
         };
-        futures::future::join_all((0..workers).map(|_| worker())).await;
+        join_all((0..workers).map(|_| worker())).await;
+    }
+
+    /// Reconciles one key; logs and counts the result.
+    async fn reconcile(&self, key: &Key, reconcile: impl Future<Output = Result<Action, BoxError>>) {
+        let began = Instant::now();
+        // A panic fails this reconcile only: the worker goes on with other keys.
+        let (next, result) = match AssertUnwindSafe(reconcile).catch_unwind().await {
+            Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
+            Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
+            Ok(Err(error)) => {
+                let mut causes = successors(Some(&*error as &(dyn Error + 'static)), |cause| (*cause).source());
+                if causes.any(|cause| cause.downcast_ref().is_some_and(ControllerError::is_mistake)) {
+                    error!(error = in_one_line(&*error), "reconcile failed; retrying, but only another program helps");
+                } else {
+                    warn!(error = in_one_line(&*error), "reconcile failed; retrying");
+                }
+                (None, Reconciled::Error)
+            }
+            Err(_) => {
+                error!("reconcile panicked; retrying");
+                (None, Reconciled::Panic)
+            }
+        };
+        if let Some(counted) = self.counted.get() {
+            counted.count(result, began.elapsed());
+        }
+        self.done(key, next);
     }
 
     /// The next key that is due; `None` on shutdown.
@@ -455,20 +448,25 @@ mod tests {
         let depth = r#"portcullis_reconcile_queue_depth{controller="orders"} "#;
         assert_eq!(line(depth).as_deref(), Some("4"));
         let count = AtomicUsize::new(0);
-        let run = queue.run(1, &stop, |key| {
-            if count.fetch_add(1, Ordering::SeqCst) == 3 {
-                stop.cancel();
-            }
-            async move {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                match key.name.as_str() {
-                    "waits" => Ok(Action::await_change()),
-                    "asks" => Ok(Action::requeue(Duration::from_mins(1))),
-                    "fails" => Err("no luck"),
-                    _ => panic!("no luck at all"),
+        let run = queue.run(
+            1,
+            &stop,
+            |_| Span::none(),
+            |key| {
+                if count.fetch_add(1, Ordering::SeqCst) == 3 {
+                    stop.cancel();
                 }
-            }
-        });
+                async move {
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    match key.name.as_str() {
+                        "waits" => Ok(Action::await_change()),
+                        "asks" => Ok(Action::requeue(Duration::from_mins(1))),
+                        "fails" => Err("no luck".into()),
+                        _ => panic!("no luck at all"),
+                    }
+                }
+            },
+        );
         run.await;
         for result in ["success", "requeue", "error", "panic"] {
             let counted = format!(r#"portcullis_reconciles_total{{controller="orders",result="{result}"}} "#);
@@ -519,15 +517,20 @@ mod tests {
             queue.add(key(name));
         }
         let (now, most, total) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        let run = queue.run(2, &stop, |_| async {
-            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            now.fetch_sub(1, Ordering::SeqCst);
-            if total.fetch_add(1, Ordering::SeqCst) == 4 {
-                stop.cancel();
-            }
-            Ok::<_, std::fmt::Error>(Action::await_change())
-        });
+        let run = queue.run(
+            2,
+            &stop,
+            |_| Span::none(),
+            |_| async {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                if total.fetch_add(1, Ordering::SeqCst) == 4 {
+                    stop.cancel();
+                }
+                Ok(Action::await_change())
+            },
+        );
         tokio::time::timeout(Duration::from_mins(1), run).await.unwrap();
         assert_eq!((most.into_inner(), total.into_inner()), (2, 5));
     }

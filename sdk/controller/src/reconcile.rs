@@ -5,6 +5,8 @@ mod validity;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 use kube::api::PropagationPolicy;
 use kube::core::ApiResource;
@@ -15,10 +17,10 @@ use serde_json::Value;
 use super::apply::{DeleteOutcome, Desired, DocumentError, Ensured, Undone, refusal};
 use super::children::Children;
 use super::kind_scope::full_name;
-use super::{Action, ControllerError, EventType, Key, Kind, Observed, PlannedEvent, VALID};
+use super::{Action, Conditions, ControllerError, EventType, Key, Kind, Observed, PlannedEvent, VALID};
 use reconciler::LOOK_AGAIN;
 
-pub(super) use reconciler::{CleanUp, OnInvalid, Reconciler, failed};
+pub(super) use reconciler::{CleanUp, OnInvalid, Reconciler};
 
 /// One reconcile of one object: the object as it was observed, and methods to write what it needs. A write that would
 /// change nothing is not sent.
@@ -144,7 +146,7 @@ impl<K: Kind> Reconcile<K> {
         let kind = K::kind(&());
         tracing::warn!(%kind, namespace, name, problem, "a child does not stay as it is applied; repairing it ever more slowly");
         if !is_known {
-            self.publish(&[PlannedEvent::new(EventType::Warning, "RepairUndone", problem)]).await;
+            self.publish_events(&[PlannedEvent::new(EventType::Warning, "RepairUndone", problem)]).await;
         }
     }
 
@@ -216,10 +218,15 @@ impl<K: Kind> Reconcile<K> {
         }
     }
 
-    /// Publishes events about the object. To publish each one once, do so only when [`status`](Self::status) has
+    /// Publishes events about the object. To publish each one once, do so only when [`apply_status`](Self::apply_status) has
     /// written something. A failure is only logged.
-    pub async fn publish(&self, events: &[PlannedEvent]) {
+    pub async fn publish_events(&self, events: &[PlannedEvent]) {
         self.reconciler.events.publish(&*self.object, events).await;
+    }
+
+    /// No conditions yet, to build those of the status; `previous` are those of the last status.
+    pub fn conditions<'a>(&self, previous: Option<&'a Vec<Condition>>) -> Conditions<'a> {
+        Conditions::new(previous, self.object.meta().generation, Timestamp::now())
     }
 
     /// The object as it is now, writes of this reconcile included.
@@ -262,13 +269,13 @@ where
     /// struct BillStatus {}
     ///
     /// async fn report(cx: &Reconcile<Order>) -> Result<bool, ControllerError> {
-    ///     cx.status(&BillStatus {}).await // with OrderStatus {} it compiles
+    ///     cx.apply_status(&BillStatus {}).await // with OrderStatus {} it compiles
     /// }
     /// ```
     ///
     /// # Errors
     /// When the API server rejects it.
-    pub async fn status(&self, status: &K::Status) -> Result<bool, ControllerError> {
+    pub async fn apply_status(&self, status: &K::Status) -> Result<bool, ControllerError> {
         self.may_write().await?;
         let status = serde_json::to_value(status);
         let mut status =
@@ -344,7 +351,7 @@ mod tests {
         let queue = reconciler.changes.queue.clone();
         let reconcile = async |cx: Reconcile<Part>| {
             let change = cx.reconciler.store.delivered("", observed(&part(6, 2)));
-            cx.status(&PartStatus { size: cx.object.spec.size }).await?;
+            cx.apply_status(&PartStatus { size: cx.object.spec.size }).await?;
             cx.reconciler.changes.delivered(&change);
             Ok::<_, ControllerError>(Action::await_change())
         };

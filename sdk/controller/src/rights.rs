@@ -86,7 +86,7 @@ mod tests {
         // A controller of a cluster-scoped kind accesses its objects in the cluster, and their children in their
         // namespaces.
         let owned_elsewhere = Controller::<Namespace>::named("spaces")
-            .owns_in::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default())
+            .owns_with_store::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default())
             .owns::<PersistentVolume>();
         let access = owned_elsewhere.access();
         let of =

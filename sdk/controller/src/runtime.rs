@@ -60,7 +60,7 @@ impl Runtime {
     /// Sets the validators that [`Controller`](crate::Controller)s evaluate while webhooks are off. An operator's
     /// controllers get the validators that it registered.
     #[must_use]
-    pub fn validated_by(mut self, validity: impl Validity) -> Self {
+    pub fn with_validators(mut self, validity: impl Validity) -> Self {
         self.validity = Arc::new(validity);
         self
     }

@@ -24,7 +24,7 @@ impl<K: Kind> Controller<K> {
     /// The reconcile itself reads what it needs of the other object.
     ///
     /// `mapper` also gets the store of the controller's own objects: [`Store::keys_where`] scans all of them,
-    /// [`Store::find_everywhere`] finds them by the tokens of [`found_by`](Self::found_by).
+    /// [`Store::find_everywhere`] finds them by the tokens of [`index_by`](Self::index_by).
     ///
     /// ```
     /// use kube::{CustomResource, ResourceExt as _};

@@ -126,7 +126,7 @@ impl Watches {
 
     /// Counts panics of callbacks in these metrics.
     #[must_use]
-    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
         self
     }

@@ -24,7 +24,7 @@ use backon::{ExponentialBuilder, Retryable as _};
 use jiff::Timestamp;
 use kube::Client;
 use portcullis_manifest::Installation;
-use portcullis_webhook::Webhooks;
+use portcullis_webhook::{BoxError, Webhooks};
 use rustls::crypto::CryptoProvider;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -86,9 +86,19 @@ impl Development {
         flags: &Flags,
         ends: mpsc::Receiver<&'static str>,
         answered: CancellationToken,
+        beside: impl Future<Output = Result<(), BoxError>> + Send + 'static,
+    ) -> Result<(), BoxError> {
+        let beside = async move { beside.await.map_err(anyhow::Error::from_boxed) };
+        self.hold(flags, Ends(ends), answered, beside).await.map_err(Into::into)
+    }
+
+    async fn hold(
+        self,
+        flags: &Flags,
+        mut ends: Ends,
+        answered: CancellationToken,
         beside: impl Future<Output = anyhow::Result<()>> + Send + 'static,
     ) -> anyhow::Result<()> {
-        let mut ends = Ends(ends);
         let (cluster, session) = tokio::select! {
             prepared = self.prepare(flags) => prepared?,
             _ = ends.next() => return Ok(()),

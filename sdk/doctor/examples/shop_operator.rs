@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kube::CustomResourceExt as _;
 use kube::core::crd::merge_crds;
 use portcullis::conversion::Convert;
-use portcullis::operator::{Components, NoArgs, Operator};
+use portcullis::operator::Operator;
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 
 mod v1 {
@@ -76,12 +76,9 @@ fn to_v1(new: v2::Order) -> v1::Order {
 
 fn main() -> anyhow::Result<ExitCode> {
     let crd = merge_crds(vec![v1::Order::crd(), v2::Order::crd()], "v2")?;
-    let operator = Operator::named("shop").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|_: &NoArgs| {
-        let webhooks = Webhooks::new()
-            .validate(Validate::<v2::Order>::named("sober").on_create(sober).on_update(|_, new, cx| sober(new, cx)))
-            .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
-            .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
-        Ok(Components::new(webhooks))
-    });
-    Ok(operator.main())
+    let webhooks = Webhooks::new()
+        .validate(Validate::<v2::Order>::named("sober").on_create_or_update(sober))
+        .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
+        .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
+    Ok(Operator::named("shop").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).webhooks(webhooks).main())
 }

@@ -50,7 +50,7 @@ pub async fn explain(webhooks: &Webhooks, objects: &[Value]) -> Vec<Finding> {
                 Some(denial) => {
                     let causes = denial.causes();
                     // It may be no more than the list of them.
-                    let list = portcullis_webhook::Verdict::of(causes.to_vec());
+                    let list = portcullis_webhook::Verdict::from_causes(causes.to_vec());
                     let listed = list.denial().map(Denial::message) == Some(denial.message());
                     for (index, cause) in causes.iter().enumerate() {
                         let (field, why) = (cause.field(), cause.message());

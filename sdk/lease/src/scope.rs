@@ -40,7 +40,7 @@ impl Scope {
 
     /// Restricts writing to the time in which `leadership` holds.
     #[must_use]
-    pub fn led_by(&self, leadership: Leadership) -> Self {
+    pub fn with_leadership(&self, leadership: Leadership) -> Self {
         Self { leadership, ..self.clone() }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let scope = Scope::everything();
         assert!(scope.owns("team-a").may_write() && scope.owns("").may_write());
         assert_eq!(scope.restricted_to(), None);
-        let follower = scope.led_by(Leadership::follower());
+        let follower = scope.with_leadership(Leadership::follower());
         assert!(!follower.owns("team-a").may_write());
         assert!(follower.owns("team-a").must_check());
     }

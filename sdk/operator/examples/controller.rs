@@ -93,7 +93,7 @@ async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
     map.metadata.name = Some(cx.key.name.clone());
     map.data = Some(BTreeMap::from([("greeting".to_owned(), greeting.clone())]));
     cx.apply(&map).await?;
-    cx.status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
+    cx.apply_status(&EntityStatus { greeting: Some(greeting), conditions: None }).await?;
     Ok(Action::await_change())
 }
 
@@ -122,10 +122,9 @@ fn main() -> ExitCode {
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![Entity::crd()])
         .setup(|args: &Args| {
-            let (creating, updating) = (args.clone(), args.clone());
-            let username = Validate::<Entity>::named("username")
-                .on_create(move |new, _| judge(new, creating.clone()))
-                .on_update(move |_, new, _| judge(new, updating.clone()));
+            let args = args.clone();
+            let username =
+                Validate::<Entity>::named("username").on_create_or_update(move |new, _| judge(new, args.clone()));
             let webhooks =
                 Webhooks::new().validate(username).mutate(Mutate::<Entity>::named("defaults").on_create(defaults));
             Ok(Components::new(webhooks).while_leading("greeter", greeter().access(), greet))

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::operator::{Components, NoArgs, Operator};
+use portcullis::operator::Operator;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 /// A handler, for the example's sake: a CEL expression could do this as well.
@@ -20,13 +20,8 @@ async fn named(new: Arc<ConfigMap>, _: Context) -> Verdict {
 }
 
 fn main() -> ExitCode {
-    Operator::named("small-maps")
-        .setup(|_: &NoArgs| {
-            let webhook = Validate::<ConfigMap>::named("small")
-                .cel("!has(object.data) || object.data.size() <= 2", "data has more than 2 entries")
-                .on_create(named)
-                .on_update(|_, new, cx| named(new, cx));
-            Ok(Components::new(Webhooks::new().validate(webhook)))
-        })
-        .main()
+    let webhook = Validate::<ConfigMap>::named("small")
+        .cel("!has(object.data) || object.data.size() <= 2", "data has more than 2 entries")
+        .on_create_or_update(named);
+    Operator::named("small-maps").webhooks(Webhooks::new().validate(webhook)).main()
 }

@@ -104,7 +104,7 @@ fn main() -> anyhow::Result<ExitCode> {
             .convert(Convert::<v2::Ticket>::hub().spoke(v1_to_v2, v2_to_v1))
             .mutate(Mutate::<v2::Ticket>::named("hurry").on_create(hurry))
             .validate(Validate::<v2::Ticket>::named("judge").on_create(judge));
-        let clock = TimeOfDay::off_by(SignedDuration::from_secs(args.clock_skew));
+        let clock = TimeOfDay::with_offset(SignedDuration::from_secs(args.clock_skew));
         Ok(Components::new(webhooks).rotation_timing(args.timing()).time_of_day(clock))
     });
     Ok(operator.main())

@@ -64,11 +64,10 @@ fn main() -> ExitCode {
         .crds(vec![Widget::crd()])
         .setup(|args: &Args| {
             let policy = if args.ignore_failures { FailurePolicy::Ignore } else { FailurePolicy::Fail };
-            let (creating, updating, marking, acting) = (args.clone(), args.clone(), args.clone(), args.clone());
+            let (judging, marking, acting) = (args.clone(), args.clone(), args.clone());
             let size = Validate::<Widget>::named("size")
                 .failure_policy(policy)
-                .on_create(move |new, _| std::future::ready(judge(&new, &creating)))
-                .on_update(move |_, new, _| std::future::ready(judge(&new, &updating)));
+                .on_create_or_update(move |new, _| std::future::ready(judge(&new, &judging)));
             let mark = move |mut new: Widget, _: Context| {
                 let key = format!("scopes.example/{}", marking.tag);
                 new.metadata.annotations.get_or_insert_default().insert(key, "was here".to_owned());

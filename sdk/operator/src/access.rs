@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_account_has_the_rights_of_running_controllers_only() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
-        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list", "watch"])]);
+        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list"])]).rbac([maps(&["watch"])]);
         let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
         let pods = Grant::new("", &["pods"], &["list"]);
         let two = one().while_leading("two", [maps(&["patch"]), pods.clone()], |_| async {});

@@ -35,8 +35,11 @@ pub(super) fn everywhere(
     health: &Health,
     tasks: &mut Tasks,
 ) {
-    let runtime =
-        Runtime { scope: runtime.scope.led_by(Leadership::follower()), leadership: Leadership::follower(), ..runtime };
+    let runtime = Runtime {
+        scope: runtime.scope.with_leadership(Leadership::follower()),
+        leadership: Leadership::follower(),
+        ..runtime
+    };
     for (name, task) in everywhere {
         tasks.spawn(name, &runtime.stop, task(runtime.clone()));
     }

@@ -227,7 +227,6 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::Components;
     use portcullis_webhook::Webhooks;
     use portcullis_webhook::conversion::Convert;
 
@@ -292,8 +291,7 @@ mod tests {
             let crd = merge_crds(vec![Old::crd(), v2::Old::crd()], "v2").unwrap();
             // The functions of v1 were forgotten.
             let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
-            let operator: Operator =
-                Operator::named("op").crds(vec![crd]).setup(move |_| Ok(Components::new(webhooks())));
+            let operator = Operator::named("op").crds(vec![crd]).webhooks(webhooks());
             let matches = Cli::<NoArgs>::command().get_matches_from([&["op"], words].concat());
             let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
             assert_eq!(

@@ -47,7 +47,7 @@ impl Controllers {
         stop: &CancellationToken,
     ) -> Result<(), RunError> {
         let end = stop.child_token();
-        let scope = self.runtime.scope.led_by(leadership.clone());
+        let scope = self.runtime.scope.with_leadership(leadership.clone());
         let runtime = Runtime { scope, leadership, stop: end.clone(), ..self.runtime.clone() };
         let mut tasks = Tasks::default();
         for (name, controller) in &self.by_name {
@@ -78,7 +78,6 @@ mod tests {
     use std::future::pending;
     use std::sync::Arc;
 
-    use anyhow::bail;
     use http::{Request, Response};
     use kube::client::Body;
     use portcullis_manifest::Access;
@@ -96,7 +95,7 @@ mod tests {
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
         let controller = |run: Task| Leading { access: Access::default(), run };
-        let fails = controller(Arc::new(|_| Box::pin(async { bail!("no luck") })));
+        let fails = controller(Arc::new(|_| Box::pin(async { Err("no luck".into()) })));
         let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let controllers = Controllers { by_name, runtime };

@@ -1,6 +1,7 @@
 //! CRDs and conversions, brought together.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
 use portcullis_webhook::conversion::Conversion;
 use portcullis_webhook::{RegistrationError, Webhooks};
 
@@ -9,7 +10,8 @@ use super::error::ComponentsError;
 /// Returns the conversions of `webhooks`, each with its CRD among `crds`.
 ///
 /// # Errors
-/// When a conversion has no CRD, or one whose versions are not those with converters.
+/// When a conversion has no CRD, or one whose versions are not those with converters; and when a CRD with versions that
+/// differ has no conversion, and does not say itself how it is converted.
 pub(super) fn convertible<'a>(
     webhooks: &Webhooks,
     crds: &'a [CustomResourceDefinition],
@@ -25,7 +27,20 @@ pub(super) fn convertible<'a>(
             .map_err(|source| RegistrationError::Conversion { kind: kind.clone(), source: source.into() })?;
         Ok((conversion, crd))
     };
-    webhooks.conversions()?.into_iter().map(with_crd).collect()
+    let conversions: Vec<_> = webhooks.conversions()?.into_iter().map(with_crd).collect::<Result<_, _>>()?;
+    let is_converted = |crd: &CustomResourceDefinition| {
+        crd.spec.conversion.is_some() || conversions.iter().any(|(_, converted)| std::ptr::eq(*converted, crd))
+    };
+    match crds.iter().find(|crd| has_different_schemas(crd) && !is_converted(crd)) {
+        Some(crd) => Err(ComponentsError::NoConversion { crd: crd.name_any() }),
+        None => Ok(conversions),
+    }
+}
+
+/// Whether versions that are served have different schemas.
+fn has_different_schemas(crd: &CustomResourceDefinition) -> bool {
+    let mut schemas = crd.spec.versions.iter().filter(|version| version.served).map(|version| &version.schema);
+    schemas.next().is_some_and(|first| schemas.any(|other| other != first))
 }
 
 #[cfg(test)]
@@ -69,6 +84,36 @@ mod tests {
         let all = [v1::Person::crd(), v2::Person::crd(), v3::Person::crd()];
         let meant = all.into_iter().filter(|crd| versions.contains(&crd.spec.versions[0].name.as_str()));
         merge_crds(meant.collect(), versions[0]).unwrap()
+    }
+
+    #[test]
+    fn versions_that_differ_without_a_conversion_are_refused() {
+        use serde_json::json;
+
+        let version = |name: &str, served: bool, member: &str| {
+            let properties = json!({ member: { "type": "string" } });
+            json!({ "name": name, "served": served, "storage": name == "v2",
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": properties } } })
+        };
+        let different = json!([version("v1", true, "a"), version("v2", true, "b")]);
+        for (versions, conversion, refused) in [
+            (json!([version("v2", true, "a")]), None, false),
+            (json!([version("v1", true, "a"), version("v2", true, "a")]), None, false),
+            (different.clone(), None, true),
+            (different, Some("None"), false),
+            (json!([version("v1", false, "a"), version("v2", true, "b")]), None, false),
+        ] {
+            let names = json!({ "kind": "Person", "plural": "people" });
+            let mut crd = json!({ "metadata": { "name": "people.demo.example" },
+                "spec": { "group": "demo.example", "scope": "Namespaced", "names": names, "versions": versions } });
+            if let Some(strategy) = conversion {
+                crd["spec"]["conversion"] = json!({ "strategy": strategy });
+            }
+            let crds = [serde_json::from_value(crd).unwrap()];
+            let error = convertible(&Webhooks::new(), &crds).map(drop).map_err(|error| error.to_string()).err();
+            let begin = "people.demo.example has versions with different schemas and no conversion";
+            assert_eq!(error.as_ref().is_some_and(|error| error.starts_with(begin)), refused, "{versions}: {error:?}");
+        }
     }
 
     // K3: coverage is proven at start-up.

@@ -60,7 +60,8 @@ pub(super) async fn perform<A: clap::Args>(
         };
         let webhooks = components.webhooks;
         let development = Development { webhooks, installation, client: clients.client, url, context, provider };
-        Box::pin(development.run(&flags.session, ends, answered, beside)).await
+        let ended = Box::pin(development.run(&flags.session, ends, answered, beside)).await;
+        ended.map_err(anyhow::Error::from_boxed)
     };
     tokio::select! {
         ended = session => ended,

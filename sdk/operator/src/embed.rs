@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::join;
@@ -146,8 +147,12 @@ impl<A: clap::Args> Operator<A> {
 
     fn prepare(&self, args: &A, config: Config, options: EmbedOptions) -> Result<EmbeddedOperator, RunError> {
         let context = SetupContext::from(&options.installation);
-        let components = (self.setup)(args, &context).map_err(|error| RunError::Setup(error.into()))?;
-        components.checked()?;
+        let components = self.components(args, &context)?;
+        if self.is_embedded.swap(true, Ordering::Relaxed)
+            && (!self.controllers.is_empty() || !self.webhooks.sources().is_empty())
+        {
+            return Err(RunError::EmbeddedTwice(self.name));
+        }
         convertible(&components.webhooks, &self.crds)?;
         let clients = Clients::new(config).map_err(|error| RunError::Client(error.into()))?;
         EmbeddedOperator::new(self.name, components, clients, options)
@@ -170,11 +175,13 @@ impl EmbeddedOperator {
         let has_controllers = !components.controllers.is_empty();
         let leases = Leases::new(&clients.prompt, installation, has_controllers, &flags)?;
         let scope = leases.scope.clone();
-        let routes =
-            components.webhooks.routes_in(move |namespace| scope.passes(namespace)).map_err(ComponentsError::from)?;
+        let routes = components
+            .webhooks
+            .routes_with_skip(move |namespace| scope.passes(namespace))
+            .map_err(ComponentsError::from)?;
         let metrics = routes.metrics().clone();
         metrics.adopt(std::mem::take(&mut components.metrics)).map_err(ComponentsError::from)?;
-        leases.counted_in(&metrics);
+        leases.register_metrics(&metrics);
         let configurations = configurations(installation, &components.webhooks)?;
         let health = Health::new("the operator to start", metrics);
         Ok(Self { operator, clients, components, leases, routes, health, options, server: None, configurations })
@@ -212,7 +219,7 @@ impl EmbeddedOperator {
     }
 
     /// The webhooks as a `tower::Service`, to put behind the process's own router and middleware and serve by
-    /// [`run_with`](Self::run_with).
+    /// [`run_with_handler`](Self::run_with_handler).
     pub fn routes(&self) -> &Routes {
         &self.routes
     }
@@ -230,7 +237,7 @@ impl EmbeddedOperator {
     /// With the error of the first component that failed. All the rest has then ended too.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let routes = self.routes.clone();
-        self.run_with(routes, stop).await
+        self.run_with_handler(routes, stop).await
     }
 
     /// Does as [`run`](Self::run), with `handler` answering the requests on the address of the webhooks. It must pass
@@ -238,7 +245,7 @@ impl EmbeddedOperator {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub async fn run_with(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
+    pub async fn run_with_handler(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
         let serves = self.serves();
         let Self { operator, clients, components, leases, routes, health, options, server, configurations } = self;
         let EmbedOptions { installation, provider, drain_delay, .. } = options;
@@ -283,7 +290,7 @@ impl EmbeddedOperator {
         }
         let (release, namespace) = (installation.release.clone(), installation.namespace.clone());
         let runtime = Runtime::new(clients.client, namespace, end.working.clone())
-            .validated_by(components.webhooks.clone().overridden(&installation.overrides));
+            .with_validators(components.webhooks.clone().overridden(&installation.overrides));
         let runtime = Runtime { release, webhooks: installation.webhooks, metrics, ..runtime };
         let (endpoint, has_controllers) = (health.clone(), !components.controllers.is_empty());
         let first = async move {

@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 
 use portcullis_certificates::CertificateError;
+use portcullis_controller::BoxError;
 use portcullis_lease::LeaseError;
 use portcullis_metrics::MetricNameError;
 use portcullis_webhook::RegistrationError;
-
-/// An error of a user's own code.
-pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an operator did not start, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +15,12 @@ pub enum RunError {
     /// [`Operator::setup`](super::Operator::setup) failed. Fix the arguments, or what it depends on.
     #[error("cannot set the operator up")]
     Setup(#[source] BoxError),
+    /// The operator was embedded before, and its controllers or caches were not made by `setup`: two runs would share
+    /// their stores. Make them in [`Operator::setup`](super::Operator::setup), or make another operator.
+    #[error(
+        "operator {0} was embedded before: make its controllers and caches in Operator::setup, or another operator"
+    )]
+    EmbeddedTwice(&'static str),
     /// The registration of webhooks or controllers is invalid. Fix the registration.
     #[error(transparent)]
     Registration(#[from] ComponentsError),
@@ -71,10 +75,21 @@ pub enum ComponentsError {
     Webhooks(#[from] RegistrationError),
     /// Two controllers have the same name.
     #[error("two controllers are named {0}: give one of them another name")]
-    ControllerName(String),
+    DuplicateController(String),
     /// A metric that cannot be served at `/metrics`.
     #[error(transparent)]
-    Metric(#[from] MetricNameError),
+    InvalidMetric(#[from] MetricNameError),
+    /// Versions with different schemas that nothing converts: what a version lacks would be lost when an object is
+    /// written.
+    #[error(
+        "{crd} has versions with different schemas and no conversion, so that what a version lacks is lost when an \
+         object is written: register one with Webhooks::convert, or set the CRD's spec.conversion.strategy to None if \
+         that is meant"
+    )]
+    NoConversion {
+        /// Name of the CRD.
+        crd: String,
+    },
     /// A conversion without a CRD: the API server would never call it.
     #[error("{kind} of group {group} has a conversion, but no CRD: add the CRD to Operator::crds")]
     NoCrd {

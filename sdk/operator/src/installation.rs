@@ -169,7 +169,7 @@ impl InstallationFlags {
 }
 
 /// The part of an installation that webhooks and controllers may depend on when they are made
-/// ([`Operator::setup_within`](super::Operator::setup_within)).
+/// ([`Operator::setup_with_context`](super::Operator::setup_with_context)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetupContext {

@@ -145,7 +145,7 @@ impl Leases {
     }
 
     /// Shows their health there.
-    pub(super) fn counted_in(&self, metrics: &Metrics) {
+    pub(super) fn register_metrics(&self, metrics: &Metrics) {
         if let Some(Election { lease, name, .. }) = &self.election {
             metrics.families::<ScopeMetrics>().lease(name, lease.clone());
         }

@@ -25,7 +25,7 @@
 //!                     _ => Verdict::allow(),
 //!                 }
 //!             };
-//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create(check))))
+//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create_or_update(check))))
 //!         })
 //!         .main()
 //! }
@@ -91,10 +91,11 @@ mod storage;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -105,6 +106,8 @@ pub use cli::NoArgs;
 pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
 pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
+/// The error of [`Operator::setup`] and of tasks, whatever its type.
+pub use portcullis_controller::BoxError;
 /// The environment of a controller or task: client, scope, leadership, and the token that stops it.
 pub use portcullis_controller::Runtime;
 pub use portcullis_manifest::{Installation, Switch};
@@ -122,13 +125,19 @@ pub struct Operator<A: clap::Args = NoArgs> {
     crds: Vec<CustomResourceDefinition>,
     access: Access,
     scope_lease: Option<&'static str>,
+    /// The webhooks and controllers that need no arguments.
+    webhooks: Webhooks,
+    controllers: Vec<(String, Leading)>,
     setup: Setup<A>,
+    /// Whether an [`EmbeddedOperator`] was made: another one would share the stores of `controllers` and caches.
+    is_embedded: AtomicBool,
 }
 
-type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> anyhow::Result<Components>>;
-type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> Result<Components, BoxError>>;
+type Task = Arc<dyn Fn(Runtime) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 /// A task of the leading replica, and the access that it needs.
+#[derive(Clone)]
 struct Leading {
     access: Access,
     run: Task,
@@ -164,14 +173,22 @@ impl Components {
         K: Kind,
         F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
-        let (name, access) = (controller.name().to_owned(), controller.access());
-        let controller = Arc::new((controller, reconcile));
-        self.while_leading(&name, access, move |runtime| {
-            let controller = controller.clone();
-            async move { controller.0.term(runtime, |request| (controller.1)(request)).await }
-        })
+        let (name, leading) = leading(controller, reconcile);
+        self.lead(name, leading)
+    }
+
+    fn lead(mut self, name: String, leading: Leading) -> Self {
+        match self.controllers.entry(name) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(leading);
+            }
+            Entry::Occupied(taken) => {
+                self.unfit.get_or_insert_with(|| ComponentsError::DuplicateController(taken.key().clone()));
+            }
+        }
+        self
     }
 
     /// Adds a task that runs in the leading replica, where a [`Controller`] does not suffice: until [`Runtime::stop`]
@@ -182,16 +199,12 @@ impl Components {
     /// [`Grant`](portcullis_manifest::Grant)s applies to what it watches: every namespace, or the one that an
     /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in
     /// whose names `{release}` stands for [`Runtime::release`].
-    pub fn while_leading<F, R>(mut self, name: &str, access: impl Into<Access>, run: F) -> Self
+    pub fn while_leading<F, R>(self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: Outcome> + Send + 'static,
     {
-        let controller = Leading { access: access.into(), run: boxed(run) };
-        if self.controllers.insert(name.to_owned(), controller).is_some() {
-            self.unfit.get_or_insert_with(|| ComponentsError::ControllerName(name.to_owned()));
-        }
-        self
+        self.lead(name.to_owned(), Leading { access: access.into(), run: boxed(run) })
     }
 
     /// Adds a task that every replica runs as long as its process, whether it leads or not. (Objects that webhooks read
@@ -204,7 +217,7 @@ impl Components {
         R: Future<Output: Outcome> + Send + 'static,
     {
         if self.everywhere.insert(name.to_owned(), boxed(task)).is_some() {
-            self.unfit.get_or_insert_with(|| ComponentsError::ControllerName(name.to_owned()));
+            self.unfit.get_or_insert_with(|| ComponentsError::DuplicateController(name.to_owned()));
         }
         self
     }
@@ -243,13 +256,13 @@ impl Components {
     ///     }
     ///     async { Verdict::allow() }
     /// };
-    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create(count));
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create_or_update(count));
     /// let help = "ConfigMaps with more than 100 entries";
     /// let components = Components::new(webhooks).metric("shop_large_maps", help, large);
     /// ```
     pub fn metric(mut self, name: &str, help: &str, metric: impl Metric) -> Self {
         if let Err(error) = self.metrics.register(name, help, metric) {
-            self.unfit.get_or_insert(ComponentsError::Metric(error));
+            self.unfit.get_or_insert(ComponentsError::InvalidMetric(error));
         }
         self
     }
@@ -258,6 +271,23 @@ impl Components {
     fn checked(&self) -> Result<(), ComponentsError> {
         self.unfit.clone().map_or(Ok(()), Err)
     }
+}
+
+/// A controller as a task of the leading replica, with its name.
+fn leading<K, F, R, E>(controller: Controller<K>, reconcile: F) -> (String, Leading)
+where
+    K: Kind,
+    F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Action, E>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+{
+    let (name, access) = (controller.name().to_owned(), controller.access());
+    let controller = Arc::new((controller, reconcile));
+    let run = boxed(move |runtime| {
+        let controller = controller.clone();
+        async move { controller.0.term(runtime, |request| (controller.1)(request)).await }
+    });
+    (name, Leading { access, run })
 }
 
 fn boxed<F, R>(task: F) -> Task
@@ -271,36 +301,47 @@ where
     })
 }
 
-/// The result of an operator's task: `()`, as [`Controller::run`] returns, which retries what fails; or an
-/// [`anyhow::Result`], whose error ends the process.
+/// The result of an operator's task: `()`, as [`Controller::run`] returns, which retries what fails; or a `Result`,
+/// whose error, of any type, ends the process.
 pub trait Outcome {
     /// Converts it to a result, whose error ends the process.
     ///
     /// # Errors
     /// With the error of the task, if it returned one.
-    fn result(self) -> anyhow::Result<()>;
+    fn result(self) -> Result<(), BoxError>;
 }
 
 impl Outcome for () {
-    fn result(self) -> anyhow::Result<()> {
+    fn result(self) -> Result<(), BoxError> {
         Ok(())
     }
 }
 
-impl Outcome for anyhow::Result<()> {
-    fn result(self) -> anyhow::Result<()> {
-        self
+impl<E: Into<BoxError>> Outcome for Result<(), E> {
+    fn result(self) -> Result<(), BoxError> {
+        self.map_err(Into::into)
+    }
+}
+
+impl Operator {
+    /// Creates an operator of this name, after which roles, webhook configurations (`<name>-validating`), Service and
+    /// Secrets are named. It has no arguments of its own; [`setup`](Self::setup) adds them.
+    pub fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            version: None,
+            crds: Vec::new(),
+            access: Access::default(),
+            scope_lease: None,
+            webhooks: Webhooks::new(),
+            controllers: Vec::new(),
+            setup: Box::new(|_, _| Ok(Components::default())),
+            is_embedded: AtomicBool::default(),
+        }
     }
 }
 
 impl<A: clap::Args> Operator<A> {
-    /// Creates an operator of this name, after which roles, webhook configurations (`<name>-validating`), Service and
-    /// Secrets are named.
-    pub fn named(name: &'static str) -> Self {
-        let setup: Setup<A> = Box::new(|_, _| Ok(Components::default()));
-        Self { name, version: None, crds: Vec::new(), access: Access::default(), scope_lease: None, setup }
-    }
-
     /// Sets what `--version` prints, commonly `env!("CARGO_PKG_VERSION")`.
     pub fn version(mut self, version: &'static str) -> Self {
         self.version = Some(version);
@@ -314,11 +355,11 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Grants rights to webhook handlers and to tasks [on every replica](Components::on_every_replica). The rights of
-    /// a controller follow from the controller
-    /// ([`Components::controller`]); those for certificates and Leases are added.
+    /// Adds rights, for webhook handlers and for tasks [on every replica](Components::on_every_replica). The rights of
+    /// a controller follow from the controller ([`Components::controller`]); those for certificates and Leases are
+    /// added as well.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
-        self.access = access.into();
+        self.access = self.access.and(access);
         self
     }
 
@@ -329,29 +370,57 @@ impl<A: clap::Args> Operator<A> {
         self
     }
 
-    /// Sets the function that makes webhooks and controllers from the arguments. Create state that both share in it.
-    pub fn setup(self, setup: impl Fn(&A) -> anyhow::Result<Components> + 'static) -> Self {
-        self.setup_within(move |args, _| setup(args))
+    /// Adds webhooks. An operator whose webhooks read a cache can be [embedded](Self::embed) once;
+    /// [`setup`](Self::setup) makes new ones each time.
+    pub fn webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks = self.webhooks.merge(webhooks);
+        self
+    }
+
+    /// Adds a controller, as [`Components::controller`] does. An operator with a controller that was added here can be
+    /// [embedded](Self::embed) once; [`setup`](Self::setup) makes new ones each time.
+    pub fn controller<K, F, R, E>(mut self, controller: Controller<K>, reconcile: F) -> Self
+    where
+        K: Kind,
+        F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
+    {
+        self.controllers.push(leading(controller, reconcile));
+        self
+    }
+
+    /// Sets a function that makes further webhooks and controllers from arguments of the operator's own. Create state
+    /// that they share in it. `Args` is a `clap::Args`, whose flags `run`, `generate` and `dev` then have.
+    pub fn setup<Args: clap::Args>(
+        self,
+        setup: impl Fn(&Args) -> Result<Components, BoxError> + 'static,
+    ) -> Operator<Args> {
+        self.setup_with_context(move |args, _| setup(args))
     }
 
     /// Does as [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is
     /// restricted to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend
     /// on it: `generate` makes one chart for all installations.
-    pub fn setup_within(mut self, setup: impl Fn(&A, &SetupContext) -> anyhow::Result<Components> + 'static) -> Self {
-        self.setup = Box::new(setup);
-        self
+    pub fn setup_with_context<Args: clap::Args>(
+        self,
+        setup: impl Fn(&Args, &SetupContext) -> Result<Components, BoxError> + 'static,
+    ) -> Operator<Args> {
+        let Self { name, version, crds, access, scope_lease, webhooks, controllers, setup: _, is_embedded } = self;
+        let setup = Box::new(setup);
+        Operator { name, version, crds, access, scope_lease, webhooks, controllers, setup, is_embedded }
     }
 
     /// Parses the command line and runs the subcommand. Call it as the binary's `main`, before anything that uses TLS:
     /// it installs the process's crypto provider.
     pub fn main(self) -> ExitCode {
-        self.main_from(std::env::args_os())
+        self.main_with_args(std::env::args_os())
     }
 
     /// Does as [`main`](Self::main), with this command line: for a binary that takes another one, and translates it.
-    /// The first word is the program's name.
-    pub fn main_from(self, words: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
-        cli::main(self, words.into_iter().map(Into::into).collect())
+    /// The first argument is the program's name.
+    pub fn main_with_args(self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        cli::main(self, args.into_iter().map(Into::into).collect())
     }
 
     /// The command line as a [`clap::Command`], for shell completions and manual pages. Call
@@ -361,9 +430,12 @@ impl<A: clap::Args> Operator<A> {
         cli::command(self)
     }
 
-    /// The components that these arguments make.
-    fn components(&self, args: &A, context: &SetupContext) -> anyhow::Result<Components> {
-        let components = (self.setup)(args, context)?;
+    /// The components that need no arguments, and those that these arguments make.
+    fn components(&self, args: &A, context: &SetupContext) -> Result<Components, RunError> {
+        let mut components = (self.setup)(args, context).map_err(RunError::Setup)?;
+        components.webhooks = self.webhooks.clone().merge(components.webhooks);
+        let controllers = self.controllers.iter().cloned();
+        let components = controllers.fold(components, |components, (name, leading)| components.lead(name, leading));
         components.checked()?;
         Ok(components)
     }
@@ -411,112 +483,4 @@ impl std::fmt::Debug for Components {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_controller_returns_nothing_or_any_result() {
-        let components = Components::default()
-            .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
-            .while_leading("failing", [], |_| async move {
-                "no number".parse::<u8>()?;
-                Ok(())
-            });
-        assert_eq!(components.controllers.len(), 2);
-    }
-
-    #[test]
-    fn an_invalid_or_reserved_metric_name_fails_at_startup() {
-        use prometheus_client::metrics::counter::Counter;
-
-        let table = [
-            (vec!["shop_refused", "shop_served"], None),
-            (vec!["shop_refused", "shop_refused"], Some("two metrics are named shop_refused: ")),
-            (vec!["portcullis_refused"], Some("metric portcullis_refused begins with portcullis_")),
-            (vec!["shop-refused"], Some("\"shop-refused\" cannot name a metric")),
-            (vec!["1st"], Some("\"1st\" cannot name a metric")),
-        ];
-        for (names, expected) in table {
-            let counted = Counter::<u64>::default();
-            counted.inc();
-            let components = names
-                .iter()
-                .fold(Components::default(), |components, name| components.metric(name, "Help", counted.clone()));
-            let said = components.checked().err().map(|error| error.to_string());
-            assert_eq!(said.is_some(), expected.is_some(), "{names:?}");
-            if let (Some(said), Some(expected)) = (said, expected) {
-                assert!(said.starts_with(expected), "{said}");
-                continue;
-            }
-            let metrics = portcullis_metrics::Metrics::new();
-            metrics.adopt(components.metrics).unwrap();
-            assert!(metrics.register(names[1], "Help", Counter::<u64>::default()).is_err(), "it is taken");
-            let page = metrics.encode();
-            assert!(page.contains("\nshop_refused_total 1\n") && page.ends_with("# EOF\n"), "{page}");
-            assert_eq!(page.matches("# EOF").count(), 1);
-        }
-    }
-
-    #[test]
-    fn setup_gets_the_command_lines_restriction_and_webhooks() {
-        use std::cell::RefCell;
-        use std::rc::Rc;
-
-        let directory = tempfile::tempdir().unwrap();
-        let out = format!("--out={}", directory.path().display());
-        let plain = SetupContext {
-            restricted_to: None,
-            webhooks: Switch::On,
-            namespace: None,
-            release: "op".to_owned(),
-            secret: "op-webhook-tls".to_owned(),
-        };
-        let restricted = SetupContext {
-            restricted_to: Some("team-a".to_owned()),
-            namespace: Some("op-system".to_owned()),
-            ..plain.clone()
-        };
-        let named =
-            SetupContext { release: "other".to_owned(), secret: "other-webhook-tls".to_owned(), ..plain.clone() };
-        let table = [
-            (vec!["--restrict-to-namespace=team-a", "--namespace=op-system"], restricted),
-            (
-                vec!["--restrict-to-namespace=", "--webhooks=off"],
-                SetupContext { webhooks: Switch::Off, ..plain.clone() },
-            ),
-            (vec!["--release=other"], named.clone()),
-            (vec!["--release=other", "--certificate-secret=tls"], SetupContext { secret: "tls".to_owned(), ..named }),
-            (vec![], plain),
-        ];
-        for (flags, expected) in table {
-            let told = Rc::new(RefCell::new(Vec::new()));
-            let tell = told.clone();
-            let operator = Operator::<NoArgs>::named("op").setup_within(move |_, context| {
-                tell.borrow_mut().push(context.clone());
-                Ok(Components::default())
-            });
-            let words = ["op", "generate", "rbac", &out].into_iter().chain(flags.iter().copied());
-            operator.main_from(words);
-            assert_eq!(*told.borrow(), [expected], "{flags:?}");
-        }
-    }
-
-    #[test]
-    fn two_controllers_of_one_name_are_an_error() {
-        async fn idle(_: Runtime) {}
-        let expected = Err("two controllers are named orders: give one of them another name".to_owned());
-        let table: [(fn() -> Components, _); 3] = [
-            (
-                || Components::default().while_leading("orders", [], idle).while_leading("orders", [], idle),
-                expected.clone(),
-            ),
-            (|| Components::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
-            (|| Components::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
-        ];
-        for (components, expected) in table {
-            let operator = Operator::<NoArgs>::named("op").setup(move |_| Ok(components()));
-            let made = operator.components(&NoArgs {}, &SetupContext::default());
-            assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,8 @@ use std::future::Future;
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::error::{BoxError, RunError};
+use super::BoxError;
+use super::error::RunError;
 
 /// Tasks that run until `stop`. One that fails, panics or ends before that is an error, which names it.
 #[derive(Default)]

@@ -57,23 +57,19 @@
 //! use std::process::ExitCode;
 //! use std::sync::Arc;
 //! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
-//! use portcullis::operator::{NoArgs, Operator, Components};
+//! use portcullis::operator::Operator;
 //! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 //!
 //! async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 //!     if new.data.iter().flatten().any(|(key, _)| key.contains("password")) {
-//!         return Verdict::deny("passwords belong into Secrets").code(422).cause("data", "holds a password");
+//!         return Verdict::deny("passwords belong in Secrets").code(422).cause("data", "holds a password");
 //!     }
 //!     Verdict::allow()
 //! }
 //!
 //! fn main() -> ExitCode {
-//!     Operator::named("no-passwords")
-//!         .setup(|_: &NoArgs| {
-//!             let webhook = Validate::<ConfigMap>::named("no-passwords").on_create(no_passwords);
-//!             Ok(Components::new(Webhooks::new().validate(webhook)))
-//!         })
-//!         .main()
+//!     let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
+//!     Operator::named("no-passwords").webhooks(Webhooks::new().validate(webhook)).main()
 //! }
 //! ```
 //!
@@ -125,8 +121,8 @@
 //! }
 //!
 //! let webhooks = Webhooks::new()
-//!     .validate(Validate::<v2::Order>::named("sober").on_create(sober).on_update(|_, new, cx| sober(new, cx)))
-//!     .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
+//!     .validate(Validate::<v2::Order>::named("sober").on_create_or_update(sober))
+//!     .mutate(Mutate::<v2::Order>::named("one-glass").on_create_or_update(one_glass))
 //!     .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
 //! assert_eq!(webhooks.routes()?.paths(), ["/convert/orders", "/mutate/one-glass", "/validate/sober"]);
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())

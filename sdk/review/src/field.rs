@@ -21,7 +21,7 @@ use crate::verdict::Cause;
 /// causes.push(Field::at("spec.mode").not_supported("fast", ["safe", "slow"]));
 /// causes.push(Field::at("metadata.labels").key("team").required("says who is called at night"));
 ///
-/// let verdict = Verdict::of(causes);
+/// let verdict = Verdict::from_causes(causes);
 /// assert_eq!(
 ///     verdict.denial().unwrap().message(),
 ///     "spec.ports[2].name: duplicate value: \"http\"; \

@@ -13,8 +13,8 @@ use std::fmt;
 /// assert_eq!(verdict.denial().unwrap().code(), 422);
 ///
 /// // A list of field problems is a verdict of its own: none allows, some are a 422 that names them.
-/// assert!(Verdict::of([]).is_allowed());
-/// let verdict = Verdict::of([Cause::new("spec.url", "must begin with https://")]);
+/// assert!(Verdict::from_causes([]).is_allowed());
+/// let verdict = Verdict::from_causes([Cause::new("spec.url", "must begin with https://")]);
 /// assert_eq!(verdict.denial().unwrap().message(), "spec.url: must begin with https://");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl Verdict {
 
     /// Allows the request when there are no causes; otherwise denies it with 422 (`Invalid`) and a message that lists
     /// them, as the API server does for its own validation.
-    pub fn of(causes: impl IntoIterator<Item = Cause>) -> Self {
+    pub fn from_causes(causes: impl IntoIterator<Item = Cause>) -> Self {
         let causes: Vec<Cause> = causes.into_iter().collect();
         if causes.is_empty() {
             return Self::allow();

@@ -80,7 +80,7 @@ impl Context {
 
     /// Builds the context for a controller that calls a handler with a stored object: CREATE without user and uid, as a
     /// dry run.
-    pub fn of_stored<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+    pub fn from_stored<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
             uid: String::new(),
             operation: Operation::Create,

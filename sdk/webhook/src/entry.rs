@@ -6,29 +6,18 @@ use portcullis_review::Operation;
 use super::settings::Settings;
 use super::target::Subject;
 
-/// The webhook's entry in its configuration. Only operations that have a handler are asked for.
-pub(super) fn webhook(
-    kind: WebhookKind,
-    settings: &Settings,
-    subject: &Subject,
-    handled: [(Operation, bool); 4],
-) -> Webhook {
-    let operations = handled.into_iter().filter_map(|(operation, handled)| handled.then_some(operation)).collect();
+/// The webhook's entry in its configuration, for these operations.
+pub(super) fn webhook(settings: &Settings, subject: &Subject, operations: Vec<Operation>) -> Webhook {
     let full_name = settings.full_name.clone();
-    let name = full_name.unwrap_or_else(|| format!("{}.{}", settings.name, subject.domain()));
-    let path = settings.path.clone().unwrap_or_else(|| match kind {
+    let path = settings.path.clone().unwrap_or_else(|| match settings.entry.kind {
         WebhookKind::Validating => format!("/validate/{}", settings.name),
         WebhookKind::Mutating => format!("/mutate/{}", settings.name),
     });
     Webhook {
-        failure_policy: settings.failure_policy,
+        name: full_name.unwrap_or_else(|| format!("{}.{}", settings.name, subject.domain())),
+        path,
+        rules: vec![subject.rule(settings.scope, operations)],
         timeout_seconds: u8::try_from(settings.timeout.as_secs()).unwrap_or(u8::MAX),
-        side_effects: settings.side_effects,
-        match_policy: settings.match_policy,
-        reinvocation: settings.reinvocation,
-        namespace_selector: settings.namespace_selector.clone(),
-        object_selector: settings.object_selector.clone(),
-        match_conditions: settings.match_conditions.clone(),
-        ..Webhook::new(name, kind, path, vec![subject.rule(settings.scope, operations)])
+        ..settings.entry.clone()
     }
 }

@@ -45,7 +45,7 @@
 //! | … what is sent to `/status`, `/scale` (a [`Scale`]) or another subresource | [`Validate::subresource_of`], [`Mutate::subresource_of`] |
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
 //! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
-//! | name the fields that are wrong | [`Field`], [`Verdict::of`] |
+//! | name the fields that are wrong | [`Field`], [`Verdict::from_causes`] |
 //! | let the API server evaluate a rule in CEL by itself | [`Validate::cel`] |
 //! | evaluate the same rules without the API server | [`Webhooks::explain`] |
 //! | read user, operation, options, dry run | [`Context`] |
@@ -124,18 +124,18 @@ struct Readme;
 pub enum RegistrationError {
     /// The name is not a DNS label, which Kubernetes requires.
     #[error("webhook name {0:?} is not a DNS label: use lower-case letters, digits and '-'")]
-    Name(String),
+    InvalidName(String),
     /// The full name is no name that Kubernetes takes for a webhook.
     #[error("full name {0:?} of a webhook is not a DNS subdomain of three labels at least, as in check.shop.example")]
-    BadFullName(String),
+    InvalidFullName(String),
     /// Two webhooks have the same path.
     #[error("two webhooks are served at {0}: give one of them another name or path")]
-    Path(String),
+    DuplicatePath(String),
     /// The API server cannot call this path.
     #[error(
         "path {path:?} of webhook {name} must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
     )]
-    BadPath {
+    InvalidPath {
         /// The webhook.
         name: String,
         /// The invalid path.
@@ -143,22 +143,22 @@ pub enum RegistrationError {
     },
     /// The timeout is outside of what Kubernetes allows.
     #[error("timeout of webhook {0} must be 1 to 30 whole seconds")]
-    Timeout(String),
+    InvalidTimeout(String),
     /// No operation has a handler, so the webhook would never be called.
-    #[error("webhook {0} has no handler: add on_create, on_update, on_delete or on_connect")]
+    #[error("webhook {0} has no handler: add on_create_or_update, on_delete or on_connect")]
     NoHandler(String),
     /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
     #[error("two webhooks are registered as {0}: give one of them another name")]
-    FullName(String),
+    DuplicateName(String),
     /// The target names no resource, so the webhook would never be called.
     #[error("webhook {0} matches no resource: name groups, versions and resources, or '*'")]
     NoResource(String),
     /// The concurrency is 0, so the webhook could answer no request.
     #[error("concurrency of webhook {0} is 0: set it to 1 or more")]
-    Concurrency(String),
+    InvalidConcurrency(String),
     /// There are more match conditions than Kubernetes allows.
     #[error("webhook {name} has {given} match conditions: at most {most} are allowed beside the generated ones")]
-    MatchConditions {
+    TooManyMatchConditions {
         /// The webhook.
         name: String,
         /// Number of match conditions that it has.
@@ -167,11 +167,11 @@ pub enum RegistrationError {
         most: usize,
     },
     /// CEL rules of a webhook that handles neither CREATE nor UPDATE.
-    #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create or on_update")]
+    #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create_or_update")]
     CelWithoutObject(String),
     /// A CEL rule without an expression, or without a message of one line.
     #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
-    CelRule(String),
+    InvalidCelRule(String),
     /// The converters do not cover all versions of the kind.
     #[error("conversion of {kind}: {source}")]
     Conversion {
@@ -220,6 +220,14 @@ impl Webhooks {
         self
     }
 
+    /// Adds all webhooks and conversions of `other`. The settings of the process and of the installation stay.
+    pub fn merge(mut self, other: Self) -> Self {
+        self.registered.extend(other.registered);
+        self.conversions.extend(other.conversions);
+        self.memory_limit = self.memory_limit.or(other.memory_limit);
+        self
+    }
+
     /// Returns the sources that handlers read besides requests, without duplicates.
     pub fn sources(&self) -> Vec<Arc<dyn Source>> {
         let mut sources: Vec<Arc<dyn Source>> = Vec::new();
@@ -264,10 +272,10 @@ impl Webhooks {
                 let manifest = webhook.manifest();
                 check(webhook.settings(), &manifest)?;
                 if !paths.insert(manifest.path.clone()) {
-                    return Err(RegistrationError::Path(manifest.path));
+                    return Err(RegistrationError::DuplicatePath(manifest.path));
                 }
                 if !names.insert((manifest.kind, manifest.name.clone())) {
-                    return Err(RegistrationError::FullName(manifest.name));
+                    return Err(RegistrationError::DuplicateName(manifest.name));
                 }
                 Ok(manifest)
             })
@@ -279,7 +287,7 @@ impl Webhooks {
     /// # Errors
     /// When the registration is not valid.
     pub fn routes(&self) -> Result<Routes, RegistrationError> {
-        self.routes_in(|_| None)
+        self.routes_with_skip(|_| None)
     }
 
     /// Builds the [`routes`](Self::routes) of an operator that skips namespaces of other operators. Where `skip`
@@ -288,7 +296,7 @@ impl Webhooks {
     ///
     /// # Errors
     /// When the registration is not valid.
-    pub fn routes_in(
+    pub fn routes_with_skip(
         &self,
         skip: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Result<Routes, RegistrationError> {
@@ -314,16 +322,16 @@ impl Webhooks {
 fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), RegistrationError> {
     let name = &settings.name;
     if !is_label(name) {
-        return Err(RegistrationError::Name(name.clone()));
+        return Err(RegistrationError::InvalidName(name.clone()));
     }
     // The API server (`IsFullyQualifiedName`) requires three labels.
     let refused = |name: &&String| !is_subdomain(name) || name.split('.').count() < 3;
     if let Some(full_name) = settings.full_name.as_ref().filter(refused) {
-        return Err(RegistrationError::BadFullName(full_name.clone()));
+        return Err(RegistrationError::InvalidFullName(full_name.clone()));
     }
     check_path(name, &manifest.path)?;
     if settings.timeout.subsec_nanos() != 0 || !(1..=30).contains(&settings.timeout.as_secs()) {
-        return Err(RegistrationError::Timeout(name.clone()));
+        return Err(RegistrationError::InvalidTimeout(name.clone()));
     }
     if manifest.rules.iter().all(|rule| rule.operations.is_empty()) {
         return Err(RegistrationError::NoHandler(name.clone()));
@@ -335,11 +343,11 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
         return Err(RegistrationError::NoResource(name.clone()));
     }
     if settings.concurrency == 0 {
-        return Err(RegistrationError::Concurrency(name.clone()));
+        return Err(RegistrationError::InvalidConcurrency(name.clone()));
     }
     let (given, most) = (manifest.match_conditions.len(), MAX_MATCH_CONDITIONS - manifest.exemptions().len());
     if given > most {
-        return Err(RegistrationError::MatchConditions { name: name.clone(), given, most });
+        return Err(RegistrationError::TooManyMatchConditions { name: name.clone(), given, most });
     }
     if !manifest.cel_rules.is_empty() && !manifest.has_use_for_cel_rules() {
         return Err(RegistrationError::CelWithoutObject(name.clone()));
@@ -347,7 +355,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     let one_line = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\r']);
     let taken = |rule: &CelRule| !rule.expression.trim().is_empty() && one_line(&rule.message);
     if !manifest.cel_rules.iter().all(taken) {
-        return Err(RegistrationError::CelRule(name.clone()));
+        return Err(RegistrationError::InvalidCelRule(name.clone()));
     }
     Ok(())
 }
@@ -358,7 +366,7 @@ pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError
     if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_subdomain)) {
         return Ok(());
     }
-    Err(RegistrationError::BadPath { name: name.to_owned(), path: path.to_owned() })
+    Err(RegistrationError::InvalidPath { name: name.to_owned(), path: path.to_owned() })
 }
 
 impl fmt::Debug for Webhooks {

@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, old_object, text};
-use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, text};
+use super::handler::{Handlers, Method, OnUpdate, method_of_one, method_of_two, of_one, of_two};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, entry};
@@ -101,10 +101,7 @@ impl<K> From<Verdict> for Mutation<K> {
 pub struct Mutate<T, S = ()> {
     settings: Settings,
     subject: Subject,
-    create: Option<OfOne<T, Mutation<T>>>,
-    update: Option<OfTwo<Arc<T>, T, Mutation<T>>>,
-    delete: Option<OfOne<Arc<T>, Verdict>>,
-    connect: Option<OfOne<T, Mutation<T>>>,
+    handlers: Handlers<T, T, Mutation<T>>,
     state: S,
     /// Whether the last object was edited.
     edits: AtomicBool,
@@ -135,18 +132,28 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     }
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
-        let settings = Settings::named(name.into());
+        let settings = Settings::new(WebhookKind::Mutating, name.into());
         let edits = AtomicBool::default();
-        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), edits }
+        Self { settings, subject, handlers: Handlers::default(), state: (), edits }
     }
 
-    /// Mutates objects on CREATE.
+    /// Mutates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) mutates updates too.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.create = Some(of_one(handler));
+        self.handlers.create = Some(of_one(handler));
+        self
+    }
+
+    /// Mutates objects on CREATE and on UPDATE in one way; the handler gets the new object.
+    pub fn on_create_or_update<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(T, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
+    {
+        self.handlers.on_create_or_update(of_one(handler));
         self
     }
 
@@ -156,7 +163,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.update = Some(of_two(handler));
+        self.handlers.update = Some(OnUpdate::Both(of_two(handler)));
         self
     }
 
@@ -166,7 +173,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.delete = Some(of_one(handler));
+        self.handlers.delete = Some(of_one(handler));
         self
     }
 
@@ -176,7 +183,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.connect = Some(of_one(handler));
+        self.handlers.connect = Some(of_one(handler));
         self
     }
 
@@ -201,8 +208,8 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     /// let webhook = Mutate::<ConfigMap>::named("team").state(team).on_create(Team::label);
     /// ```
     pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Mutate<T, Arc<S>> {
-        let Self { settings, subject, create, update, delete, connect, state: (), edits } = self;
-        Mutate { settings, subject, create, update, delete, connect, state, edits }
+        let Self { settings, subject, handlers, state: (), edits } = self;
+        Mutate { settings, subject, handlers, state, edits }
     }
 }
 
@@ -217,7 +224,16 @@ where
     where
         F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
     {
-        self.create = Some(method_of_one(&self.state, method));
+        self.handlers.create = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Mutates objects on CREATE and on UPDATE, with a method of the state that gets the new object.
+    pub fn on_create_or_update<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
+    {
+        self.handlers.on_create_or_update(method_of_one(&self.state, method));
         self
     }
 
@@ -226,7 +242,7 @@ where
     where
         F: for<'s> Method<'s, S, (Arc<T>, T, Context), Mutation<T>>,
     {
-        self.update = Some(method_of_two(&self.state, method));
+        self.handlers.update = Some(OnUpdate::Both(method_of_two(&self.state, method)));
         self
     }
 
@@ -235,7 +251,7 @@ where
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
     {
-        self.delete = Some(method_of_one(&self.state, method));
+        self.handlers.delete = Some(method_of_one(&self.state, method));
         self
     }
 
@@ -244,7 +260,7 @@ where
     where
         F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
     {
-        self.connect = Some(method_of_one(&self.state, method));
+        self.handlers.connect = Some(method_of_one(&self.state, method));
         self
     }
 }
@@ -252,7 +268,7 @@ where
 impl<T, S> Mutate<T, S> {
     /// Sets whether the API server calls this webhook again when a later one changed the object (default: `IfNeeded`).
     pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
-        self.settings.reinvocation = reinvocation;
+        self.settings.entry.reinvocation = reinvocation;
         self
     }
 
@@ -273,13 +289,7 @@ where
     }
 
     fn manifest(&self) -> Webhook {
-        let handled = [
-            (Operation::Create, self.create.is_some()),
-            (Operation::Update, self.update.is_some()),
-            (Operation::Delete, self.delete.is_some()),
-            (Operation::Connect, self.connect.is_some()),
-        ];
-        entry::webhook(WebhookKind::Mutating, &self.settings, &self.subject, handled)
+        entry::webhook(&self.settings, &self.subject, self.handlers.operations())
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
@@ -288,32 +298,28 @@ where
             if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
-            let no_handler = || Failure::NoHandler(request.operation.to_string());
             if request.operation == Operation::Delete {
-                let handler = self.delete.as_ref().ok_or_else(no_handler)?;
-                return Ok(match old_object(request, &self.settings)? {
-                    Ok(old) => Decision::by_handler(handler(old, context).await.map_err(Failure::Handler)?),
-                    Err(unread) => *unread,
+                return Ok(match self.handlers.call_delete(request, &self.settings, context)? {
+                    Ok(verdict) => Decision::by_handler(verdict.await.map_err(Failure::Handler)?),
+                    Err(undecoded) => *undecoded,
                 });
             }
-            let new: T = match new_object(request, &self.settings)? {
-                Ok(new) => new,
-                Err(unread) => return Ok(*unread),
-            };
             let raw = text(request, request.object)?;
-            // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too, and
-            // to write it now costs less than to read it again; where it edits none, neither is needed.
-            let before = if self.edits.load(Ordering::Relaxed) { written(&new, raw).ok() } else { None };
-            let mutation = match request.operation {
-                Operation::Update => {
-                    let handler = self.update.as_ref().ok_or_else(no_handler)?;
-                    match old_object(request, &self.settings)? {
-                        Ok(old) => handler(old, new, context),
-                        Err(unread) => return Ok(*unread),
-                    }
+            let mut before = None;
+            let new = || {
+                let new = new_object::<T>(request, &self.settings)?;
+                // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too,
+                // and to write it now costs less than to read it again; where it edits none, neither is needed.
+                if let Ok(new) = &new
+                    && self.edits.load(Ordering::Relaxed)
+                {
+                    before = written(new, raw).ok();
                 }
-                Operation::Connect => self.connect.as_ref().ok_or_else(no_handler)?(new, context),
-                _ => self.create.as_ref().ok_or_else(no_handler)?(new, context),
+                Ok(new)
+            };
+            let mutation = match self.handlers.call(request, &self.settings, context, new)? {
+                Ok(mutation) => mutation,
+                Err(undecoded) => return Ok(*undecoded),
             };
             let Mutation { object, verdict } = mutation.await.map_err(Failure::Handler)?;
             self.edits.store(object.is_some(), Ordering::Relaxed);

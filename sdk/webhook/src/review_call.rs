@@ -90,7 +90,7 @@ impl ReviewCalls {
             return Ok(self.decided(review, &Decision::skipped(&note), call));
         }
         let admitted = AssertUnwindSafe(
-            self.webhook.admit(request, Context::of_request(request, self.webhook.settings().side_effects)),
+            self.webhook.admit(request, Context::of_request(request, self.webhook.settings().entry.side_effects)),
         )
         .catch_unwind();
         match timeout_at(call.deadline, admitted).await {

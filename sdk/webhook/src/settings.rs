@@ -3,29 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use portcullis_manifest::{FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Scope, SideEffects};
+use portcullis_manifest::{Scope, Webhook, WebhookKind};
 
 use crate::Source;
 
 /// Concurrent reviews of one webhook, by default.
 const CONCURRENCY: usize = 256;
 
-/// The settings that end up in the manifest, and those that shape an answer.
+/// The settings of the entry in the webhook configuration, and those of reviews.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) name: String,
     /// The name that it is registered under, if it does not follow from `name`.
     pub(super) full_name: Option<String>,
     pub(super) path: Option<String>,
-    pub(super) failure_policy: FailurePolicy,
+    /// The entry, but for the name, the path, the rules and the timeout.
+    pub(super) entry: Webhook,
     pub(super) timeout: Duration,
-    pub(super) namespace_selector: Option<LabelSelector>,
-    pub(super) object_selector: Option<LabelSelector>,
-    pub(super) match_conditions: Vec<MatchCondition>,
-    pub(super) match_policy: MatchPolicy,
-    pub(super) reinvocation: Reinvocation,
-    pub(super) side_effects: SideEffects,
     pub(super) scope: Option<Scope>,
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
@@ -45,19 +39,13 @@ impl Settings {
         self.full_name.as_deref().unwrap_or(&self.name)
     }
 
-    pub(super) fn named(name: String) -> Self {
+    pub(super) fn new(kind: WebhookKind, name: String) -> Self {
         Self {
+            entry: Webhook::new(&name, kind, "", Vec::new()),
             name,
             full_name: None,
             path: None,
-            failure_policy: FailurePolicy::Fail,
             timeout: Duration::from_secs(10),
-            namespace_selector: None,
-            object_selector: None,
-            match_conditions: Vec::new(),
-            match_policy: MatchPolicy::Equivalent,
-            reinvocation: Reinvocation::IfNeeded,
-            side_effects: SideEffects::None,
             scope: None,
             concurrency: CONCURRENCY,
             managed_fields: false,
@@ -88,7 +76,7 @@ macro_rules! settings {
         /// Sets what the API server does when this webhook does not answer, or answers with an HTTP error: refuse the
         /// request (`Fail`, the default) or go on without it (`Ignore`). A denial is an answer and always holds.
         pub fn failure_policy(mut self, policy: portcullis_manifest::FailurePolicy) -> Self {
-            self.settings.failure_policy = policy;
+            self.settings.entry.failure_policy = policy;
             self
         }
 
@@ -103,7 +91,7 @@ macro_rules! settings {
             mut self,
             selector: k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
         ) -> Self {
-            self.settings.namespace_selector = Some(selector);
+            self.settings.entry.namespace_selector = Some(selector);
             self
         }
 
@@ -113,7 +101,7 @@ macro_rules! settings {
             mut self,
             selector: k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector,
         ) -> Self {
-            self.settings.object_selector = Some(selector);
+            self.settings.entry.object_selector = Some(selector);
             self
         }
 
@@ -123,14 +111,14 @@ macro_rules! settings {
         /// `portcullis-manifest`).
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
-            self.settings.match_conditions.push(condition);
+            self.settings.entry.match_conditions.push(condition);
             self
         }
 
         /// Sets whether the API server also sends requests for other versions of the resource, converted to the
         /// webhook's version (`Equivalent`, the default). With `Exact` such requests bypass the webhook.
         pub fn match_policy(mut self, policy: portcullis_manifest::MatchPolicy) -> Self {
-            self.settings.match_policy = policy;
+            self.settings.entry.match_policy = policy;
             self
         }
 
@@ -144,7 +132,7 @@ macro_rules! settings {
         /// webhook is registered with `sideEffects: NoneOnDryRun`, and [`Context::permit`](super::Context::permit)
         /// returns the permit for them. By default there is none.
         pub fn side_effects(mut self) -> Self {
-            self.settings.side_effects = portcullis_manifest::SideEffects::NoneOnDryRun;
+            self.settings.entry.side_effects = portcullis_manifest::SideEffects::NoneOnDryRun;
             self
         }
 

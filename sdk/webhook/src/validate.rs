@@ -10,8 +10,8 @@ use portcullis_manifest::{CelRule, Webhook, WebhookKind};
 use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object, old_object};
-use super::handler::{Method, OfOne, OfTwo, method_of_one, method_of_two, of_one, of_two};
+use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object};
+use super::handler::{Handlers, Method, OnUpdate, method_of_one, method_of_two, of_one, of_two};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
 use super::{Context, entry};
@@ -37,12 +37,8 @@ use super::{Context, entry};
 pub struct Validate<T, S = ()> {
     settings: Settings,
     subject: Subject,
-    create: Option<OfOne<Arc<T>, Verdict>>,
-    update: Option<OfTwo<Arc<T>, Arc<T>, Verdict>>,
-    delete: Option<OfOne<Arc<T>, Verdict>>,
-    connect: Option<OfOne<Arc<T>, Verdict>>,
+    handlers: Handlers<T, Arc<T>, Verdict>,
     state: S,
-    cel_rules: Vec<CelRule>,
 }
 
 impl<K: AdmissionObject> Validate<K> {
@@ -101,18 +97,28 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     }
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
-        let settings = Settings::named(name.into());
-        let cel_rules = Vec::new();
-        Self { settings, subject, create: None, update: None, delete: None, connect: None, state: (), cel_rules }
+        let settings = Settings::new(WebhookKind::Validating, name.into());
+        Self { settings, subject, handlers: Handlers::default(), state: () }
     }
 
-    /// Validates objects on CREATE.
+    /// Validates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) validates updates too.
     pub fn on_create<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.create = Some(of_one(handler));
+        self.handlers.create = Some(of_one(handler));
+        self
+    }
+
+    /// Validates objects on CREATE and on UPDATE by one rule for the new object: the usual choice, since a rule that is
+    /// registered for CREATE alone does not hold for an object that is changed afterwards.
+    pub fn on_create_or_update<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
+    {
+        self.handlers.on_create_or_update(of_one(handler));
         self
     }
 
@@ -122,7 +128,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.update = Some(of_two(handler));
+        self.handlers.update = Some(OnUpdate::Both(of_two(handler)));
         self
     }
 
@@ -132,7 +138,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.delete = Some(of_one(handler));
+        self.handlers.delete = Some(of_one(handler));
         self
     }
 
@@ -142,7 +148,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.connect = Some(of_one(handler));
+        self.handlers.connect = Some(of_one(handler));
         self
     }
 
@@ -150,7 +156,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     /// registered methods are called; the compiler warns about a private method that is not registered.
     ///
     /// A controller can share the state, and validate stored objects with it in the context of
-    /// [`Context::of_stored`].
+    /// [`Context::from_stored`].
     ///
     /// ```
     /// use std::num::ParseIntError;
@@ -163,7 +169,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     /// }
     ///
     /// impl Quota {
-    ///     async fn create(&self, new: Arc<ConfigMap>, _: Context) -> Result<Verdict, ParseIntError> {
+    ///     async fn check(&self, new: Arc<ConfigMap>, _: Context) -> Result<Verdict, ParseIntError> {
     ///         let Some(seats) = new.data.as_ref().and_then(|data| data.get("seats")) else { return Ok(Verdict::allow()) };
     ///         Ok(match seats.parse::<u32>()? > self.most {
     ///             true => Verdict::deny(format!("{} seats are the most", self.most)).code(422),
@@ -179,12 +185,12 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     /// let quota = Arc::new(Quota { most: 10 });
     /// let webhook = Validate::<ConfigMap>::named("quota")
     ///     .state(Arc::clone(&quota))
-    ///     .on_create(Quota::create)
+    ///     .on_create_or_update(Quota::check)
     ///     .on_delete(Quota::delete);
     /// ```
     pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Validate<T, Arc<S>> {
-        let Self { settings, subject, create, update, delete, connect, state: (), cel_rules } = self;
-        Validate { settings, subject, create, update, delete, connect, state, cel_rules }
+        let Self { settings, subject, handlers, state: () } = self;
+        Validate { settings, subject, handlers, state }
     }
 }
 
@@ -195,7 +201,16 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
     {
-        self.create = Some(method_of_one(&self.state, method));
+        self.handlers.create = Some(method_of_one(&self.state, method));
+        self
+    }
+
+    /// Validates objects on CREATE and on UPDATE, with a method of the state that gets the new object.
+    pub fn on_create_or_update<F>(mut self, method: F) -> Self
+    where
+        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
+    {
+        self.handlers.on_create_or_update(method_of_one(&self.state, method));
         self
     }
 
@@ -204,7 +219,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
     where
         F: for<'s> Method<'s, S, (Arc<T>, Arc<T>, Context), Verdict>,
     {
-        self.update = Some(method_of_two(&self.state, method));
+        self.handlers.update = Some(OnUpdate::Both(method_of_two(&self.state, method)));
         self
     }
 
@@ -213,7 +228,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
     {
-        self.delete = Some(method_of_one(&self.state, method));
+        self.handlers.delete = Some(method_of_one(&self.state, method));
         self
     }
 
@@ -222,7 +237,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Vali
     where
         F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
     {
-        self.connect = Some(method_of_one(&self.state, method));
+        self.handlers.connect = Some(method_of_one(&self.state, method));
         self
     }
 }
@@ -248,7 +263,8 @@ impl<T, S> Validate<T, S> {
     ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
     /// ```
     pub fn cel(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
-        self.cel_rules.push(CelRule { expression: expression.into(), message: message.into() });
+        let rule = CelRule { expression: expression.into(), message: message.into() };
+        self.settings.entry.cel_rules.push(rule);
         self
     }
 
@@ -265,14 +281,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
     }
 
     fn manifest(&self) -> Webhook {
-        let handled = [
-            (Operation::Create, self.create.is_some()),
-            (Operation::Update, self.update.is_some()),
-            (Operation::Delete, self.delete.is_some()),
-            (Operation::Connect, self.connect.is_some()),
-        ];
-        let webhook = entry::webhook(WebhookKind::Validating, &self.settings, &self.subject, handled);
-        Webhook { cel_rules: self.cel_rules.clone(), ..webhook }
+        entry::webhook(&self.settings, &self.subject, self.handlers.operations())
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
@@ -281,30 +290,15 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
             if let Some(decided) = exempt(request) {
                 return Ok(decided);
             }
-            let no_handler = || Failure::NoHandler(request.operation.to_string());
-            let new = || -> Result<_, Failure> { Ok(new_object::<T>(request, &self.settings)?.map(Arc::new)) };
-            let called = match request.operation {
-                Operation::Create | Operation::Connect => {
-                    let handler = if request.operation == Operation::Create { &self.create } else { &self.connect };
-                    let handler = handler.as_ref().ok_or_else(no_handler)?;
-                    new()?.map(|new| handler(new, context))
-                }
-                Operation::Update => {
-                    let handler = self.update.as_ref().ok_or_else(no_handler)?;
-                    // A problem of the new object is reported first, because the user can fix it.
-                    match (new()?, old_object(request, &self.settings)?) {
-                        (Ok(new), Ok(old)) => Ok(handler(old, new, context)),
-                        (Err(unread), _) | (_, Err(unread)) => Err(unread),
-                    }
-                }
-                Operation::Delete => {
-                    let handler = self.delete.as_ref().ok_or_else(no_handler)?;
-                    old_object(request, &self.settings)?.map(|old| handler(old, context))
-                }
+            let called = if request.operation == Operation::Delete {
+                self.handlers.call_delete(request, &self.settings, context)?
+            } else {
+                let new = || Ok(new_object::<T>(request, &self.settings)?.map(Arc::new));
+                self.handlers.call(request, &self.settings, context, new)?
             };
             let verdict = match called {
                 Ok(verdict) => verdict,
-                Err(unread) => return Ok(*unread),
+                Err(undecoded) => return Ok(*undecoded),
             };
             Ok(Decision::by_handler(verdict.await.map_err(Failure::Handler)?))
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::time::Duration;
 
 use tokio::process::{Child, Command};
@@ -28,19 +29,32 @@ pub async fn built(example: &str) -> PathBuf {
     cargo(&repository("examples").join(example), &["build", "--bins"]).await
 }
 
-/// Runs cargo on the crate in a folder, into the target folder of the workspace, with the versions and the profile of the
-/// workspace, so that what both depend on is compiled once. Returns the folder of binaries.
+/// Runs cargo on the crate in a folder, as [`output_of_cargo`] does. Returns the folder of binaries.
 ///
 /// # Panics
 /// When it does not compile, or takes more than fifteen minutes.
 pub async fn cargo(folder: &Path, words: &[&str]) -> PathBuf {
+    let output = output_of_cargo(folder, words).await;
+    assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));
+    target().join("debug")
+}
+
+/// Returns the target folder of the workspace: that of the test's own binary, `<target>/debug/deps`.
+fn target() -> PathBuf {
+    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
+}
+
+/// Runs cargo on the crate in a folder, into the target folder of the workspace, with the versions and the profile of the
+/// workspace, so that what both depend on is compiled once.
+///
+/// # Panics
+/// When it takes more than fifteen minutes.
+pub async fn output_of_cargo(folder: &Path, words: &[&str]) -> Output {
     std::fs::copy(repository("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    // The folder of the test's own binary is `<target>/debug/deps`.
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap();
+    let target = target();
     let build = |more: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(words).arg("--quiet").args(more).arg("--target-dir").arg(target);
+        cargo.args(words).arg("--quiet").args(more).arg("--target-dir").arg(&target);
         // The variables that a runner of tests sets for its own builds would have all be compiled a second time.
         for variable in ["RUSTC_BOOTSTRAP", "RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS"] {
             cargo.env_remove(variable);
@@ -51,13 +65,12 @@ pub async fn cargo(folder: &Path, words: &[&str]) -> PathBuf {
         let output = cargo.current_dir(folder).kill_on_drop(true).output();
         async { tokio::time::timeout(BUILD, output).await.expect("it is built in time").unwrap() }
     };
-    let mut output = build(&["--offline"]).await;
-    if !output.status.success() {
-        // A crate that the workspace does not use, such as axum, was never fetched on this machine.
-        output = build(&[]).await;
+    let output = build(&["--offline"]).await;
+    if output.status.success() {
+        return output;
     }
-    assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stderr));
-    target.join("debug")
+    // A crate that the workspace does not use, such as axum, was never fetched on this machine.
+    build(&[]).await
 }
 
 /// Sends SIGTERM, waits until the process has ended in order, and returns what it wrote to standard error from here on.

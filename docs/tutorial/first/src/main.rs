@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use backup_operator::{v1, webhooks};
 use kube::CustomResourceExt as _;
-use portcullis::operator::{Components, NoArgs, Operator};
+use portcullis::operator::Operator;
 
 fn main() -> ExitCode {
     Operator::named("backup-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![v1::Backup::crd()])
-        .setup(|_: &NoArgs| Ok(Components::new(webhooks())))
+        .webhooks(webhooks())
         .main()
 }

@@ -4,12 +4,12 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use backup_operator::{crd, webhooks};
-use portcullis::operator::{Components, NoArgs, Operator};
+use portcullis::operator::Operator;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(Operator::named("backup-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![crd()?])
-        .setup(|_: &NoArgs| Ok(Components::new(webhooks())))
+        .webhooks(webhooks())
         .main())
 }

@@ -25,7 +25,7 @@ type Request = DynamoGraphDeploymentRequest;
 /// Lets the controller read the ConfigMaps that requests name, too: it watches their metadata.
 pub(super) fn watching(requests: Controller<Request>) -> Controller<Request> {
     requests
-        .found_by(|request| request.spec.profiling_config.config_map_ref.iter().map(|map| map.name.clone()).collect())
+        .index_by(|request| request.spec.profiling_config.config_map_ref.iter().map(|map| map.name.clone()).collect())
         .watches::<PartialObjectMeta<ConfigMap>>(|map, requests| {
             let namespace = map.namespace().unwrap_or_default();
             let named = requests.find(&namespace, &map.name_any());
@@ -43,9 +43,9 @@ pub(super) async fn reconcile(cx: Reconcile<Request>) -> Result<Action, Box<dyn 
     }
     let Some(problem) = missing_config_map(&cx).await? else { return Ok(accept(cx).await?) };
     // The SDK reports a problem that validators find, in the log and in an event.
-    if cx.status(&refused(&*cx.object, FAILED, VALIDATION, problem.clone())).await? {
+    if cx.apply_status(&refused(&*cx.object, FAILED, VALIDATION, problem.clone())).await? {
         info!(namespace = cx.key.namespace, name = cx.key.name, problem, "DynamoGraphDeploymentRequest is refused");
-        cx.publish(&[PlannedEvent::new(EventType::Warning, VALIDATION_FAILED, &problem)]).await;
+        cx.publish_events(&[PlannedEvent::new(EventType::Warning, VALIDATION_FAILED, &problem)]).await;
     }
     Ok(Action::await_change())
 }
@@ -55,7 +55,8 @@ async fn on_invalid(cx: Reconcile<Request>, problem: String) -> Result<Action, C
         return reject(&cx, &why).await;
     }
     let is_new = is_new(cx.object.status.as_ref());
-    cx.status(&if is_new { refused(&*cx.object, FAILED, VALIDATION, problem) } else { unchanged(&*cx.object) }).await?;
+    cx.apply_status(&if is_new { refused(&*cx.object, FAILED, VALIDATION, problem) } else { unchanged(&*cx.object) })
+        .await?;
     Ok(Action::await_change())
 }
 
@@ -64,10 +65,10 @@ async fn on_invalid(cx: Reconcile<Request>, problem: String) -> Result<Action, C
 async fn reject(cx: &Reconcile<Request>, why: &str) -> Result<Action, ControllerError> {
     let request = &*cx.object;
     let previous = request.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let mut conditions = Conditions::after(previous, request.metadata.generation, Timestamp::now());
+    let mut conditions = Conditions::new(previous, request.metadata.generation, Timestamp::now());
     conditions.set(VALIDATION, ConditionStatus::False, REJECTED, why);
-    if cx.status(&Status { conditions: conditions.into_list(), ..unchanged(request) }).await? {
-        cx.publish(&[PlannedEvent::new(EventType::Warning, REJECTED, why)]).await;
+    if cx.apply_status(&Status { conditions: conditions.into_list(), ..unchanged(request) }).await? {
+        cx.publish_events(&[PlannedEvent::new(EventType::Warning, REJECTED, why)]).await;
     }
     Ok(Action::await_change())
 }

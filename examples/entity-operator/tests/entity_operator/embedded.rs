@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Config};
 use portcullis::manifest::{ServiceRef, validating_configuration};
-use portcullis::operator::{Components, EmbedOptions, NoArgs, Operator};
+use portcullis::operator::{EmbedOptions, NoArgs, Operator};
 use portcullis::server::Incoming;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::ControlPlane;
@@ -36,8 +36,9 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 fn webhooks() -> Webhooks {
     let checked =
         LabelSelector { match_labels: Some([(LABEL.to_owned(), String::new())].into()), ..Default::default() };
-    Webhooks::new()
-        .validate(Validate::<ConfigMap>::named("no-passwords").object_selector(checked).on_create(no_passwords))
+    Webhooks::new().validate(
+        Validate::<ConfigMap>::named("no-passwords").object_selector(checked).on_create_or_update(no_passwords),
+    )
 }
 
 fn map(name: &str, data: Value) -> ConfigMap {
@@ -52,7 +53,7 @@ async fn an_application_runs_an_operator_behind_its_own_router() {
     let namespace = cluster.namespace("application").await;
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig_path()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let operator = Operator::named("no-passwords").setup(|_: &NoArgs| Ok(Components::new(webhooks())));
+    let operator = Operator::named("no-passwords").webhooks(webhooks());
     let mut options = EmbedOptions::new(operator.installation(&namespace).unwrap());
     options.bind = "127.0.0.1:0".parse().unwrap();
     options.drain_delay = Duration::ZERO;
@@ -74,7 +75,7 @@ async fn an_application_runs_an_operator_behind_its_own_router() {
     };
     assert!(readiness.waiting_for().is_some(), "it is not ready before it runs");
     let stop = CancellationToken::new();
-    let running = tokio::spawn(embedded.run_with(application, stop.clone()));
+    let running = tokio::spawn(embedded.run_with_handler(application, stop.clone()));
     timeout(PATIENCE, readiness.ready()).await.unwrap();
     cluster.webhooks_in_force().await;
 

@@ -37,7 +37,7 @@ pub struct ConfigPlan {
 pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let (config, metadata) = (inputs.config, inputs.config.meta());
     let previous = config.status();
-    let mut conditions = Conditions::after(previous.and_then(K::conditions), metadata.generation, inputs.now);
+    let mut conditions = Conditions::new(previous.and_then(K::conditions), metadata.generation, inputs.now);
 
     let mut problems = config.every_problem(inputs.settings);
     problems.extend(refused_secrets(config, inputs.settings));

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mcp_api::names::condition;
 use mcp_plan::workload::{ChildKind, Phase};
-use portcullis::controller::{EventType, PlannedEvent, fitting};
+use portcullis::controller::{EventType, PlannedEvent, truncate_message};
 
 use crate::workload::{Plan, Workload};
 
@@ -52,7 +52,7 @@ impl ApplyFailure {
 /// Makes the plan's status say that `failure` keeps the workload from being what it should. The event is published once:
 /// while the last status says the same, nothing is added.
 pub(super) fn report<W: Workload>(plan: &mut Plan, workload: &W, failure: &ApplyFailure) {
-    let (reason, message) = (failure.reason(), fitting(failure.message()));
+    let (reason, message) = (failure.reason(), truncate_message(failure.message()));
     let previous = workload.previous().conditions.into_iter().flatten().find(|old| old.type_ == condition::READY);
     let unchanged = previous.filter(|old| old.status == "False");
     let ready = Condition {

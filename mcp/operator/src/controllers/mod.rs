@@ -91,7 +91,7 @@ impl Controllers {
         let namespaces =
             if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
         let watches =
-            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).counted_in(&runtime.metrics);
+            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
         stores.ask_with(runtime.client.clone());
         let wake = Wake::new(stores.clone(), &settings);
         let building = Building { stores: stores.clone(), settings, wake: wake.clone(), client: runtime.client };

@@ -116,7 +116,7 @@ async fn replace<W: Workload>(cx: &Reconcile<W>, name: &str, uid: &str) -> Resul
     in_time("delete", what, gone(api.delete(name, &params))).await?;
     let note = format!("StatefulSet {name} of ToolHive's runner has no owner, so it is deleted and made anew");
     tracing::info!(namespace = cx.key.namespace, name = cx.key.name, "{note}");
-    cx.publish(&[PlannedEvent::new(EventType::Normal, "StatefulSetReplaced", &note)]).await;
+    cx.publish_events(&[PlannedEvent::new(EventType::Normal, "StatefulSetReplaced", &note)]).await;
     Ok(())
 }
 

@@ -125,16 +125,16 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         let (cleaned, refused, on) = (work.clone(), work.clone(), wake.clone());
         let of = |kind| stores.children(kind).clone();
         let mut controller = named::<W>()
-            .stored_in(self.store.clone())
-            .found_by(tokens_of_workload::<W>)
-            .owns_in::<ConfigMap, _>(of(ChildKind::ConfigMap))
-            .owns_in::<Service, _>(of(ChildKind::Service))
-            .owns_in::<ServiceAccount, _>(of(ChildKind::ServiceAccount))
-            .owns_in::<Role, _>(of(ChildKind::Role))
-            .owns_in::<RoleBinding, _>(of(ChildKind::RoleBinding))
-            .owns_in::<NetworkPolicy, _>(of(ChildKind::NetworkPolicy))
-            .owns_in::<Deployment, _>(of(ChildKind::Deployment))
-            .owns_in::<StatefulSet, _>(of(ChildKind::StatefulSet))
+            .with_store(self.store.clone())
+            .index_by(tokens_of_workload::<W>)
+            .owns_with_store::<ConfigMap, _>(of(ChildKind::ConfigMap))
+            .owns_with_store::<Service, _>(of(ChildKind::Service))
+            .owns_with_store::<ServiceAccount, _>(of(ChildKind::ServiceAccount))
+            .owns_with_store::<Role, _>(of(ChildKind::Role))
+            .owns_with_store::<RoleBinding, _>(of(ChildKind::RoleBinding))
+            .owns_with_store::<NetworkPolicy, _>(of(ChildKind::NetworkPolicy))
+            .owns_with_store::<Deployment, _>(of(ChildKind::Deployment))
+            .owns_with_store::<StatefulSet, _>(of(ChildKind::StatefulSet))
             .on_invalid(move |cx, problem| {
                 let refused = refused.clone();
                 async move { refused.reconcile(cx, Some(&problem)).await }
@@ -220,8 +220,8 @@ impl<K: ConfigKind> Registered for Config<K> {
         let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), client.clone()));
         let (released, refused, on) = (work.clone(), work.clone(), wake.clone());
         let mut controller = named::<K>()
-            .stored_in(self.store.clone())
-            .found_by(subject::tokens::<K>)
+            .with_store(self.store.clone())
+            .index_by(subject::tokens::<K>)
             .on_invalid(move |cx, _| {
                 let refused = refused.clone();
                 async move { refused.refuse(cx).await }

@@ -31,7 +31,7 @@ pub(super) async fn replace_deaf<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod
         "replaced pod {pod}: the MCP server went on when its input ended, so nobody could speak to it any more"
     );
     tracing::warn!(namespace = cx.key.namespace, name = cx.key.name, "{note}");
-    cx.publish(&[PlannedEvent::new(EventType::Warning, "ServerReplaced", &note)]).await;
+    cx.publish_events(&[PlannedEvent::new(EventType::Warning, "ServerReplaced", &note)]).await;
     Ok(())
 }
 

@@ -314,8 +314,8 @@ fn lacks_policy(plan: &Plan) -> bool {
 }
 
 async fn report<W: Workload>(cx: &Reconcile<W>, plan: Plan) -> Result<(), ControllerError> {
-    if cx.status(&W::status_of(plan.report)).await? {
-        cx.publish(&plan.events).await;
+    if cx.apply_status(&W::status_of(plan.report)).await? {
+        cx.publish_events(&plan.events).await;
     }
     Ok(())
 }

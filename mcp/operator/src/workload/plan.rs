@@ -22,7 +22,7 @@ use mcp_plan::{
     },
 };
 use mcp_runconfig::{RATE_LIMIT, RunConfig};
-use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, fitting};
+use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent, truncate_message};
 
 use serde_json::Value;
 
@@ -149,12 +149,12 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     // The status.
     let backend = backend(inputs, &own);
     if let Some(Backend { outlook, reason, message, .. }) = &backend {
-        findings.conditions.set(BACKEND_READY, (*outlook == Outlook::Runs).into(), reason, message.clone());
+        findings.conditions.set(BACKEND_READY, *outlook == Outlook::Runs, reason, message.clone());
     }
     report_reach(inputs, &mut findings);
     network::check(workload, &children, inputs.children, inputs.opened, &mut findings);
     if let (Some(InForce { asked, reason, message, .. }), []) = (&in_force, uses.unbuilt()) {
-        findings.conditions.set(GUARDS_ENFORCED, (*asked).into(), reason, message.clone());
+        findings.conditions.set(GUARDS_ENFORCED, *asked, reason, message.clone());
     }
     let mut state = match (findings.blocks.first(), W::NOT_BUILT) {
         (None, Some(message)) => State { phase: Phase::Pending, message: message.to_owned(), ready: 0 },
@@ -190,7 +190,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
         None if !findings.blocks.is_empty() => reason::NOT_READY,
         None => not_yet,
     };
-    findings.conditions.set(condition::READY, ready.into(), ready_reason, state.message.clone());
+    findings.conditions.set(condition::READY, ready, ready_reason, state.message.clone());
 
     // The events, each told once.
     let Findings { conditions, blocks, .. } = findings;
@@ -220,7 +220,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     let report = Report {
         hashes,
         conditions: conditions.into_list(),
-        message: fitting(state.message),
+        message: truncate_message(state.message),
         observed_generation: metadata.generation,
         phase: state.phase,
         ready: state.ready,
@@ -236,7 +236,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
 /// What closes the way around the proxy stays until what runs behind it has ended: `ended` says so.
 pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Timestamp) -> Plan {
     let (metadata, previous) = (workload.meta(), workload.previous());
-    let mut conditions = Conditions::after(previous.conditions, metadata.generation, now);
+    let mut conditions = Conditions::new(previous.conditions, metadata.generation, now);
     let message = format!("{} is being deleted", W::NOUN);
     conditions.set(condition::READY, ConditionStatus::False, W::READY[1], message.clone());
     let report = Report {
@@ -261,7 +261,7 @@ fn target<W: Workload>(workload: &W) -> Target {
 /// Checks a workload before anything is made of it. The first that is said matters most.
 fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Problem]) -> Findings<'a> {
     let workload = inputs.workload;
-    let conditions = Conditions::after(workload.previous().conditions, workload.meta().generation, inputs.now);
+    let conditions = Conditions::new(workload.previous().conditions, workload.meta().generation, inputs.now);
     let mut findings = Findings { conditions, settings: inputs.settings, blocks: Vec::new() };
     if let Some(problem) = inputs.unreadable {
         // The rest may say of these what is not so.
@@ -314,7 +314,7 @@ fn report_reach<W: Workload>(inputs: &Inputs<'_, W>, findings: &mut Findings<'_>
             ("NotAnswering", format!("the proxy's check of the remote server fails: {error}: {next}"))
         }
     };
-    findings.conditions.set(REMOTE_REACHABLE, (*reach == Reach::Answers).into(), reason, message);
+    findings.conditions.set(REMOTE_REACHABLE, *reach == Reach::Answers, reason, message);
 }
 
 /// The pods that the Deployment among `children` makes.

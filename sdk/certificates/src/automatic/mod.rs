@@ -96,7 +96,7 @@ impl Automatic {
 
     /// Publishes the CA in these objects.
     #[must_use]
-    pub fn published_in(mut self, configurations: Configurations) -> Self {
+    pub fn publish_to(mut self, configurations: Configurations) -> Self {
         self.configurations = configurations;
         self
     }
@@ -111,7 +111,7 @@ impl Automatic {
 
     /// Counts in these metrics, which `/metrics` shows.
     #[must_use]
-    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = CertificateMetrics::clone(&metrics.families());
         self
     }
@@ -121,9 +121,9 @@ impl Automatic {
     pub fn bundle(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         Bundle::new(operator, &certificate.ca_pem)
             .of_services(self.dns_names.iter().cloned())
-            .said_by(Origin { secrets: self.secrets(), name: self.secret.clone() })
+            .with_origin(Origin { secrets: self.secrets(), name: self.secret.clone() })
             .pausing(self.first_pause)
-            .counted_in(self.metrics.clone())
+            .with_metrics(self.metrics.clone())
     }
 
     /// Reads the stored certificates, and creates or repairs what is missing or unusable. All replicas that call this

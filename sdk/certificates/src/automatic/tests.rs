@@ -79,7 +79,7 @@ async fn a_replica_whose_writes_fail_or_are_undone_backs_off() {
         // The certificate is about to end; it does not read; the authorities are in disorder, or do not read.
         for damage in [None, Some(("tls", "tls.crt")), Some(("tls-ca", "next.crt")), Some(("tls-ca", "ca.crt"))] {
             *server.asked.lock().unwrap() = 0;
-            source.time_of_day = TimeOfDay::off_by(SignedDuration::from_hours(24 * 350));
+            source.time_of_day = TimeOfDay::with_offset(SignedDuration::from_hours(24 * 350));
             let sound = server.secrets.lock().unwrap().clone();
             if let Some((secret, key)) = damage {
                 source.time_of_day = TimeOfDay::system();

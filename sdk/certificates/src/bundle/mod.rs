@@ -121,7 +121,7 @@ impl Bundle {
     /// Looks into this Secret before it writes, and writes nothing that is not what its `ca.crt` says any more: other
     /// replicas publish too, and one that has slept through a change must not undo it.
     #[must_use]
-    pub(super) fn said_by(mut self, origin: Origin) -> Self {
+    pub(super) fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = Some(origin);
         self
     }
@@ -143,7 +143,7 @@ impl Bundle {
     }
 
     #[must_use]
-    pub(super) fn counted_in(mut self, metrics: CertificateMetrics) -> Self {
+    pub(super) fn with_metrics(mut self, metrics: CertificateMetrics) -> Self {
         self.metrics = metrics;
         self
     }

@@ -114,7 +114,7 @@ impl ProvidedCertificates {
 
     /// Names the objects in which the CA is published.
     #[must_use]
-    pub fn published_in(mut self, configurations: Configurations) -> Self {
+    pub fn publish_to(mut self, configurations: Configurations) -> Self {
         self.configurations = configurations;
         self
     }
@@ -128,7 +128,7 @@ impl ProvidedCertificates {
 
     /// Counts in these metrics, which `/metrics` shows.
     #[must_use]
-    pub fn counted_in(mut self, metrics: &Metrics) -> Self {
+    pub fn with_metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = CertificateMetrics::clone(&metrics.families());
         self
     }

@@ -88,7 +88,7 @@ async fn a_warning_of_expiry_is_logged_every_day_without_any_event() {
         };
         days(&source).await;
         assert_eq!(soon(&log), 0, "there are 40 days left");
-        source.time_of_day = TimeOfDay::off_by(DAY * 11);
+        source.time_of_day = TimeOfDay::with_offset(DAY * 11);
         days(&source).await;
         assert_eq!(soon(&log), 3, "{leaf} {ca} {watched}");
         source.ensure().await.unwrap();

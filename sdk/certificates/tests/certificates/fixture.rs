@@ -67,7 +67,7 @@ impl Place {
 
     /// The same in a hurry: no time here is longer than it takes to see that it is kept.
     pub(crate) fn quick_source(&self) -> Automatic {
-        let mut source = self.source().published_in(self.configurations(&["a"]));
+        let mut source = self.source().publish_to(self.configurations(&["a"]));
         source.timing.settle = Duration::from_millis(100);
         source.timing.drain = Duration::from_millis(200);
         source

@@ -66,7 +66,7 @@ async fn a_ca_is_rotated_before_it_ends_and_once_for_all_replicas() {
     let nine_years = SignedDuration::from_hours(9 * 365 * 24);
     let mut late = place.quick_source();
     // The leaf has long expired then, so it is issued anew first.
-    late.time_of_day = TimeOfDay::off_by(nine_years);
+    late.time_of_day = TimeOfDay::with_offset(nine_years);
     // Long enough for each to go over: one that does not would have the old CA trusted again.
     late.timing.drain = Duration::from_secs(3);
     for _ in 0..3 {
@@ -227,7 +227,7 @@ async fn clocks_that_are_minutes_off_make_nobody_write() {
     let place = Place::new().await;
     let skewed = |minutes| {
         let mut source = place.source();
-        source.time_of_day = TimeOfDay::off_by(SignedDuration::from_mins(minutes));
+        source.time_of_day = TimeOfDay::with_offset(SignedDuration::from_mins(minutes));
         source
     };
     let made = skewed(5).ensure().await.unwrap();

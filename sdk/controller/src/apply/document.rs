@@ -14,10 +14,7 @@ pub enum DocumentError {
     #[error("planned child lacks {0}")]
     Missing(&'static str),
     /// The document's kind is not one that this controller [owns](crate::Controller::owns).
-    #[error(
-        "planned child has apiVersion {api_version:?} and kind {kind:?}, which this controller does not own: say so with \
-         Controller::owns"
-    )]
+    #[error("the controller does not own the kind {kind} of {api_version}: add .owns::<{kind}>() where it is defined")]
     UnknownKind {
         /// The document's `apiVersion`.
         api_version: String,

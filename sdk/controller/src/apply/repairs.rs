@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::decide::Reason;
 use super::{Desired, FieldManager, fields};
-use crate::Backoff;
+use crate::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// The write of the same for the same reason from which on it is no chance any more.

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::decide::{Decision, Reason, decide};
 use super::repairs::{Repairs, Undone, is_fight};
 use super::{Desired, FieldManager, Live, Refusal};
-use crate::Backoff;
+use crate::backoff::Backoff;
 use crate::kind_scope::full_name;
 use portcullis_client::own_sentence;
 

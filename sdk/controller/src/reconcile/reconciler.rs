@@ -2,7 +2,6 @@
 //! controller's author wrote.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,22 +16,19 @@ use crate::children::Children;
 use crate::events::Events;
 use crate::validity::Validators;
 use crate::writer::Writer;
-use crate::{Action, ControllerError, Key, Kind, Observed, Store, Stored as _};
+use crate::{Action, BoxError, ControllerError, Key, Kind, Observed, Store, Stored as _};
 use portcullis_lease::{Ownership, Scope};
 
 /// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
 /// owner.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Why a reconcile failed: for the log.
-pub(crate) type Failure = Box<dyn Display + Send>;
-
 /// Cleans up before an object with our finalizer is deleted.
-pub(crate) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, Failure>> + Send + Sync>;
+pub(crate) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, BoxError>> + Send + Sync>;
 
 /// Handles an object that the validators deny; the text is their problem with it.
 pub(crate) type OnInvalid<K> =
-    Arc<dyn Fn(Reconcile<K>, String) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync>;
+    Arc<dyn Fn(Reconcile<K>, String) -> BoxFuture<'static, Result<Action, BoxError>> + Send + Sync>;
 
 /// The state that all reconciles of one controller share.
 pub(crate) struct Reconciler<K> {
@@ -56,11 +52,11 @@ pub(crate) struct Reconciler<K> {
 
 impl<K: Kind> Reconciler<K> {
     /// Reconciles the object of this name.
-    pub(crate) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Action, Failure>
+    pub(crate) async fn reconcile<F, R, E>(self: &Arc<Self>, key: Key, reconcile: &F) -> Result<Action, BoxError>
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
-        E: Display + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         let Some(live) = self.store.get(&key.namespace, &key.name) else {
             self.forget(&key);
@@ -76,17 +72,17 @@ impl<K: Kind> Reconciler<K> {
         if live.deleting {
             return self.leave(key, live).await;
         }
-        if live.object.clone().inspect_err(|error| undecoded::<K>(&key, error)).is_err() {
+        if live.object.clone().inspect_err(|error| undecoded::<K>(error)).is_err() {
             return Ok(Action::await_change());
         }
         // The watch enqueues an object that was deleted or replaced meanwhile.
-        let Some(live) = self.hold(live).await.map_err(failed)? else { return Ok(Action::await_change()) };
+        let Some(live) = self.hold(live).await? else { return Ok(Action::await_change()) };
         let Ok(object) = live.object.clone() else { return Ok(Action::await_change()) };
-        let problem = self.problem(&key, &live, &object).await.map_err(failed)?;
+        let problem = self.problem(&key, &live, &object).await?;
         let request = Reconcile { key, object, observed: live, reconciler: Arc::clone(self) };
         let reconciled = async {
             match (problem, &self.on_invalid) {
-                (None, _) => reconcile(request).await.map_err(failed),
+                (None, _) => reconcile(request).await.map_err(Into::into),
                 (Some(problem), Some(on_invalid)) => on_invalid(request, problem).await,
                 (Some(_), None) => Ok(Action::await_change()),
             }
@@ -109,13 +105,13 @@ impl<K: Kind> Reconciler<K> {
     }
 
     /// An object that is being deleted is not validated and not reconciled: only its cleanup may keep it from going.
-    async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Action, Failure> {
+    async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Action, BoxError> {
         self.forget(&key);
         let Some((name, cleanup)) = &self.finalizer else { return Ok(Action::await_change()) };
         if !live.finalizers.contains(name) {
             return Ok(Action::await_change());
         }
-        let reconcile = live.object.clone().inspect_err(|error| undecoded::<K>(&key, error));
+        let reconcile = live.object.clone().inspect_err(|error| undecoded::<K>(error));
         let reconcile = reconcile.map(|object| Reconcile {
             key: key.clone(),
             object,
@@ -126,9 +122,9 @@ impl<K: Kind> Reconciler<K> {
         match cleaned.map_err(|_| self.too_slow())?? {
             Cleanup::Waits(next) => Ok(next),
             Cleanup::Done => {
-                self.may_write(&live).await.map_err(failed)?;
+                self.may_write(&live).await?;
                 let write = self.writer.finalizer(&live, name, false);
-                self.written(write).await.map_err(failed)?;
+                self.written(write).await?;
                 Ok(Action::await_change())
             }
         }
@@ -160,15 +156,12 @@ impl<K: Kind> Reconciler<K> {
         }
     }
 
-    fn too_slow(&self) -> Failure {
-        Box::new(format!("the reconcile did not finish within {} s", self.deadline.as_secs()))
+    fn too_slow(&self) -> BoxError {
+        format!("the reconcile did not finish within {} s", self.deadline.as_secs()).into()
     }
 }
 
-fn undecoded<K: Kind>(key: &Key, error: &str) {
-    warn!(namespace = key.namespace, name = key.name, error, "{} does not decode", K::kind(&()));
-}
-
-pub(crate) fn failed(error: impl Display + Send + 'static) -> Failure {
-    Box::new(error)
+/// Logs an object that does not decode, in the span of its reconcile.
+fn undecoded<K: Kind>(error: &str) {
+    warn!(error, "{} does not decode", K::kind(&()));
 }

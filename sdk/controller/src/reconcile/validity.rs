@@ -38,8 +38,8 @@ impl<K: Kind> Reconciler<K> {
             None => (PASSED, format!("{} spec is valid", K::kind(&()))),
         };
         let previous = conditions(&live.status(None).value);
-        let mut conditions = Conditions::after(Some(&previous), object.meta().generation, Timestamp::now());
-        conditions.set(VALID, problem.is_none().into(), reason, message.clone());
+        let mut conditions = Conditions::new(Some(&previous), object.meta().generation, Timestamp::now());
+        conditions.set(VALID, problem.is_none(), reason, message.clone());
         let changed = conditions.news().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());

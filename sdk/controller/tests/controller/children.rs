@@ -150,7 +150,7 @@ async fn an_object_of_a_childs_name_that_is_not_ours_is_left_alone() {
     });
     place.create("b", 2).await;
     let (wrong, error) = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap().unwrap();
-    assert!(wrong.ends_with("which this controller does not own: say so with Controller::owns"), "{wrong}");
+    assert!(wrong.ends_with("where it is defined"), "{wrong}");
     assert!(error.starts_with("ConfigMap ") && error.contains("was not made by this operator"), "{error}");
     assert_eq!(maps.get("b").await.unwrap().data, None);
     running.end().await;

@@ -35,8 +35,8 @@ async fn muster(cx: Reconcile<Fleet>, boats: Api<Boat>) -> anyhow::Result<Action
     }
     let all = boats.list(&ListParams::default()).await?.items;
     let ours = all.iter().filter(|boat| boat.spec.name.as_ref() == Some(&cx.key.name)).count();
-    if cx.status(&FleetStatus { boats: Some(ours) }).await? {
-        cx.publish(&[PlannedEvent::new(EventType::Normal, "Mustered", "the boats were counted")]).await;
+    if cx.apply_status(&FleetStatus { boats: Some(ours) }).await? {
+        cx.publish_events(&[PlannedEvent::new(EventType::Normal, "Mustered", "the boats were counted")]).await;
     }
     Ok(Action::await_change())
 }
@@ -110,7 +110,7 @@ async fn a_cluster_scoped_kind_owns_children_and_watches_another_kind() {
 async fn shout(cx: Reconcile<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Action> {
     let fleet = fleets.get_opt(cx.object.spec.name.as_deref().unwrap_or_default()).await?;
     let phase = fleet.map_or_else(|| "alone".to_owned(), |fleet| fleet.spec.motto);
-    cx.status(&crate::boat::BoatStatus { phase: Some(phase), conditions: None }).await?;
+    cx.apply_status(&crate::boat::BoatStatus { phase: Some(phase), conditions: None }).await?;
     Ok(Action::await_change())
 }
 

@@ -16,7 +16,7 @@ fn a_condition_keeps_its_transition_time_while_its_status_stays() {
         (false.into(), 5, ("False", 5)),
     ];
     for (status, now, (word, changed)) in steps {
-        let mut conditions = Conditions::after(said.as_ref(), Some(1), at(now));
+        let mut conditions = Conditions::new(said.as_ref(), Some(1), at(now));
         conditions.set("Ready", status, "Tested", "");
         said = conditions.into_list();
         let condition = &said.as_ref().unwrap()[0];

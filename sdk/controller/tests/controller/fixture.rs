@@ -99,7 +99,7 @@ impl Place {
     pub(crate) fn validated(&self, switch: Switch, webhooks: &Webhooks) -> Runtime {
         let mut runtime = Runtime::new(self.user.client.clone(), "default", CancellationToken::new());
         runtime.webhooks = switch;
-        runtime.validated_by(webhooks.clone())
+        runtime.with_validators(webhooks.clone())
     }
 
     /// The controller's writes since `mark`.
@@ -171,6 +171,6 @@ pub(crate) async fn afloat(cx: Reconcile<Boat>) -> anyhow::Result<Action> {
     valid["type"] = json!("Valid");
     let conditions = serde_json::from_value(json!([condition, valid]))?;
     let phase = format!("{} oars", cx.object.spec.oars);
-    cx.status(&BoatStatus { phase: Some(phase), conditions: Some(conditions) }).await?;
+    cx.apply_status(&BoatStatus { phase: Some(phase), conditions: Some(conditions) }).await?;
     Ok(Action::await_change())
 }

@@ -64,7 +64,7 @@ async fn an_object_refused_offline_is_reconciled_once_webhooks_are_on() {
 }
 
 async fn sunk(cx: Reconcile<Boat>, problem: String) -> anyhow::Result<Action> {
-    cx.status(&BoatStatus { phase: Some(format!("sunk: {problem}")), conditions: None }).await?;
+    cx.apply_status(&BoatStatus { phase: Some(format!("sunk: {problem}")), conditions: None }).await?;
     Ok(Action::await_change())
 }
 

@@ -22,7 +22,7 @@ async fn a_panicking_callback_is_counted_and_the_watch_goes_on() {
     for name in ["bomb", "poison", "first"] {
         place.create(name, 2).await;
     }
-    let controller = place.controller().found_by(tokens).on_change(|change| {
+    let controller = place.controller().index_by(tokens).on_change(|change| {
         let about = change.new.as_ref().or(change.old.as_ref()).unwrap();
         assert!(about.name() != "bomb", "no listening to it");
     });

@@ -32,7 +32,7 @@ pub(crate) fn certificate_source(
     let mut source =
         ProvidedCertificates::new(client, namespace, secret, installation.server_name(), provided_by, provider);
     source.time_of_day = components.time_of_day.clone();
-    CertificateSource::ProvidedCertificates(source.published_in(configurations).counted_in(metrics))
+    CertificateSource::ProvidedCertificates(source.publish_to(configurations).with_metrics(metrics))
 }
 
 /// Makes the source of certificates that are made here: by the operator itself, or by a command for an operator that
@@ -49,7 +49,7 @@ pub(super) fn certificate_maker(
     let mut maker = Automatic::new(client, namespace, secret, installation.server_names(), provider);
     maker.timing = components.rotation_timing.clone();
     maker.time_of_day = components.time_of_day.clone();
-    maker.published_in(configurations).counted_in(metrics)
+    maker.publish_to(configurations).with_metrics(metrics)
 }
 
 #[cfg(test)]
@@ -70,7 +70,8 @@ mod tests {
     async fn certificates_follow_the_operators_timing_and_clock() {
         let year = SignedDuration::from_hours(24 * 365);
         let timing = RotationTiming { settle: Duration::from_secs(7), ..RotationTiming::default() };
-        let components = Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::off_by(year));
+        let components =
+            Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::with_offset(year));
         for mode in CertificateMode::ALL {
             let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
             installation.certificates = mode;

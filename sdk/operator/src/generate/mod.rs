@@ -327,7 +327,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
-    use crate::{Components, NoArgs};
+    use crate::NoArgs;
     use portcullis_webhook::{AdmissionObject, Context, Validate, Verdict, Webhooks};
 
     #[derive(clap::Parser)]
@@ -341,7 +341,7 @@ mod tests {
         let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
         let webhooks = move || Webhooks::new().validate(Validate::<K>::named("all").on_create(judge));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
-        let operator: Operator<NoArgs> = Operator::named("op").setup(move |_| Ok(Components::new(webhooks())));
+        let operator = Operator::named("op").webhooks(webhooks());
         perform(&operator, &NoArgs {}, what, &flags, Vec::new()).map_err(|error| error.to_string())
     }
 

@@ -1,7 +1,6 @@
 //! The objects of an installation, from the registration.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt;
 use portcullis_manifest::{
     Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
     mutating_configuration, validating_configuration, with_conversion, without_conversion,
@@ -105,16 +104,6 @@ impl<'a> Objects<'a> {
             );
         }
         let Some(namespace) = &self.installation.restricted_to else {
-            if matches!(what, What::Crds | What::Operator) {
-                let converted = |crd: &str| self.conversions.iter().any(|conversion| conversion.crd == crd);
-                let relabelled = self.crds.iter().filter(|crd| is_relabelled(crd)).map(ResourceExt::name_any);
-                warnings.extend(relabelled.filter(|crd| !converted(crd)).map(|crd| {
-                    format!(
-                        "{crd} has versions with different schemas and no conversion: what a version lacks is lost when it \
-                         is written; register one with Webhooks::convert"
-                    )
-                }));
-            }
             if matches!(what, What::Crds | What::Operator) && !self.installation.webhooks.is_on() {
                 warnings.extend(self.conversions.iter().map(|conversion| {
                     format!(
@@ -260,37 +249,4 @@ impl<'a> Objects<'a> {
 /// Whether this is one of the operator's own kinds and lives in no namespace.
 fn cluster_scoped(crds: &[CustomResourceDefinition], group: &str, plural: &str) -> bool {
     crds.iter().any(|crd| crd.spec.group == group && crd.spec.names.plural == plural && crd.spec.scope == "Cluster")
-}
-
-/// Whether the API server would take an object of one version for one of another though they differ.
-fn is_relabelled(crd: &CustomResourceDefinition) -> bool {
-    let mut schemas = crd.spec.versions.iter().filter(|version| version.served).map(|version| &version.schema);
-    schemas.next().is_some_and(|first| schemas.any(|other| other != first))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn served_versions_with_different_schemas_are_noticed() {
-        let version = |name: &str, served: bool, member: &str| {
-            let properties = json!({ member: { "type": "string" } });
-            json!({ "name": name, "served": served, "storage": name == "v2",
-                "schema": { "openAPIV3Schema": { "type": "object", "properties": properties } } })
-        };
-        for (versions, relabelled) in [
-            (json!([version("v2", true, "a")]), false),
-            (json!([version("v1", true, "a"), version("v2", true, "a")]), false),
-            (json!([version("v1", true, "a"), version("v2", true, "b")]), true),
-            (json!([version("v1", false, "a"), version("v2", true, "b")]), false),
-        ] {
-            let crd = json!({ "metadata": { "name": "taps.shop.example" }, "spec": {
-                "group": "shop.example", "names": { "plural": "taps", "kind": "Tap" }, "scope": "Namespaced", "versions": versions,
-            } });
-            assert_eq!(is_relabelled(&serde_json::from_value(crd).unwrap()), relabelled, "{versions}");
-        }
-    }
 }

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use portcullis::controller::{
-    ConditionStatus, Conditions, Controller, ControllerError, Action, Reconcile,
-};
+use portcullis::controller::{Action, Controller, ControllerError, Reconcile};
 
 use crate::v1;
 
@@ -27,15 +24,9 @@ pub async fn reconcile(cx: Reconcile<v1::Kettle>) -> Result<Action, ControllerEr
         .status
         .as_ref()
         .and_then(|status| status.conditions.as_ref());
-    let mut conditions =
-        Conditions::after(previous, cx.object.metadata.generation, Timestamp::now());
-    conditions.set(
-        "Ready",
-        ConditionStatus::True,
-        "Written",
-        "the ConfigMap is written",
-    );
-    cx.status(&v1::Status {
+    let mut conditions = cx.conditions(previous);
+    conditions.set("Ready", true, "Written", "the ConfigMap is written");
+    cx.apply_status(&v1::Status {
         conditions: conditions.into_list(),
     })
     .await?;

@@ -4,15 +4,13 @@ use std::process::ExitCode;
 
 use kettle_operator::{controller, rules, v1};
 use kube::CustomResourceExt as _;
-use portcullis::operator::{NoArgs, Operator, Components};
+use portcullis::operator::Operator;
 
 fn main() -> ExitCode {
     Operator::named("kettle-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![v1::Kettle::crd()])
-        .setup(|_: &NoArgs| {
-            Ok(Components::new(rules::webhooks())
-                .controller(controller::controller(), controller::reconcile))
-        })
+        .webhooks(rules::webhooks())
+        .controller(controller::controller(), controller::reconcile)
         .main()
 }

@@ -10,20 +10,15 @@ use crate::v1;
 pub fn webhooks() -> Webhooks {
     Webhooks::new().validate(
         Validate::<v1::Kettle>::named("rules")
-            .on_create(create)
-            .on_update(update),
+            .on_create_or_update(check),
     )
 }
 
-async fn create(new: Arc<v1::Kettle>, _: Context) -> Verdict {
+async fn check(new: Arc<v1::Kettle>, _: Context) -> Verdict {
     if new.spec.message.trim().is_empty() {
         return Verdict::deny("there is no message")
             .code(422)
             .cause("spec.message", "must not be blank");
     }
     Verdict::allow()
-}
-
-async fn update(_old: Arc<v1::Kettle>, new: Arc<v1::Kettle>, cx: Context) -> Verdict {
-    create(new, cx).await
 }

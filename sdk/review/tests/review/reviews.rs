@@ -127,7 +127,8 @@ fn a_denial_carries_code_reason_message_and_causes() {
         json!({"uid": "u-1", "allowed": false, "status":
             {"status": "Failure", "message": "no", "reason": "BadRequest", "code": 400}})
     );
-    let told = answer(&body, &Verdict::of([Cause::new("spec.a", "is odd"), Cause::required("spec.b", "is needed")]));
+    let told =
+        answer(&body, &Verdict::from_causes([Cause::new("spec.a", "is odd"), Cause::required("spec.b", "is needed")]));
     assert_eq!(
         told["response"]["status"],
         json!({"status": "Failure", "message": "spec.a: is odd; spec.b: is needed", "reason": "Invalid", "code": 422,

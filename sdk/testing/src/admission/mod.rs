@@ -10,13 +10,13 @@
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let webhooks = Webhooks::new()
-//!     .validate(Validate::<ConfigMap>::named("size").on_create(|new: Arc<ConfigMap>, _: Context| async move {
+//!     .validate(Validate::<ConfigMap>::named("size").on_create_or_update(|new: Arc<ConfigMap>, _: Context| async move {
 //!         match &new.data {
 //!             Some(_) => Verdict::allow(),
 //!             None => Verdict::deny("data is empty").code(422).cause("data", "must have an entry"),
 //!         }
 //!     }))
-//!     .mutate(Mutate::<ConfigMap>::named("owner").on_create(|mut new: ConfigMap, cx: Context| async move {
+//!     .mutate(Mutate::<ConfigMap>::named("owner").on_create_or_update(|mut new: ConfigMap, cx: Context| async move {
 //!         new.metadata.labels.get_or_insert_default().insert("owner".into(), cx.user.username);
 //!         Mutation::modified(new)
 //!     }));

@@ -8,6 +8,7 @@ mod credentials;
 mod error;
 mod object;
 mod operator;
+mod panic_log;
 mod servers;
 mod users;
 mod watcher;

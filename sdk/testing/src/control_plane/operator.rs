@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::panic_log::PanicLog;
 use super::watcher::{Server, Watcher};
 use crate::{ControlPlane, ControlPlaneError, Mark, free_address};
 
@@ -50,12 +51,14 @@ pub struct OperatorBinary {
 }
 
 /// A running operator. Its process ends when this is dropped, or the test process ends. The installed objects stay in
-/// the control plane.
+/// the control plane. When a test panics meanwhile, the last warnings and errors of the operator's log are printed with
+/// the message of the panic.
 #[derive(Debug)]
 pub struct RunningOperator {
     // Fields are dropped in this order: the process, then the watcher, which removes the directory.
     process: Server,
     watcher: Watcher,
+    _panic_log: PanicLog,
     health: SocketAddr,
     /// The operator's own namespace.
     pub namespace: String,
@@ -130,7 +133,9 @@ impl OperatorBinary {
             let started = self.start(&words).unwrap_or_else(|error| panic!("{error}"));
             let (process, watcher) = started;
             let (namespace, user) = (namespace.clone(), user.name.clone());
-            let mut running = RunningOperator { process, watcher, health, namespace, user, began };
+            let log = watcher.directory().join("operator.log");
+            let mut running =
+                RunningOperator { process, watcher, _panic_log: PanicLog::of(log), health, namespace, user, began };
             match running.ready().await {
                 Ok(()) => {
                     cluster.webhooks_in_force().await;
@@ -161,7 +166,11 @@ impl OperatorBinary {
             Ok(Err(error)) => panic!("cannot run {}: {error}", called()),
             Err(late) => panic!("{} did not end within {PATIENCE:?}: {late}", called()),
         };
-        assert!(output.status.success(), "{} failed: {}", called(), String::from_utf8_lossy(&output.stderr));
+        let warnings = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{} failed: {warnings}", called());
+        if !warnings.is_empty() {
+            warn(&format!("{} says: {warnings}", called()));
+        }
         let objects = serde_saphyr::from_multiple::<Value>(&String::from_utf8_lossy(&output.stdout));
         let objects = objects.unwrap_or_else(|error| panic!("{} prints no YAML: {error}", called()));
         // A document of comments alone is null: there is nothing to apply.
@@ -217,6 +226,11 @@ impl RunningOperator {
             sleep(Duration::from_millis(50)).await;
         }
     }
+}
+
+#[allow(clippy::print_stderr, reason = "the test runner shows it with the test that fails")]
+fn warn(text: &str) {
+    eprintln!("{text}");
 }
 
 /// The head and the body of an answer; none where nobody answers.

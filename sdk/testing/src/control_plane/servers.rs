@@ -105,7 +105,7 @@ impl ControlPlane {
     ///
     /// # Panics
     /// When it cannot be started; the message says why, and which command installs what is missing.
-    pub async fn shared_with_controllers() -> &'static Self {
+    pub async fn shared_with_controller_manager() -> &'static Self {
         static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
         Self::once(&SHARED, Self::builder().controller_manager()).await
     }

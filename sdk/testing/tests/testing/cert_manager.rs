@@ -50,7 +50,7 @@ async fn it_issues_a_certificate_and_fills_in_its_ca() {
 #[tokio::test]
 async fn dropping_it_ends_its_process_and_removes_its_directory() {
     // One for each control plane: the other test has that of the shared one.
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     let cert_manager = CertManager::start(cluster).await.unwrap();
     let (processes, directory) = (cert_manager.process_ids(), cert_manager.directory().to_owned());
     let alive = |pid: &u32| PathBuf::from(format!("/proc/{pid}")).exists();

@@ -13,7 +13,7 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn a_deployment_gets_its_pods_and_they_go_with_it() {
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     let namespace = cluster.namespace("workload").await;
     let deployments: Api<Deployment> = Api::namespaced(cluster.admin(), &namespace);
     let pods: Api<Pod> = Api::namespaced(cluster.admin(), &namespace);
@@ -42,7 +42,7 @@ async fn a_deployment_gets_its_pods_and_they_go_with_it() {
 
 #[tokio::test]
 async fn what_is_owned_is_collected_when_its_owner_goes() {
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     let namespace = cluster.namespace("owner").await;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), &namespace);
     let map = |value| serde_json::from_value(value).unwrap();
@@ -59,7 +59,7 @@ async fn what_is_owned_is_collected_when_its_owner_goes() {
 
 #[tokio::test]
 async fn a_deleted_namespace_goes() {
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     let namespace = cluster.namespace("gone").await;
     let namespaces: Api<Namespace> = Api::all(cluster.admin());
     namespaces.delete(&namespace, &DeleteParams::default()).await.unwrap();

@@ -318,7 +318,7 @@ impl Webhooks {
         for registered in &self.conversions {
             let conversion = registered.check()?;
             if paths.contains(&conversion.path) {
-                return Err(RegistrationError::Path(conversion.path));
+                return Err(RegistrationError::DuplicatePath(conversion.path));
             }
             paths.push(conversion.path.clone());
             conversions.push(conversion);

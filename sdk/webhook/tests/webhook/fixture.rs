@@ -48,7 +48,7 @@ fn one() -> i32 {
 async fn judge(new: Arc<Entity>, cx: Context) -> anyhow::Result<Verdict> {
     Ok(match new.spec.username.as_str() {
         "forbidden" => Verdict::deny("name may not be 'forbidden'.").code(422),
-        "odd" => Verdict::of([
+        "odd" => Verdict::from_causes([
             Cause::new("spec.username", "is odd"),
             Cause::required("spec.parts", "an odd one needs parts"),
         ]),

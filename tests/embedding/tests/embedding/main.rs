@@ -5,4 +5,5 @@
 mod application;
 mod new_operator;
 mod plain_controller;
+mod signatures;
 mod webhook_server;

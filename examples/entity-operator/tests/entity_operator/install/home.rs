@@ -25,7 +25,7 @@ impl Home {
     /// A namespace in which nothing runs that the `restricted` Pod security standard forbids.
     pub(crate) async fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::const_new(());
-        let (alone, cluster) = (ALONE.lock().await, ControlPlane::shared_with_controllers().await);
+        let (alone, cluster) = (ALONE.lock().await, ControlPlane::shared_with_controller_manager().await);
         let namespace = cluster.namespace("operator").await;
         let labels = json!({ "pod-security.kubernetes.io/enforce": "restricted" });
         let namespaces: Api<Namespace> = Api::all(cluster.admin());

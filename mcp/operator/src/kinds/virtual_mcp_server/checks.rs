@@ -39,7 +39,7 @@ fn check_policies(server: &VirtualMCPServer, data: &Data, findings: &mut Finding
             format!("spec.incomingAuth.authzConfig.configMap names what does not exist: {}", missing.join(", "));
         (false, reason::AUTHZ_CONFIG_MAP_NOT_FOUND, message)
     };
-    findings.conditions.set(condition::AUTH_CONFIGURED, good.into(), reason, message);
+    findings.conditions.set(condition::AUTH_CONFIGURED, good, reason, message);
 }
 
 /// That objects of other kinds cannot be looked up is no fault of the author's, so it blocks nothing.

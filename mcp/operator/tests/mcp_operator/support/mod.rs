@@ -27,7 +27,7 @@ pub(crate) static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(
 /// The control plane of these tests, with kube-controller-manager and the kinds of the API.
 pub(crate) async fn cluster() -> &'static ControlPlane {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     INSTALLED.get_or_init(|| async { cluster.install_crds(&CRDS).await }).await;
     cluster
 }

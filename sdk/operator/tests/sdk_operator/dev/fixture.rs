@@ -22,7 +22,7 @@ async fn crds(example: &str) -> Vec<CustomResourceDefinition> {
 
 /// The control plane of these tests, with the kind of the example. The owner of each session is another.
 pub(crate) async fn cluster() -> &'static ControlPlane {
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     cluster.install_crds(&crds(ENTITIES).await).await;
     cluster
 }

@@ -99,7 +99,7 @@ impl Place {
         let mut source =
             ProvidedCertificates::new(self.user.client.clone(), &*self.name, "pair", name, self.provided_by, provider);
         source.settle = Duration::from_millis(700);
-        source.published_in(self.configurations())
+        source.publish_to(self.configurations())
     }
 
     pub(crate) fn configurations(&self) -> Configurations {
@@ -153,7 +153,7 @@ impl Place {
         };
         let routes = Webhooks::new().validate(rule("one")).validate(rule("two")).routes().unwrap();
         let metrics = routes.metrics().clone();
-        let source = self.source().counted_in(&metrics);
+        let source = self.source().with_metrics(&metrics);
         let material = source.ensure().await.unwrap();
         let tls = Arc::new(ArcSwap::from_pointee(
             portcullis::server::tls_config(

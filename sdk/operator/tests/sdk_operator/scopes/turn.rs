@@ -21,7 +21,7 @@ impl Turn {
         static SECOND: Mutex<()> = Mutex::const_new(());
         static OTHER: OnceCell<ControlPlane> = OnceCell::const_new();
         let turn = tokio::select! {
-            alone = FIRST.lock() => Self { cluster: ControlPlane::shared_with_controllers().await, _alone: alone },
+            alone = FIRST.lock() => Self { cluster: ControlPlane::shared_with_controller_manager().await, _alone: alone },
             alone = SECOND.lock() => {
                 let other = OTHER.get_or_init(|| async { ControlPlane::builder().controller_manager().start().await.unwrap() }).await;
                 Self { cluster: other, _alone: alone }

@@ -22,7 +22,7 @@ async fn a_bad_object_does_not_block_its_deletion() {
     let mut kept = bad("kept");
     kept["metadata"]["finalizers"] = json!(["demo.example/keep"]);
     let objects = [kept, bad("plain"), bad("owned"), person("good", json!({ "name": "Ada" })), bad("last")];
-    let cluster = ControlPlane::shared_with_controllers().await;
+    let cluster = ControlPlane::shared_with_controller_manager().await;
     let home = stored_before(cluster, cleaned::convert(), cleaned::crd("v1"), &objects).await;
     let gone = |name: &'static str| {
         let api = home.api("v1");

@@ -157,6 +157,14 @@ impl Names {
         Verdict::allow()
     }
 
+    async fn refuse(&self, new: Entity, _: Context) -> Mutation<Entity> {
+        if new.spec.username == self.reserved {
+            Verdict::deny("reserved").code(422).into()
+        } else {
+            Mutation::unchanged()
+        }
+    }
+
     async fn rename(&self, mut new: Entity, _: Context) -> Mutation<Entity> {
         new.spec.username.clone_from(&self.reserved);
         Mutation::modified(new)
@@ -167,6 +175,36 @@ impl Names {
             new.spec.username.clone_from(&old.spec.username);
         }
         Ok(Mutation::modified(new))
+    }
+}
+
+/// An update that repairs an object which does not decode is judged by the new object alone.
+#[tokio::test]
+async fn a_rule_for_create_or_update_gets_the_new_object() {
+    async fn judge(new: Arc<Entity>, _: Context) -> Verdict {
+        if new.spec.username == "root" { Verdict::deny("not root").code(422) } else { Verdict::allow() }
+    }
+    async fn refuse(new: Entity, _: Context) -> Mutation<Entity> {
+        if new.spec.username == "root" { Verdict::deny("not root").code(422).into() } else { Mutation::unchanged() }
+    }
+    let rules = Arc::new(Names { reserved: "root".into() });
+    let webhooks = Webhooks::new()
+        .validate(Validate::<Entity>::named("function").on_create_or_update(judge))
+        .validate(Validate::<Entity>::named("method").state(Arc::clone(&rules)).on_create_or_update(Names::create))
+        .mutate(Mutate::<Entity>::named("function").on_create_or_update(refuse))
+        .mutate(Mutate::<Entity>::named("method").state(rules).on_create_or_update(Names::refuse));
+    let routes = webhooks.routes().unwrap();
+    for manifest in webhooks.manifests().unwrap() {
+        assert_eq!(manifest.rules[0].operations, [Operation::Create, Operation::Update]);
+        for old in [Value::Null, entity(json!({"username": 7}))] {
+            let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+            for (name, code) in [("jane", None), ("root", Some(422))] {
+                let review = review(operation, entity(json!({"username": name})), old.clone());
+                let (_, answer) = ask(&routes, &manifest.path, &review).await;
+                let said = answer["response"]["status"]["code"].as_u64();
+                assert_eq!(said, code, "{operation} of {name} at {}: {answer}", manifest.path);
+            }
+        }
     }
 }
 
@@ -215,7 +253,7 @@ async fn one_value_has_methods_for_webhooks_and_a_controller() {
     }
 
     let stored = Entity::new("one", EntitySpec { username: "root".into(), replicas: 1, parts: Vec::new() });
-    let context = Context::of_stored(&stored);
+    let context = Context::from_stored(&stored);
     assert!(context.dry_run, "nothing but the object may be looked at");
     let verdict = rules.create(Arc::new(stored), context).await.unwrap();
     assert_eq!(verdict.denial().unwrap().message(), "no root");
