@@ -200,10 +200,10 @@ impl Inner {
             Err(error) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << attempts.failed.min(16)).min(self.config.deadlines.pause);
                 // The users of Redis tell of commands that fail, and nobody does before the first one.
-                if attempts.last.as_ref().is_none_or(|(last, _)| *last != error) {
-                    tracing::warn!(%error, "cannot connect to Redis; commands fail until it can be reached again");
-                } else {
+                if down().as_ref().err() == Some(&error) {
                     tracing::debug!(%error, ?pause, "cannot connect to Redis; commands fail until the next attempt");
+                } else {
+                    tracing::warn!(%error, "cannot connect to Redis; commands fail until it can be reached again");
                 }
                 attempts.failed += 1;
                 attempts.until = Some(Instant::now() + pause);
