@@ -235,7 +235,8 @@ fn outcome(failure: &Failure) -> Outcome {
 
 /// The client is told nothing of the reason, which is for the log and the audit.
 fn refuse(context: &RequestContext, message: &OwnedMessage, reason: String) -> Response<Body> {
-    tracing::debug!(reason, "a call was refused");
+    let target = message.message().target().ok().flatten();
+    tracing::debug!(reason, method = message.message().method(), target = target.as_deref(), "a call was refused");
     context.deny(AUTHORIZATION, reason);
     // The id of an answer is the server's: the client may wait for an answer to one of its own that is equal.
     let id = message.id().filter(|_| message.kind() != Kind::Response);

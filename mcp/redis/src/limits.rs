@@ -143,8 +143,11 @@ impl Redis {
         }
         let keys: Vec<&str> = buckets.iter().map(|bucket| &*bucket.key).collect();
         let short: usize = self.script(&CONSUME, &keys, &arguments(buckets), Repeat::No).await?;
-        let refused = short.checked_sub(1).and_then(|position| buckets.get(position));
-        Ok(refused.map_or(Decision::Allowed, Decision::Refused))
+        let Some(position) = short.checked_sub(1) else { return Ok(Decision::Allowed) };
+        buckets.get(position).map(Decision::Refused).ok_or_else(|| RedisError::Unexpected {
+            address: self.address().into(),
+            problem: format!("there is no bucket {short}"),
+        })
     }
 }
 
