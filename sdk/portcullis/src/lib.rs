@@ -128,56 +128,6 @@
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())
 //! ```
 //!
-//! # Comparison
-//!
-//! As of KubeOps 13.0, controller-runtime 0.24 (with controller-tools, kubebuilder and envtest), kopf 1.44 and kube 5.0
-//! by itself, read in their sources. "Hand": possible with its types, written by you.
-//!
-//! | | portcullis | KubeOps | controller-runtime | kopf | kube |
-//! |---|---|---|---|---|---|
-//! | **Admission** | | | | | |
-//! | typed handlers for each operation | yes | yes | partly: the defaulter has one | untyped | hand |
-//! | CONNECT; subresources by their own type | yes | no | partly | untyped | hand |
-//! | user, options, subresource in the handler | yes | no | yes | partly | hand |
-//! | field causes | yes | no | yes | no | hand |
-//! | warnings | yes, cut to Kubernetes' lengths | yes | yes | yes | hand |
-//! | audit annotations | yes | no | partly | no | hand |
-//! | dry run | flag, and a permit that IO has to ask for | flag | flag | flag | hand |
-//! | patch made for you; unknown fields kept | yes | yes | yes | yes | no |
-//! | patch tried before it is sent | yes | no | no | no | no |
-//! | an error or a crash is left to the failure policy | yes, or denies if chosen | yes | denies | denies | hand |
-//! | keeps `?timeout=` | yes | no | no | no | no |
-//! | sheds overload per webhook | yes | no | no | no | no |
-//! | body limit of admission's size | yes | no | yes | 1 MiB | hand |
-//! | many handlers behind one endpoint | no | no | yes | yes | hand |
-//! | handlers read a cache of other objects | yes, on every replica, with its rights | partly | yes | yes | hand |
-//! | **Conversion** | | | | | |
-//! | hub and spokes, any to any | yes | yes (preview) | yes | no | no |
-//! | every version covered, checked at start | yes | no | yes | no | no |
-//! | metadata kept by the engine | yes | no | no | no | no |
-//! | unknown fields and losses carried, newer edits win | yes | no | no (Cluster API has helpers) | no | no |
-//! | a bad stored object is flagged, lists stay whole | yes | no | no | no | no |
-//! | lists in parallel, within a memory budget | yes | no | no | no | no |
-//! | round-trip laws as a test | yes | no | no (Cluster API has helpers) | no | no |
-//! | storage migration | yes | no | no | no | no |
-//! | **Around** | | | | | |
-//! | configurations from the registration | yes | yes | from markers | at run time | no |
-//! | conversion stanza in the CRD | yes | incomplete | kustomize patches | no | no |
-//! | RBAC from code | yes, what follows from webhooks and controllers | yes | from markers | no | no |
-//! | generated files checked (`--check`) | yes | no | no | no | no |
-//! | own certificates in the cluster | yes | no | add-on | no | no |
-//! | damaged or missing `caBundle` put back | yes | no | add-on | partly | no |
-//! | CA rotation; cert-manager; external certificates | yes; yes; yes | no; no; the host's | add-on; yes; yes | no | no |
-//! | Deployment | yes | yes | yes | no | no |
-//! | charts, project templates | yes | yes | yes | no | no |
-//! | development against a cluster from your machine | yes | yes | tests only | yes | no |
-//! | leader election | yes | yes | yes | partly | no |
-//! | cluster-wide beside namespace-restricted operators | yes | no | no | partly | no |
-//! | reconcilers, finalizers, events | yes, or kube's | yes | yes | yes | yes |
-//! | webhook metrics | yes, with the decision | no | yes | no | no |
-//! | in-process test harness | yes, with idempotency | no | yes | partly | no |
-//! | tests against a real API server | yes | no | yes | minikube | no |
-//!
 //! # What it leaves to you
 //!
 //! The library installs no crypto provider, reads no environment and spawns no task that it does not wait for; only
