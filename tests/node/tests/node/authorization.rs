@@ -40,22 +40,27 @@ fn config(policies: &[String]) -> Value {
     })
 }
 
-/// Edits policies in the spec, has them come from a ConfigMap and from an MCPAuthzConfig, and edits the text of each. Returns the failed calls from the
-/// first answer on.
+/// Edits policies in the spec, has them come from a ConfigMap, and edits the text of that and of an MCPAuthzConfig. Returns the failed calls from the first
+/// answer on. (A reference to an MCPAuthzConfig in the place of the others is another guard: pods without it go before new ones come.)
 async fn edited_under_load(era: &str) -> Vec<Outcome> {
     let [first, second] = policies();
     let of_map = json!({ "authzConfig": { "type": "configMap", "configMap": { "name": "rules" } } });
-    let of_config = json!({ "authzConfigRef": { "name": "rules" } });
-    let setting = Setting {
+    let in_spec = Setting {
         name: "policies",
-        beside: vec![map(&first), config(&first)],
+        beside: vec![map(&first)],
         begins: Some(inline(&first)),
         refused: Some(REFUSED),
-        edits: vec![inline(&second), of_map, map(&second), of_config, config(&second)],
+        edits: vec![inline(&second), of_map, map(&second)],
+    };
+    let in_config = Setting {
+        name: "policies",
+        beside: vec![config(&first)],
+        begins: Some(json!({ "authzConfigRef": { "name": "rules" } })),
+        refused: Some(REFUSED),
+        edits: vec![config(&second)],
     };
     let check = async |namespace: &Namespace, _: &str, edit: &Value| {
-        let is_config = edit["kind"] == "MCPAuthzConfig" || edit["authzConfigRef"].is_object();
-        let title = if is_config { "MCPAuthzConfig \"rules\"" } else { "spec.authzConfig" };
+        let title = if edit["kind"] == "MCPAuthzConfig" { "MCPAuthzConfig \"rules\"" } else { "spec.authzConfig" };
         let enforced = |server: &MCPServer| {
             let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
             conditions.any(|it| {
@@ -66,7 +71,9 @@ async fn edited_under_load(era: &str) -> Vec<Outcome> {
         let servers = namespace.api::<MCPServer>();
         wait_for_object(&servers, greeter::NAME, &format!("{edit} to be enforced"), DEADLINE, enforced).await;
     };
-    setting.edited_under_load(&STREAMABLE, era, check).await
+    let mut failed = in_spec.edited_under_load(&STREAMABLE, era, &check).await;
+    failed.extend(in_config.edited_under_load(&STREAMABLE, era, &check).await);
+    failed
 }
 
 #[tokio::test(flavor = "multi_thread")]

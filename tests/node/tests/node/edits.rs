@@ -55,8 +55,9 @@ impl Setting {
             namespace.gone(&before).await;
             caller.steady(50, "Hi Ada").await;
             check(&namespace, &pods[0], &edit).await;
+            let now = deployments.get(greeter::NAME).await.unwrap().metadata.uid;
+            assert_eq!(now, uid, "the Deployment was made anew by {edit}");
         }
-        assert_eq!(deployments.get(greeter::NAME).await.unwrap().metadata.uid, uid, "the Deployment was made anew");
         for (name, other) in others {
             let outcomes = other.finish().await;
             let answered = outcomes.iter().filter(|outcome| outcome.answers(&format!("Hi {name}"))).count();
