@@ -6,7 +6,7 @@ use std::time::Duration;
 use mcp_http::client::ClientTls;
 use mcp_http::file::read_file;
 use mcp_middleware::Secret;
-use mcp_runconfig::{RedisProblem, host_and_port};
+use mcp_runconfig::host_and_port;
 
 use crate::error::ConfigError;
 
@@ -39,7 +39,7 @@ impl RedisConfig {
 
     /// The host and port in the address.
     pub(crate) fn host_and_port(&self) -> Result<(String, u16), ConfigError> {
-        let bad = |RedisProblem { problem, fix }| ConfigError::new("address", problem, fix);
+        let bad = |problem| ConfigError::of("address", problem);
         let (host, port) = host_and_port(&self.address).map_err(bad)?;
         Ok((host.to_owned(), port))
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_runconfig::RedisProblem;
+
 /// A setting that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}; {fix}")]
@@ -19,6 +21,10 @@ pub struct ConfigError {
 impl ConfigError {
     pub(crate) fn new(field: &'static str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { field, problem: problem.into(), fix: fix.into() }
+    }
+
+    pub(crate) fn of(field: &'static str, RedisProblem { problem, fix }: RedisProblem) -> Self {
+        Self { field, problem, fix }
     }
 }
 

@@ -188,9 +188,7 @@ impl RefusedBy {
 
 /// Refuses a place in the chain in which a call would be charged that another guard changes or refuses afterwards, or nobody had called.
 fn check_place(context: &BuildContext) -> Result<(), BuildError> {
-    if context.is_inside_of(RATE_LIMIT) {
-        return Err(context.error("type", "stands in the chain twice", "keep one of them"));
-    }
+    context.check_single()?;
     if !context.is_inside_of(AUTH) {
         let fix = "put {\"type\":\"auth\"} before it, which says who calls";
         return Err(context.error("type", "ratelimit needs auth before it", fix));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use mcp_middleware::Metrics;
-use mcp_runconfig::{RedisProblem, key_prefix_problem};
+use mcp_runconfig::key_prefix_problem;
 use mcp_store::{Client, Limits, MemorySessions, Principal, Removed, Reply, SessionRecord, SessionStore, StoreError};
 
 use crate::connection::{Redis, Repeat, Script};
@@ -68,8 +68,8 @@ impl RedisSessions {
     /// # Errors
     /// A prefix without a colon at its end.
     pub fn new(redis: Redis, options: SessionOptions) -> Result<Self, ConfigError> {
-        if let Some(RedisProblem { problem, fix }) = key_prefix_problem(&options.key_prefix) {
-            return Err(ConfigError::new("key_prefix", problem, fix));
+        if let Some(problem) = key_prefix_problem(&options.key_prefix) {
+            return Err(ConfigError::of("key_prefix", problem));
         }
         let limits = Limits { max_sessions: options.max_sessions, ..Limits::new(options.ttl) };
         Ok(Self { redis, options, opened: MemorySessions::new(limits), failures: Failures::told_each(QUIET) })

@@ -112,7 +112,7 @@ const NEXT: &str = "
 How to go on:
   examples/          the manifests that were applied; examples/entity-operator/README.md is an operator of your own, step by step with kubectl
                      (it is compiled with other features than the demo: ten minutes the first time, seconds after that)
-  README.md          what works today, and what comes next
+  README.md          what there is, beside others, and what comes next
   docs/src/          the book: policies, rate limits, audit and telemetry, which the demo does not show, among it
   ARCHITECTURE.md    the way of an object through the admission gate, and of a call through the request gate
   make test          the promises, each with a test";
