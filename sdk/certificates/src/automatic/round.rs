@@ -1,17 +1,17 @@
-//! One round: what is stored is read, repaired, and carried a step further.
+//! A round reads what is stored and repairs it; a step carries the rotation further.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use portcullis_pki::rotation::{Anchor, Authorities, Observed, Step, Stored, bundle, step};
+use portcullis_pki::rotation::{Anchor, Authorities, Lost, Observed, Repair, Step, Stored, bundle, step};
 use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_server_pair};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::store::{ca_data, pair_data};
+use super::trust::trusted_through;
 use super::{Automatic, LONGEST_OVERTAKEN, OVERTAKEN};
 use crate::pauses::pauses;
-use crate::{CertificateError, ServingCertificate, published};
-use portcullis_client::own_sentence;
+use crate::{CertificateError, ServingCertificate};
 
 /// Clocks of API servers differ a little from ours.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
@@ -19,11 +19,11 @@ const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 const COMMON_NAME: usize = 64;
 
 /// The result of a round.
-pub(super) struct Found {
-    /// The pair to serve, and the bundle that callers must trust.
-    pub(super) material: ServingCertificate,
+pub(super) struct Outcome {
+    /// The pair to serve, with the bundle that callers must trust.
+    pub(super) certificate: ServingCertificate,
     /// The stored authorities and leaf; `None` if one of them is damaged.
-    pub(super) sound: Option<Sound>,
+    pub(super) valid: Option<Valid>,
     /// A repair that the API server did not let us make.
     pub(super) refused: Option<CertificateError>,
     /// Whether this round wrote something.
@@ -32,179 +32,166 @@ pub(super) struct Found {
     pair_secret: Option<Secret>,
 }
 
-pub(super) struct Sound {
+/// Authorities that can issue, and a leaf that can be served.
+pub(super) struct Valid {
     pub(super) authorities: Authorities,
     pub(super) leaf: Certificate,
 }
 
-/// A write of a round. A round makes each at most once: if another client undoes it, the next round tries again after a
-/// pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repair {
-    Replace,
-    Order,
-    Issue,
-    Publish,
-}
-
 /// Both Secrets, and what they hold.
-struct Read {
+struct State {
     ca_secret: Option<Secret>,
     pair_secret: Option<Secret>,
-    /// The pair, without a bundle.
-    material: ServingCertificate,
+    /// The content of the Secrets, with the authorities that callers must keep trusting.
+    stored: Stored,
+    /// Whether `stored` trusts authorities that the Secret does not hold.
+    has_adopted: bool,
+    /// The stored pair, with the bundle of `stored`.
+    certificate: ServingCertificate,
     /// The leaf of the pair, or why it cannot be served.
     leaf: Result<Certificate, String>,
-    stored: Stored,
 }
 
-impl Found {
+impl Outcome {
     /// Decides the next step of the rotation.
     pub(super) fn step(&self, source: &Automatic, observed: Observed) -> Step {
-        let Some(Sound { authorities, leaf }) = &self.sound else { return Step::Wait(None) };
-        step(authorities, self.material.cert_pem.as_bytes(), leaf, &source.timing, observed, source.time_of_day.now())
+        let Some(Valid { authorities, leaf }) = &self.valid else { return Step::Wait(None) };
+        let (cert, now) = (self.certificate.cert_pem.as_bytes(), source.time_of_day.now());
+        step(authorities, cert, leaf, &source.timing, observed, now)
+    }
+}
+
+impl State {
+    fn next_repair(&self) -> Option<Repair> {
+        self.stored.next_repair(self.has_adopted, self.leaf.is_ok())
+    }
+
+    fn into_outcome(self, refused: Option<CertificateError>, repaired: bool) -> Outcome {
+        let Self { ca_secret, pair_secret, stored, certificate, leaf, .. } = self;
+        let valid = stored.authorities.ok().zip(leaf.ok()).map(|(authorities, leaf)| Valid { authorities, leaf });
+        Outcome { certificate, valid, refused, repaired, ca_secret, pair_secret }
     }
 }
 
 impl Automatic {
-    /// Reads both Secrets, and repairs them until they are sound. What `served` is under stays trusted, whatever is
-    /// stored.
-    pub(super) async fn round(&self, served: Option<&ServingCertificate>) -> Result<Found, CertificateError> {
+    /// Reads both Secrets, and repairs them until nothing is damaged. The authorities of `served` stay trusted, whatever
+    /// is stored.
+    ///
+    /// A round makes each repair at most once: if another client undoes it, the round ends with an error, and the next
+    /// one follows after a pause.
+    pub(super) async fn round(&self, served: Option<&ServingCertificate>) -> Result<Outcome, CertificateError> {
         self.timing.check()?;
         let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
-        let (mut done, mut refused) = (Vec::new(), None);
+        let mut done = Vec::new();
         loop {
-            let repaired = !done.is_empty();
-            let now = self.time_of_day.now();
-            let Read { ca_secret, pair_secret, material, leaf, stored } = self.look(now).await?;
-            let (repair, written) = match stored.authorities {
-                Err(lost) => {
-                    let (secret, problem, mut known) = (self.ca_secret(), lost.problem, lost.remains);
-                    let beside = pair_data(pair_secret.as_ref()).ca_crt;
-                    known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
-                    let remains = self.still_trusted(known, &material, served).await;
-                    let trusted = remains.len();
-                    let material = ServingCertificate { ca_pem: bundle(&remains), ..material };
-                    let authorities = Authorities::new(self.new_authority()?, remains);
-                    let write = self.write_authorities(ca_secret.as_ref(), &authorities);
-                    match self.once(Repair::Replace, &done, write).await {
-                        Ok(true) => {
-                            // A first start has no CA yet, which is no fault.
-                            if ca_secret.is_none() && trusted == 0 {
-                                info!(secret, "there was no CA yet; one is made");
-                            } else {
-                                warn!(secret, problem, trusted, "the stored CA is replaced");
-                            }
-                            (Repair::Replace, true)
-                        }
-                        // Another replica was first.
-                        Ok(false) => (Repair::Replace, false),
-                        Err(error) => {
-                            warn!(secret, problem, "the stored CA cannot be replaced");
-                            if leaf.is_err() {
-                                return Err(error);
-                            }
-                            let refused = Some(error);
-                            return Ok(Found { material, sound: None, refused, repaired, ca_secret, pair_secret });
-                        }
-                    }
-                }
-                Ok(mut authorities) => {
-                    // The stored authority may be sound and yet not the one that others still serve under.
-                    let damaged = leaf.is_err() || !stored.damage.is_empty();
-                    let adopted = authorities.trust(if damaged {
-                        self.still_trusted(Vec::new(), &material, served).await
-                    } else {
-                        trusted_through(served, now)
-                    });
-                    let disorder = adopted || !stored.damage.is_empty();
-                    match leaf {
-                        leaf if disorder && refused.is_none() => {
-                            let (secret, damage) = (self.ca_secret(), stored.damage);
-                            let write = self.write_authorities(ca_secret.as_ref(), &authorities);
-                            match self.once(Repair::Order, &done, write).await {
-                                Ok(true) => {
-                                    warn!(secret, ?damage, adopted, "repaired the Secret of the CA");
-                                    (Repair::Order, true)
-                                }
-                                Ok(false) => (Repair::Order, false),
-                                Err(error) => {
-                                    warn!(secret, ?damage, adopted, "cannot repair the Secret of the CA");
-                                    if leaf.is_err() {
-                                        return Err(error);
-                                    }
-                                    refused = Some(error);
-                                    continue;
-                                }
-                            }
-                        }
-                        Err(problem) => {
-                            if pair_secret.is_none() && served.is_none() {
-                                info!(secret = self.secret, "there is no certificate yet; one is issued");
-                            } else {
-                                warn!(secret = self.secret, problem, "the certificate is unusable; issuing a new one");
-                            }
-                            let issue = self.issue(&authorities, pair_secret.as_ref());
-                            (Repair::Issue, self.once(Repair::Issue, &done, issue).await?)
-                        }
-                        Ok(leaf) => {
-                            let material = ServingCertificate { ca_pem: authorities.bundle(), ..material };
-                            let sound = Some(Sound { authorities, leaf });
-                            let found = Found { material, sound, refused: None, repaired, ca_secret, pair_secret };
-                            if stored.publishes_all || refused.is_some() {
-                                return Ok(Found { refused, ..found });
-                            }
-                            let write = self.write_pair(found.pair_secret.as_ref(), &found.material);
-                            match self.once(Repair::Publish, &done, write).await {
-                                Err(error) => return Ok(Found { refused: Some(error), ..found }),
-                                Ok(written) => (Repair::Publish, written),
-                            }
-                        }
-                    }
-                }
-            };
-            if written {
-                done.push(repair);
-            } else {
-                sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
+            let state = self.state(served).await?;
+            let Some(repair) = state.next_repair() else { return Ok(state.into_outcome(None, !done.is_empty())) };
+            let written =
+                if done.contains(&repair) { Err(self.unsettled()) } else { self.repair(repair, &state, served).await };
+            match written {
+                Ok(true) => done.push(repair),
+                // Another replica was faster.
+                Ok(false) => sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await,
+                Err(error) if state.leaf.is_ok() => return Ok(state.into_outcome(Some(error), !done.is_empty())),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Carries out a repair, unless this round has done it before and somebody has undone it.
-    async fn once(
-        &self,
-        repair: Repair,
-        done: &[Repair],
-        write: impl Future<Output = Result<bool, CertificateError>>,
-    ) -> Result<bool, CertificateError> {
-        if done.contains(&repair) { Err(self.unsettled()) } else { write.await }
-    }
-
-    async fn look(&self, now: Timestamp) -> Result<Read, CertificateError> {
+    /// Reads both Secrets, and adds the authorities that callers must keep trusting.
+    async fn state(&self, served: Option<&ServingCertificate>) -> Result<State, CertificateError> {
+        let now = self.time_of_day.now();
         let (ca_secret, pair_secret) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
         let pair = pair_data(pair_secret.as_ref());
-        let stored = Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
+        let mut stored = Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
-        let material = ServingCertificate { cert_pem, key_pem, ca_pem: String::new() };
+        let certificate = ServingCertificate { cert_pem, key_pem, ca_pem: String::new() };
         // The listener has the last word on what it can serve.
         let leaf = match &stored.leaf {
-            Ok(leaf) => material.tls_config(&self.provider).map(|_| leaf.clone()).map_err(|error| error.to_string()),
+            Ok(leaf) => certificate.tls_config(&self.provider).map(|_| leaf.clone()).map_err(|error| error.to_string()),
             Err(problem) => Err(problem.to_string()),
         };
-        Ok(Read { ca_secret, pair_secret, material, leaf, stored })
+        let is_damaged = leaf.is_err() || !stored.damage.is_empty();
+        let (ca_pem, has_adopted) = match &mut stored.authorities {
+            Ok(authorities) => {
+                // The stored CA may be valid, and not the one under which other replicas still serve.
+                let trusted = if is_damaged {
+                    self.still_trusted(Vec::new(), &certificate, served).await
+                } else {
+                    trusted_through(served, now)
+                };
+                let has_adopted = authorities.trust(trusted);
+                (authorities.bundle(), has_adopted)
+            }
+            Err(lost) => {
+                let mut known = std::mem::take(&mut lost.remains);
+                known.extend(pair.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+                lost.remains = self.still_trusted(known, &certificate, served).await;
+                (bundle(&lost.remains), false)
+            }
+        };
+        let certificate = ServingCertificate { ca_pem, ..certificate };
+        Ok(State { ca_secret, pair_secret, stored, has_adopted, certificate, leaf })
+    }
+
+    /// Makes one repair. Says whether this writer was the one to make it.
+    async fn repair(
+        &self,
+        repair: Repair,
+        state: &State,
+        served: Option<&ServingCertificate>,
+    ) -> Result<bool, CertificateError> {
+        let State { ca_secret, pair_secret, stored, has_adopted, certificate, leaf } = state;
+        match (&stored.authorities, repair) {
+            (Err(lost), _) => self.replace_authority(ca_secret.as_ref(), lost).await,
+            (Ok(authorities), Repair::IssueLeaf) => {
+                let problem = leaf.as_ref().err();
+                if pair_secret.is_none() && served.is_none() {
+                    info!(secret = self.secret, "there is no certificate yet; one is issued");
+                } else {
+                    warn!(secret = self.secret, problem, "the certificate is unusable; issuing a new one");
+                }
+                self.issue(authorities, pair_secret.as_ref()).await
+            }
+            (Ok(_), Repair::PublishBundle) => self.write_pair(pair_secret.as_ref(), certificate).await,
+            (Ok(authorities), _) => {
+                let (secret, damage, adopted) = (self.ca_secret(), &stored.damage, has_adopted);
+                let written = self.write_authorities(ca_secret.as_ref(), authorities).await;
+                match &written {
+                    Ok(true) => warn!(secret, ?damage, adopted, "repaired the Secret of the CA"),
+                    Ok(false) => {}
+                    Err(_) => warn!(secret, ?damage, adopted, "cannot repair the Secret of the CA"),
+                }
+                written
+            }
+        }
+    }
+
+    /// Stores a new authority in place of one that cannot issue.
+    async fn replace_authority(&self, ca_secret: Option<&Secret>, lost: &Lost) -> Result<bool, CertificateError> {
+        let authorities = Authorities::new(self.new_authority()?, lost.remains.clone());
+        let written = self.write_authorities(ca_secret, &authorities).await;
+        let (secret, problem, trusted) = (self.ca_secret(), &lost.problem, lost.remains.len());
+        match &written {
+            // A first start has no CA yet, which is no fault.
+            Ok(true) if ca_secret.is_none() && trusted == 0 => info!(secret, "there was no CA yet; one is made"),
+            Ok(true) => warn!(secret, problem, trusted, "the stored CA is replaced"),
+            Ok(false) => {}
+            Err(_) => warn!(secret, problem, "the stored CA cannot be replaced"),
+        }
+        written
     }
 
     /// Takes one step of a rotation. Says whether this writer was the one to take it.
-    pub(super) async fn advance(&self, step: Step, sound: &Sound, found: &Found) -> Result<bool, CertificateError> {
-        let Authorities { current, next, previous, .. } = &sound.authorities;
+    pub(super) async fn advance(&self, step: Step, valid: &Valid, outcome: &Outcome) -> Result<bool, CertificateError> {
+        let Authorities { current, next, previous, .. } = &valid.authorities;
         let copy = |ca: &Ca| Ca::from_pem(ca.cert_pem(), ca.key_pem());
         let mut new = Authorities::new(copy(current)?, previous.clone());
         new.next = next.as_ref().map(copy).transpose()?;
         let what = match step {
             Step::Issue => {
-                let issued = self.issue(&sound.authorities, found.pair_secret.as_ref()).await?;
+                let issued = self.issue(&valid.authorities, outcome.pair_secret.as_ref()).await?;
                 return Ok(issued);
             }
             Step::MakeNext => {
@@ -221,7 +208,7 @@ impl Automatic {
             }
             _ => return Ok(false),
         };
-        let written = self.write_authorities(found.ca_secret.as_ref(), &new).await?;
+        let written = self.write_authorities(outcome.ca_secret.as_ref(), &new).await?;
         if written {
             info!(secret = self.ca_secret(), phase = ?new.phase(), "{what}");
         }
@@ -241,16 +228,16 @@ impl Automatic {
             not_after: from(now, self.timing.leaf_validity).min(ca.certificate().not_after),
             usage: Usage::Server,
         })?;
-        let material = ServingCertificate { cert_pem, key_pem, ca_pem: authorities.bundle() };
+        let certificate = ServingCertificate { cert_pem, key_pem, ca_pem: authorities.bundle() };
         // A pair that does not pass the checks of the next round would be issued again forever, so refuse it here.
         let unusable =
             |problem| CertificateError::Unusable { namespace: self.namespace.clone(), ca: self.ca_secret(), problem };
-        let (cert, key, bundle) = (&material.cert_pem, &material.key_pem, &material.ca_pem);
+        let (cert, key, bundle) = (&certificate.cert_pem, &certificate.key_pem, &certificate.ca_pem);
         let (cert, key, bundle) = (cert.as_bytes(), key.as_bytes(), bundle.as_bytes());
         check_server_pair(cert, key, bundle, &self.dns_names, now, SignedDuration::ZERO)
             .map_err(|problem| unusable(problem.to_string()))?;
-        material.tls_config(&self.provider)?;
-        let written = self.write_pair(read, &material).await?;
+        certificate.tls_config(&self.provider)?;
+        let written = self.write_pair(read, &certificate).await?;
         if written {
             info!(secret = self.secret, names = ?self.dns_names, "issued a certificate");
         }
@@ -262,69 +249,14 @@ impl Automatic {
         Ok(Ca::generate(&self.authority_name(), from(now, -BACKDATED), from(now, self.timing.ca_validity))?)
     }
 
-    fn authority_name(&self) -> String {
+    pub(super) fn authority_name(&self) -> String {
         let name = format!("{} ca", self.secret);
         // Names of Secrets are ASCII.
         name.get(name.len().saturating_sub(COMMON_NAME)..).unwrap_or(&name).to_owned()
-    }
-
-    /// Returns the authorities that callers must keep trusting when the stored CA is damaged: those that have our name
-    /// or that issued the stored or the served leaf, out of the known and the published ones.
-    async fn still_trusted(
-        &self,
-        mut known: Vec<Anchor>,
-        stored: &ServingCertificate,
-        served: Option<&ServingCertificate>,
-    ) -> Vec<Anchor> {
-        let (now, name) = (self.time_of_day.now(), self.authority_name());
-        known.extend(self.published(now).await);
-        let (behind, others): (Vec<_>, Vec<_>) =
-            known.into_iter().partition(|anchor| anchor.stands_behind(stored.cert_pem.as_bytes(), now));
-        let ours = others.into_iter().filter(|anchor| anchor.certificate().common_name == name);
-        let mut once: Vec<Anchor> = Vec::new();
-        // A bundle has a limit, so the most important authorities come first.
-        for anchor in trusted_through(served, now).into_iter().chain(behind).chain(ours) {
-            if !once.contains(&anchor) {
-                once.push(anchor);
-            }
-        }
-        once
-    }
-
-    /// Reads the bundles that callers of our Service trust now. A bundle that cannot be read is logged and left out.
-    async fn published(&self, now: Timestamp) -> Vec<Anchor> {
-        let mut found = Vec::new();
-        for published in published(&self.client, &self.configurations).await {
-            match published.entries {
-                Ok(entries) => {
-                    let entries = entries.into_iter().flatten();
-                    let ours =
-                        entries.filter(|entry| entry.service.as_ref().is_none_or(|one| self.dns_names.contains(one)));
-                    found.extend(ours.flat_map(|entry| Anchor::read(&entry.bundle, now)));
-                }
-                // A command that makes certificates need not have that right.
-                Err(kube::Error::Api(status)) if status.code == 403 => {
-                    info!(object = published.object, "may not read the published CA bundles");
-                }
-                Err(error) => {
-                    let error = own_sentence(&error);
-                    warn!(error, object = published.object, "cannot read the published CA bundles");
-                }
-            }
-        }
-        found
     }
 }
 
 /// The time after this one, or the end of time.
 fn from(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
-}
-
-/// The authorities that callers of what is served must trust.
-fn trusted_through(served: Option<&ServingCertificate>, now: Timestamp) -> Vec<Anchor> {
-    let Some(ServingCertificate { cert_pem, ca_pem, .. }) = served else { return Vec::new() };
-    let valid = Certificate::from_pem(cert_pem.as_bytes()).is_ok_and(|leaf| now <= leaf.not_after);
-    let anchors = Anchor::read(ca_pem.as_bytes(), now);
-    anchors.into_iter().filter(|anchor| valid && anchor.stands_behind(cert_pem.as_bytes(), now)).collect()
 }

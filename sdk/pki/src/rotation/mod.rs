@@ -12,13 +12,16 @@
 //! | [`Phase::Steady`] | `ca` | `ca` | `ca` |
 //!
 //! [`Stored::read`] is the loader: a pure function over the bytes of both Secrets that returns what can be used and
-//! what is damaged. [`step`] returns what to do next, from what one process has observed and for how long. Waiting
-//! times are measured by the caller, and never the difference of two machines' clocks.
+//! what is damaged. [`Stored::next_repair`] returns the write that repairs it. When nothing is damaged, [`step`] returns
+//! what to do next, from what one process has observed and for how long. Waiting times are measured by the caller, and
+//! never the difference of two machines' clocks.
 
 mod anchor;
+mod repair;
 mod step;
 mod stored;
 
 pub use anchor::{Anchor, bundle};
+pub use repair::Repair;
 pub use step::{Observed, RotationTiming, Step, renewal, step};
 pub use stored::{Authorities, CaData, Lost, PairData, Phase, Stored};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::rotation::{
-    Anchor, Authorities, CaData, Observed, PairData, Phase, RotationTiming, Step, Stored, renewal, step,
+    Anchor, Authorities, CaData, Observed, PairData, Phase, Repair, RotationTiming, Step, Stored, renewal, step,
 };
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 
@@ -243,6 +243,43 @@ fn damage_to_one_part_leaves_the_others_in_use() {
     for bundle in [None, Some(String::new()), Some(whole.bundle() + &expired.pem()), Some(old.pem())] {
         let stored = read(&|secrets| secrets.pair[2].clone_from(&bundle));
         assert!(!stored.publishes_all && stored.leaf.is_ok(), "{stored:?}");
+    }
+}
+
+#[test]
+fn repairs_come_in_the_order_in_which_they_need_each_other() {
+    let current = ca(0, 3650);
+    let pair = leaf(&current, 0, 365);
+    let all = Secrets::of(&Authorities::new(current, Vec::new()), &pair);
+    let without = |ca: &[usize], pair: &[usize]| {
+        let mut secrets = all.clone();
+        for at in ca {
+            secrets.ca[*at] = None;
+        }
+        for at in pair {
+            secrets.pair[*at] = None;
+        }
+        secrets
+    };
+    let damaged = {
+        let mut secrets = without(&[], &[0, 2]);
+        secrets.ca[4] = Some("no PEM".to_owned());
+        secrets
+    };
+    // The Secrets; whether authorities were adopted; whether the TLS library takes a leaf that passes our checks.
+    for (name, secrets, adopted, servable, expected) in [
+        ("nothing is damaged", all.clone(), false, true, None),
+        ("no bundle is beside the pair", without(&[], &[2]), false, true, Some(Repair::PublishBundle)),
+        ("the pair has no key", without(&[], &[1, 2]), false, true, Some(Repair::IssueLeaf)),
+        ("the TLS library refuses the leaf", all.clone(), false, false, Some(Repair::IssueLeaf)),
+        ("an authority was adopted", without(&[], &[1, 2]), true, true, Some(Repair::RewriteAuthorities)),
+        ("an authority does not read, and there is no pair", damaged, false, true, Some(Repair::RewriteAuthorities)),
+        ("the authority has no key", without(&[1], &[0, 1, 2]), true, true, Some(Repair::ReplaceAuthority)),
+        ("a first start", Secrets::default(), false, true, Some(Repair::ReplaceAuthority)),
+    ] {
+        let stored = secrets.read(day(1));
+        let can_serve = servable && stored.leaf.is_ok();
+        assert_eq!(stored.next_repair(adopted, can_serve), expected, "{name}");
     }
 }
 
