@@ -41,7 +41,7 @@ impl Retries {
         Self { kind, resource, namespace, failing: None, pauses, pauses_refused }
     }
 
-    /// It failed: says so where that is news, and returns how long to wait before the next try.
+    /// Takes a failure: logs it when it is the first of its kind, and returns the pause before the next attempt.
     pub(super) fn failed(&mut self, error: &watcher::Error) -> Duration {
         let Self { kind, resource, namespace, .. } = self;
         let now = Failing::of(error);
@@ -69,13 +69,13 @@ impl Retries {
         pauses.next().unwrap_or(LONGEST)
     }
 
-    /// Whether it failed, and has not been seen to work since.
-    pub(super) fn fails(&self) -> bool {
+    /// Whether it has failed and has not worked since.
+    pub(super) fn is_failing(&self) -> bool {
         self.failing.is_some()
     }
 
-    /// It works.
-    pub(super) fn works(&mut self) {
+    /// Takes that the watch works: logs that once after a failure.
+    pub(super) fn recovered(&mut self) {
         if self.failing.take().is_some() {
             let Self { kind, namespace, .. } = self;
             tracing::info!(kind, namespace, "the watch works again");

@@ -17,10 +17,7 @@ use kube::{
 };
 use prometheus_client::metrics::counter::Counter;
 use serde::de::DeserializeOwned;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -197,46 +194,38 @@ impl Watches {
     {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let (waiting, stop) = (self.waiting.clone(), self.stop.clone());
-        self.tasks.spawn(async move {
+        let work = async move {
             let mut stream = std::pin::pin!(stream);
-            let (mut first, mut listed) = (true, false);
+            let (mut is_first_list, mut is_listed) = (true, false);
             loop {
-                let next = stream.next().with_subscriber(log_of_watches());
-                let next = async {
-                    if watched.retries.fails() { timeout(SETTLED, next).await.ok() } else { Some(next.await) }
-                };
-                let event = match stop.run_until_cancelled(next).await {
-                    Some(Some(Some(event))) => event,
+                let event = tokio::select! {
+                    event = stream.next().with_subscriber(log_of_watches()) => event,
                     // A list that has no answer yet is neither a success nor a failure.
-                    Some(None) => {
-                        if listed {
-                            watched.retries.works();
-                        }
+                    () = sleep(SETTLED), if is_listed && watched.retries.is_failing() => {
+                        watched.retries.recovered();
                         continue;
                     }
-                    _ => return,
                 };
                 match event {
-                    Err(error) => {
-                        listed = false;
-                        let pause = watched.retries.failed(&error);
-                        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
-                            return;
-                        }
+                    None => return,
+                    Some(Err(error)) => {
+                        is_listed = false;
+                        sleep(watched.retries.failed(&error)).await;
                     }
-                    Ok(event) => {
+                    Some(Ok(event)) => {
                         if matches!(event, Event::Apply(_) | Event::Delete(_)) {
-                            watched.retries.works();
+                            watched.retries.recovered();
                         }
-                        listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
+                        is_listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
                         watched.take(event);
-                        if listed && std::mem::take(&mut first) {
+                        if is_listed && std::mem::take(&mut is_first_list) {
                             waiting.send_modify(|waiting| *waiting -= 1);
                         }
                     }
                 }
             }
-        });
+        };
+        self.tasks.spawn(async move { stop.run_until_cancelled(work).await });
     }
 }
 
@@ -329,7 +318,7 @@ mod tests {
     use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
     use kube::client::Body;
     use serde_json::json;
-    use tokio::time::Instant;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::retries::LONGEST_REFUSED;
