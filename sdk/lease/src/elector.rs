@@ -219,7 +219,7 @@ impl Elector {
     }
 
     /// When the right to act next changes by itself: settled, or late.
-    pub(crate) fn turns_at(&self, now: Moment) -> Option<Moment> {
+    pub(crate) fn next_deadline(&self, now: Moment) -> Option<Moment> {
         let hold = self.hold?;
         let turns = [hold.since + self.timing.settling(), hold.confirmed + self.timing.deadline()];
         turns.into_iter().find(|at| now < *at)

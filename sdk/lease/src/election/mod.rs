@@ -217,8 +217,8 @@ impl LeaseElectionDriver {
         match self.shared.with(|elector| elector.step(clock.now(), clock.wall())) {
             Step::Sleep(at) => {
                 // Settled or late: somebody has to tell those who wait for it.
-                let turn = self.shared.with(|elector| elector.turns_at(clock.now()));
-                clock.sleep_until(turn.map_or(at, |turn| turn.min(at))).await;
+                let deadline = self.shared.with(|elector| elector.next_deadline(clock.now()));
+                clock.sleep_until(deadline.map_or(at, |deadline| deadline.min(at))).await;
             }
             Step::Read => {
                 let limit = self.shared.with(|elector| elector.limit(clock.now()));

@@ -155,7 +155,7 @@ impl Scopes {
         self.0.with(|state, now| ScopesHealth {
             fresh: !state.stopped && state.view.is_fresh(now),
             age: state.view.confirmed().map(|at| now.since(at)),
-            theirs: state.view.theirs_count(),
+            theirs: state.view.excluded_namespaces(),
             last_error: state.errors.values().next().cloned(),
         })
     }
@@ -172,22 +172,22 @@ impl ScopesDriver {
                 self.handovers(Kind::Policy, |it: &ValidatingAdmissionPolicy| of_policy(lease, it)),
                 self.handovers(Kind::Binding, |it: &ValidatingAdmissionPolicyBinding| of_binding(lease, it)),
                 self.leases(),
-                self.turn(),
+                self.tick(),
             );
         };
         select(pin!(shutdown), pin!(follow)).await;
         drop(stopped);
     }
 
-    /// Lets time pass for the view.
-    async fn turn(&self) {
+    /// Tells the view the time whenever something changes by itself.
+    async fn tick(&self) {
         let clock = &*self.shared.clock;
         loop {
             let next = self.shared.with(|state, now| {
-                state.view.advance(now);
+                state.view.tick(now);
                 // A change that is seen later ends no sooner than a pause from now.
                 let latest = now + state.view.timing().pause();
-                state.view.turns_at(now).map_or(latest, |at| at.min(latest))
+                state.view.next_deadline(now).map_or(latest, |at| at.min(latest))
             });
             clock.sleep_until(next).await;
         }
@@ -290,43 +290,58 @@ where
     /// Lists, and watches from there. A silent watch may be dead, so the view counts for a short time only; when
     /// somebody needs it after that, a list confirms it.
     async fn follow(&self, take: impl Fn(Seen<'_, K>, Moment)) {
-        let clock = &*self.shared.clock;
         let timing = self.shared.with(|state, _| state.view.timing());
         let limit = REQUEST.min(timing.pause());
-        let mut watch: Option<Watch<'_, K>> = None;
+        let mut watch = None;
         loop {
-            let begun = clock.now();
+            let begun = self.shared.clock.now();
             let outcome = self.list(&mut watch, limit, &take).await;
             let failed = outcome.is_err();
             self.shared.ended(&self.which, outcome);
-            loop {
-                // However often a watch ends, and whatever fails: never more than one list in that time.
-                let soonest = begun + timing.pause();
-                let Some(Watch { stream, ends }) = &mut watch else { break clock.sleep_until(soonest).await };
-                let ends = *ends;
-                let due = pin!(async {
-                    if failed {
-                        return clock.sleep_until(soonest).await;
+            self.watch_until_due(&mut watch, begun, failed, timing, &take).await;
+        }
+    }
+
+    /// Takes the events of the watch until the next list is due. However often a watch ends, and whatever fails, there
+    /// is never more than one list in [`ScopeTiming::pause`].
+    async fn watch_until_due(
+        &self,
+        watch: &mut Option<Watch<'_, K>>,
+        begun: Moment,
+        failed: bool,
+        timing: ScopeTiming,
+        take: &impl Fn(Seen<'_, K>, Moment),
+    ) {
+        let clock = &*self.shared.clock;
+        let soonest = begun + timing.pause();
+        let Some(Watch { stream, ends }) = watch else { return clock.sleep_until(soonest).await };
+        let ends = *ends;
+        let mut due = pin!(async {
+            if failed {
+                return clock.sleep_until(soonest).await;
+            }
+            until(clock, ends, self.shared.list_needed()).await;
+            clock.sleep_until(begun + timing.confirm()).await;
+        });
+        loop {
+            match select(due.as_mut(), stream.next()).await {
+                Either::Left(_) => {
+                    if clock.now() >= ends {
+                        *watch = None;
                     }
-                    until(clock, ends, self.shared.list_needed()).await;
-                    clock.sleep_until(begun + timing.confirm()).await;
-                });
-                let event = match select(due, stream.next()).await {
-                    Either::Left(_) => None,
-                    Either::Right((event, _)) => Some(event),
-                };
-                let Some(event) = event else {
-                    watch = watch.filter(|_| clock.now() < ends);
-                    break;
-                };
-                match event {
-                    Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                        take(Seen::One(object, false), clock.now());
-                    }
-                    Some(Ok(WatchEvent::Deleted(object))) => take(Seen::One(object, true), clock.now()),
-                    Some(Ok(WatchEvent::Bookmark(_))) => {}
-                    // Ended, as each does after some minutes, or broken: the next list begins another.
-                    Some(Err(_) | Ok(WatchEvent::Error(_))) | None => watch = None,
+                    return;
+                }
+                Either::Right((Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))), _)) => {
+                    take(Seen::One(object, false), clock.now());
+                }
+                Either::Right((Some(Ok(WatchEvent::Deleted(object))), _)) => {
+                    take(Seen::One(object, true), clock.now());
+                }
+                Either::Right((Some(Ok(WatchEvent::Bookmark(_))), _)) => {}
+                // It ended, as each does after some minutes, or broke: the next list begins another.
+                Either::Right((Some(Err(_) | Ok(WatchEvent::Error(_))) | None, _)) => {
+                    *watch = None;
+                    return clock.sleep_until(soonest).await;
                 }
             }
         }

@@ -21,7 +21,7 @@ struct Scope {
     /// When that last changed.
     since: Moment,
     /// Whether the Lease was seen to change, or to come: those of the dead are only found.
-    lives: bool,
+    is_alive: bool,
     /// When the other's ownership ends by itself.
     until: Option<Moment>,
 }
@@ -41,15 +41,15 @@ pub(crate) struct ScopeView {
     /// Namespaces that were taken back: until when a holder may act that has not noticed.
     taken_back: BTreeMap<String, Moment>,
     /// Whether the Leases were listed since the hand-overs are known without a gap.
-    surveyed: bool,
+    is_complete: bool,
     /// When the last complete list of Leases was begun.
     leases_listed: Option<Moment>,
     /// The first question that no list has answered yet.
     asked: Option<Moment>,
     /// When time last passed.
-    advanced: Moment,
+    ticked: Moment,
     /// Whether somebody was told that an owner is unknown because the view was too old.
-    disappointed: bool,
+    answered_unknown: bool,
     changes: Vec<Change>,
 }
 
@@ -62,11 +62,11 @@ impl ScopeView {
             handed_over: BTreeSet::new(),
             handovers_listed: None,
             taken_back: BTreeMap::new(),
-            surveyed: false,
+            is_complete: false,
             leases_listed: None,
             asked: None,
-            advanced: Moment::default(),
-            disappointed: false,
+            ticked: Moment::default(),
+            answered_unknown: false,
             changes: Vec::new(),
         }
     }
@@ -79,9 +79,9 @@ impl ScopeView {
     /// validates there meanwhile. A view that starts, whose process stood still, or whose lists failed for a while,
     /// does not know what was taken back: it treats every namespace in which a Lease is held like this, once.
     pub(crate) fn handed_over(&mut self, namespaces: BTreeSet<String>, begun: Option<Moment>, now: Moment) {
-        self.advance(now);
+        self.tick(now);
         if begun.is_some() && self.asked.is_some_and(|at| now >= at + self.timing.freshness) {
-            self.surveyed = false;
+            self.is_complete = false;
         }
         let before = std::mem::replace(&mut self.handed_over, namespaces);
         for namespace in before.difference(&self.handed_over).cloned().collect::<Vec<_>>() {
@@ -96,12 +96,12 @@ impl ScopeView {
         for namespace in turned {
             self.refresh(&namespace, now);
         }
-        self.advance(now);
+        self.tick(now);
     }
 
     /// Whether to read Leases of scopes: while any namespace is handed over, and once after that was not known.
     pub(crate) fn needs_leases(&self) -> bool {
-        !self.handed_over.is_empty() || (self.handovers_listed.is_some() && !self.surveyed)
+        !self.handed_over.is_empty() || (self.handovers_listed.is_some() && !self.is_complete)
     }
 
     /// Whether somebody asked and the last list is too old to answer.
@@ -113,7 +113,7 @@ impl ScopeView {
     fn take_back(&mut self, namespace: &str, now: Moment) {
         let until = now + self.timing.duration + self.timing.grace + self.timing.freshness;
         self.taken_back.insert(namespace.to_owned(), until);
-        self.scope(namespace, now).lives = false;
+        self.scope(namespace, now).is_alive = false;
         self.refresh(namespace, now);
     }
 
@@ -126,7 +126,7 @@ impl ScopeView {
         let counts = self.leases_listed.is_some() && self.handed_over.contains(namespace);
         let scope = self.scope(namespace, now);
         let news = take(&mut scope.lease);
-        scope.lives |= news && counts;
+        scope.is_alive |= news && counts;
         self.refresh(namespace, now);
     }
 
@@ -144,7 +144,7 @@ impl ScopeView {
         for (there, _) in &found {
             absent.remove(there);
         }
-        let known = std::mem::replace(&mut self.surveyed, true);
+        let known = std::mem::replace(&mut self.is_complete, true);
         for (namespace, record) in found {
             if !known && record.holder.is_some() && !self.handed_over.contains(&namespace) {
                 self.take_back(&namespace, now);
@@ -159,14 +159,14 @@ impl ScopeView {
         if !self.handed_over.is_empty() {
             self.leases_listed = Some(begun);
         }
-        self.advance(now);
+        self.tick(now);
     }
 
-    /// Lets time pass: ends what has expired.
-    pub(crate) fn advance(&mut self, now: Moment) {
+    /// Takes the time: ends what has expired.
+    pub(crate) fn tick(&mut self, now: Moment) {
         // A process that stood still for so long does not know what it missed.
-        self.surveyed &= now < self.advanced + self.timing.freshness;
-        self.advanced = now;
+        self.is_complete &= now < self.ticked + self.timing.freshness;
+        self.ticked = now;
         let due = |scope: &Scope| !scope.acting && scope.until.is_none_or(|until| until <= now);
         let namespaces: Vec<String> =
             self.scopes.iter().filter(|(_, scope)| due(scope)).map(|(namespace, _)| namespace.clone()).collect();
@@ -181,8 +181,8 @@ impl ScopeView {
         if self.confirmed() >= self.asked {
             self.asked = None;
         }
-        if self.disappointed && self.is_fresh(now) {
-            self.disappointed = false;
+        if self.answered_unknown && self.is_fresh(now) {
+            self.answered_unknown = false;
             self.changes.push(None);
         }
     }
@@ -190,31 +190,36 @@ impl ScopeView {
     /// Returns the owner of this namespace at `now`. The view [needs a list](Self::needs_list) if it is old.
     pub(crate) fn owns(&mut self, namespace: &str, now: Moment) -> Ownership {
         self.ask(now);
-        let owner = self.peek(namespace, now);
-        self.disappointed |= owner == Ownership::Unknown && !self.is_fresh(now);
+        let owner = self.owner(namespace, now);
+        self.answered_unknown |= owner == Ownership::Unknown && !self.is_fresh(now);
         owner
     }
 
     /// Answers as [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: a list follows
     /// only where another's ownership has to be confirmed.
     pub(crate) fn peek(&mut self, namespace: &str, now: Moment) -> Ownership {
-        self.advance(now);
-        // A namespace that is known to be another's stays another's while nothing is heard.
+        self.tick(now);
+        let owner = self.owner(namespace, now);
+        if owner == Ownership::Theirs {
+            self.ask(now);
+        }
+        owner
+    }
+
+    fn owner(&self, namespace: &str, now: Moment) -> Ownership {
+        // A namespace that is known to be another's stays another's while no list succeeds.
         if let Some(theirs) = self.theirs(namespace) {
-            if theirs == Ownership::Theirs {
-                self.ask(now);
-            }
-            return theirs;
+            theirs
+        } else if !self.knows_handovers(now) || (self.handed_over.contains(namespace) && !self.knows_leases(now)) {
+            Ownership::Unknown
+        } else {
+            Ownership::Mine
         }
-        if !self.knows_handovers(now) || (self.handed_over.contains(namespace) && !self.knows_leases(now)) {
-            return Ownership::Unknown;
-        }
-        Ownership::Mine
     }
 
     /// Asks for a list, if the last one is old.
     pub(crate) fn ask(&mut self, now: Moment) {
-        self.advance(now);
+        self.tick(now);
         if self.confirmed().is_none_or(|at| now >= at + self.timing.confirm()) {
             self.asked.get_or_insert(now);
         }
@@ -225,15 +230,15 @@ impl ScopeView {
         std::mem::take(&mut self.changes)
     }
 
-    /// When something next changes by itself.
-    pub(crate) fn turns_at(&self, now: Moment) -> Option<Moment> {
+    /// When the view next changes by itself.
+    pub(crate) fn next_deadline(&self, now: Moment) -> Option<Moment> {
         let ends = self.scopes.values().filter(|scope| !scope.acting).filter_map(|scope| scope.until);
         let listed = [self.handovers_listed, self.leases_listed].into_iter().flatten();
         ends.chain(listed.map(|at| at + self.timing.freshness).filter(|at| now < *at)).min()
     }
 
     /// Counts the namespaces that other operators own.
-    pub(crate) fn theirs_count(&self) -> usize {
+    pub(crate) fn excluded_namespaces(&self) -> usize {
         let handed_over = self.handed_over.iter().filter_map(|namespace| self.scopes.get(namespace));
         handed_over.filter(|scope| !scope.acting).count()
     }
@@ -250,12 +255,12 @@ impl ScopeView {
 
     /// When the view was last complete; `None` before the first time.
     pub(crate) fn confirmed(&self) -> Option<Moment> {
-        let listed = self.handovers_listed.filter(|_| self.surveyed);
+        let listed = self.handovers_listed.filter(|_| self.is_complete);
         if self.handed_over.is_empty() { listed } else { listed.min(self.leases_listed) }
     }
 
     fn knows_handovers(&self, now: Moment) -> bool {
-        self.surveyed && self.handovers_listed.is_some_and(|at| now < at + self.timing.freshness)
+        self.is_complete && self.handovers_listed.is_some_and(|at| now < at + self.timing.freshness)
     }
 
     fn knows_leases(&self, now: Moment) -> bool {
@@ -264,7 +269,7 @@ impl ScopeView {
 
     fn theirs(&self, namespace: &str) -> Option<Ownership> {
         let scope = self.scopes.get(namespace).filter(|scope| !scope.acting)?;
-        Some(if scope.lives { Ownership::Theirs } else { Ownership::Unknown })
+        Some(if scope.is_alive { Ownership::Theirs } else { Ownership::Unknown })
     }
 
     /// Decides again who owns a namespace; tells when that is another than before.
@@ -279,7 +284,7 @@ impl ScopeView {
         if scope.acting != until.is_none() {
             scope.acting = until.is_none();
             scope.since = now;
-            scope.lives &= until.is_some();
+            scope.is_alive &= until.is_some();
             self.changes.push(Some(namespace.to_owned()));
         }
         scope.until = until;
@@ -291,7 +296,7 @@ impl ScopeView {
             lease: Observation::default(),
             acting: true,
             since: now,
-            lives: false,
+            is_alive: false,
             until: None,
         })
     }
