@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
-use portcullis::operator::{NoArgs, Operator};
+use portcullis::operator::Operator;
 
 const HEAD: &str = "\
 # The command line
@@ -27,7 +27,7 @@ const COMMON: &str = "Flags of the installation";
 
 /// The page, as Markdown.
 pub fn reference() -> String {
-    let operator: Operator<NoArgs> = Operator::named("my-operator");
+    let operator = Operator::named("my-operator");
     let mut command = operator.command();
     command.build();
     let commands: Vec<&Command> = command.get_subcommands().filter(|command| command.get_name() != "help").collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
-use portcullis::operator::{NoArgs, Operator};
+use portcullis::operator::Operator;
 
 /// The binaries of the pages: all of them have the same commands.
 const BINARIES: [&str; 4] = ["my-operator ", "backup-operator ", "entity-operator ", "cargo run -- "];
@@ -41,7 +41,7 @@ fn shown(page: &str) -> Vec<Vec<String>> {
 }
 
 fn command() -> Command {
-    let operator: Operator<NoArgs> = Operator::named("my-operator");
+    let operator = Operator::named("my-operator");
     let mut command = operator.command();
     command.build();
     command

@@ -6,7 +6,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::ConfigMap;
 use portcullis::certificates::RotationTiming;
 use portcullis::manifest::{ServiceRef, mutating_configuration};
-use portcullis::operator::{NoArgs, Operator};
+use portcullis::operator::Operator;
 use portcullis::server::Limits;
 use portcullis::webhooks::{Context, Mutate, Mutation, Webhooks};
 use serde_json::Value;
@@ -118,7 +118,7 @@ fn the_limits_are_those_of_the_server() {
 /// The table of production has the generated values, the defaults of flags, and the timing of certificates.
 #[test]
 fn the_advice_is_the_default_that_the_table_names() {
-    let operator: Operator<NoArgs> = Operator::named("my-operator");
+    let operator = Operator::named("my-operator");
     let command = operator.command();
     let default = |command_name: &str, flag: &str| {
         let command = command.get_subcommands().find(|command| command.get_name() == command_name).unwrap();

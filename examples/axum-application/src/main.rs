@@ -13,7 +13,7 @@ use axum::routing::get;
 use clap::Parser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use portcullis::metrics::Metrics;
-use portcullis::operator::{EmbedOptions, NoArgs, Readiness};
+use portcullis::operator::{EmbedOptions, Readiness};
 use portcullis::server::Incoming;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -50,10 +50,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn application(flags: Flags) -> Result<(), Box<dyn Error>> {
     let kubeconfig = Kubeconfig::read_from(&flags.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = kube::Client::try_from(config)?;
     let operator = axum_application::operator();
     let mut options = EmbedOptions::new(operator.installation(&flags.namespace)?);
     options.bind = flags.webhooks;
-    let embedded = operator.embed(&NoArgs {}, config, options).await?;
+    let embedded = operator.embed(client, options).await?;
 
     // The application's own metrics, and its own middleware in front of the webhooks.
     let (mut registry, calls) = (Registry::default(), Counter::<u64>::default());

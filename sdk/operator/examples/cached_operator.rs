@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kube::{CustomResource, CustomResourceExt as _};
 use portcullis::cache::Cache;
-use portcullis::operator::{Components, NoArgs, Operator, Runtime};
+use portcullis::operator::{Components, Operator, Runtime};
 use portcullis::prometheus_client::metrics::counter::Counter;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;
@@ -72,7 +72,7 @@ async fn idle(runtime: Runtime) {
 fn main() -> ExitCode {
     Operator::named("cached")
         .crds(vec![Region::crd(), Depot::crd(), Order::crd()])
-        .setup(|_: &NoArgs| {
+        .setup(|_: &()| {
             let known = Known { regions: Cache::new(), depots: Cache::new(), refused: Counter::default() };
             let (regions, depots, refused) = (known.regions.clone(), known.depots.clone(), known.refused.clone());
             let place = Validate::<Order>::named("place")

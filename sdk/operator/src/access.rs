@@ -6,7 +6,7 @@ use super::error::ComponentsError;
 use super::installation::configurations;
 use super::{Components, Installation, Operator};
 
-impl<A: clap::Args> Operator<A> {
+impl<A> Operator<A> {
     /// The rights of the ServiceAccount of this installation when it runs `components`: those granted to the operator
     /// and to its controllers, and those for certificates, leader election and scopes. Rights for `migrate-storage` are
     /// not included: it runs with the rights of its caller.
@@ -100,7 +100,6 @@ fn leases(access: &mut Access, installation: &Installation, has_controllers: boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::NoArgs;
 
     #[test]
     fn rights_in_the_own_namespace_are_granted_only_there() {
@@ -108,7 +107,7 @@ mod tests {
             Access::default().in_own_namespace([Grant::new("", &["secrets"], &["get"]).named(["{release}-key"])]);
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
         for (operators, controllers) in cases {
-            let operator = Operator::<NoArgs>::named("op").rbac(operators);
+            let operator = Operator::named("op").rbac(operators);
             let components = Components::default().while_leading("one", controllers, idle);
             let installation = operator.installation("here").unwrap();
             let access = operator.rights(&installation, &components).unwrap();
@@ -132,7 +131,7 @@ mod tests {
             webhook.on_create(async |_, _: Context| Verdict::allow())
         };
         let components = Components::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
-        let operator = Operator::<NoArgs>::named("op");
+        let operator = Operator::named("op");
         let list = |resource| Grant::new("", &[resource], &["list", "watch"]);
         for restricted_to in [None, Some("team".to_owned())] {
             let mut installation = operator.installation("here").unwrap();
@@ -147,7 +146,7 @@ mod tests {
     #[test]
     fn the_account_has_the_rights_of_running_controllers_only() {
         let maps = |verbs: &[&'static str]| Grant::new("", &["configmaps"], verbs);
-        let operator = Operator::<NoArgs>::named("op").rbac([maps(&["list"])]).rbac([maps(&["watch"])]);
+        let operator = Operator::named("op").rbac([maps(&["list"])]).rbac([maps(&["watch"])]);
         let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
         let pods = Grant::new("", &["pods"], &["list"]);
         let two = one().while_leading("two", [maps(&["patch"]), pods.clone()], |_| async {});
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn rights_on_leases_are_those_that_are_used() {
-        let operator = Operator::<NoArgs>::named("op");
+        let operator = Operator::named("op");
         let controllers = || Components::default().while_leading("one", [], |_| async {});
         let cases = [
             (None, Components::default(), vec![("cluster", "list,watch op-namespace-scope")]),

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
 use super::caches::Caches;
+use super::components::Task;
 use super::controllers::Controllers;
 use super::health::Health;
 use super::leases::Leases;
 use super::tasks::Tasks;
-use super::{Components, Runtime, Task};
+use super::{Components, Runtime};
 use portcullis_lease::Leadership;
 
 /// Its parts end in this order: first the controllers, then the Lease is given back, then the webhooks' sources.
@@ -28,8 +29,8 @@ pub(super) struct Background {
 
 /// Starts the tasks of every replica, and fills the caches that webhooks read. All of it ends with the `stop` of
 /// `runtime`, and is given the scope of one who follows, whoever leads: it never writes.
-pub(super) fn everywhere(
-    everywhere: BTreeMap<String, Task>,
+pub(super) fn start_replica_tasks(
+    replica_tasks: BTreeMap<String, Task>,
     caches: &Caches,
     runtime: Runtime,
     health: &Health,
@@ -40,7 +41,7 @@ pub(super) fn everywhere(
         leadership: Leadership::follower(),
         ..runtime
     };
-    for (name, task) in everywhere {
+    for (name, task) in replica_tasks {
         tasks.spawn(name, &runtime.stop, task(runtime.clone()));
     }
     if !caches.is_empty() {
@@ -67,7 +68,13 @@ impl Background {
         runtime.leadership = Leadership::follower();
         let caches = Caches::of(&components.webhooks);
         let validates_offline = !runtime.webhooks.is_on();
-        everywhere(components.everywhere, &caches, Runtime { stop: answered, ..runtime.clone() }, &health, tasks);
+        start_replica_tasks(
+            components.replica_tasks,
+            &caches,
+            Runtime { stop: answered, ..runtime.clone() },
+            &health,
+            tasks,
+        );
         // While webhooks are off, the controllers ask those that read the caches.
         let first = async move {
             first.await;
@@ -106,9 +113,8 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::leases::LeaseFlags;
     use crate::shutdown::SHUTDOWN;
-    use crate::{NoArgs, Operator, Switch};
+    use crate::{EmbedOptions, Operator};
     use portcullis_metrics::Metrics;
 
     /// Returns the policy or binding that hands namespace `team` over, depending on the kind in the path.
@@ -146,10 +152,10 @@ mod tests {
         let kept: Arc<Mutex<Value>> = Arc::default();
         let lease = kept.clone();
         let client = kube::Client::new(tower::service_fn(move |request| answer(lease.clone(), request)), "default");
-        let mut installation = Operator::<NoArgs>::named("op").installation("here").unwrap();
+        let mut installation = Operator::named("op").installation("here").unwrap();
         installation.restricted_to = Some("team".to_owned());
-        let flags = LeaseFlags { leader_elect: Switch::On, identity: Some("me".to_owned()), lease_timing: None };
-        let leases = Leases::new(&client, &installation, true, &flags).unwrap();
+        let options = EmbedOptions { identity: Some("me".to_owned()), ..EmbedOptions::new(installation) };
+        let leases = Leases::new(&client, true, &options).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
         let components = Components::default().while_leading("hangs", [], move |_| {

@@ -1,5 +1,6 @@
 //! The caches that webhooks read, on every replica.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ impl Caches {
     }
 
     /// Keeps them filled. The part `health` of the process is ready when they are, or when that takes too long.
-    pub(super) async fn run(self, health: Health, runtime: Runtime) -> anyhow::Result<()> {
+    pub(super) async fn run(self, health: Health, runtime: Runtime) -> Result<(), Infallible> {
         let stop = runtime.stop.clone();
         let ready = async {
             health.logged_during(self.filled(|waits| health.waiting_for(waits))).await;

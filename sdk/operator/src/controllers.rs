@@ -7,15 +7,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::Runtime;
+use super::components::LeaderTask;
 use super::error::RunError;
 use super::leases::Election;
 use super::shutdown::CONTROLLERS;
 use super::tasks::Tasks;
-use super::{Leading, Runtime};
 use portcullis_lease::Leadership;
 
 pub(super) struct Controllers {
-    pub(super) by_name: BTreeMap<String, Leading>,
+    pub(super) by_name: BTreeMap<String, LeaderTask>,
     /// Given to each, with its leadership and its end.
     pub(super) runtime: Runtime,
 }
@@ -84,7 +85,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::Task;
+    use crate::components::Task;
     use portcullis_client::in_one_line;
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
@@ -94,7 +95,7 @@ mod tests {
             tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, std::convert::Infallible>>());
         let stop = CancellationToken::new();
         let runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
-        let controller = |run: Task| Leading { access: Access::default(), run };
+        let controller = |run: Task| LeaderTask { access: Access::default(), run };
         let fails = controller(Arc::new(|_| Box::pin(async { Err("no luck".into()) })));
         let hangs = controller(Arc::new(|_| Box::pin(pending())));
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);

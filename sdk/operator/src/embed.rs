@@ -1,37 +1,42 @@
-//! An operator inside of a process that is somebody else's, and the one of our own binary.
+//! An operator inside of a process: an application's, or that of the command `run`.
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::join;
-use kube::Config;
+use futures::FutureExt as _;
+use kube::Client;
 use rustls::crypto::CryptoProvider;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::background::Background;
-use super::certs::certificate_source;
-use super::connect::Clients;
+use super::certificate_source::certificate_source;
+use super::components::Components;
 use super::convertible::convertible;
 use super::endpoint::Endpoint;
 use super::error::{ComponentsError, RunError};
-use super::flags::BIND;
 use super::health::Health;
-use super::installation::configurations;
-use super::leases::{LeaseFlags, LeaseTiming, Leases};
-use super::shutdown::{LONGEST_DRAIN, SHUTDOWN};
+use super::installation::{SetupContext, configurations};
+use super::leases::{LeaseTiming, Leases};
+use super::operator::Operator;
+use super::prompt::prompt_client;
+use super::shutdown::{LONGEST_DRAIN, SHUTDOWN, Shutdown};
 use super::storage::follow_storage;
 use super::tasks::Tasks;
-use super::{Components, Installation, Operator, Runtime, SetupContext, Switch};
+use super::{Installation, Runtime, Switch};
 use portcullis_certificates::Configurations;
 use portcullis_client::in_one_line;
 use portcullis_listener::{Handler, Limits, Server};
 use portcullis_metrics::Metrics;
 use portcullis_webhook::Routes;
+use portcullis_webhook::conversion::Conversion;
 
+/// The default address of webhooks.
+pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
 /// The default time for which webhooks are served after a stop was requested.
 pub(super) const DRAIN_DELAY: Duration = Duration::from_secs(5);
 /// The time that controllers wait for the conversion of their kinds to work.
@@ -83,11 +88,11 @@ impl EmbedOptions {
 /// no crypto provider and no logger, handles no signals, and spawns nothing that outlives [`run`](Self::run).
 ///
 /// ```no_run
-/// # use portcullis::operator::{EmbedOptions, NoArgs, Operator};
+/// # use portcullis::operator::{EmbedOptions, Operator};
 /// # use tokio_util::sync::CancellationToken;
-/// # async fn application(operator: Operator, config: kube::Config, stop: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn application(operator: Operator, client: kube::Client, stop: CancellationToken) -> Result<(), Box<dyn std::error::Error>> {
 /// let options = EmbedOptions::new(operator.installation("my-namespace")?);
-/// let embedded = operator.embed(&NoArgs {}, config, options).await?;
+/// let embedded = operator.embed(client, options).await?;
 /// // For the application's own /metrics and /readyz.
 /// let (metrics, readiness) = (embedded.metrics().clone(), embedded.readiness());
 /// embedded.run(stop).await?;
@@ -97,7 +102,10 @@ impl EmbedOptions {
 #[must_use = "an operator does nothing until it runs"]
 pub struct EmbeddedOperator {
     operator: &'static str,
-    clients: Clients,
+    /// The client of controllers and tasks.
+    client: Client,
+    /// The client for what cannot wait: Leases, certificates, and the versions that CRDs store.
+    prompt: Client,
     components: Components,
     leases: Leases,
     routes: Routes,
@@ -126,26 +134,42 @@ impl Readiness {
     }
 }
 
-impl<A: clap::Args> Operator<A> {
+impl Operator {
     /// Prepares the operator to run inside of the caller's process, and binds the address of its webhooks. Nothing is
     /// written to the cluster yet.
     ///
-    /// It takes a configuration and not a client, because it needs two clients: one for Leases and certificates does
-    /// not repeat a request by itself, since kube's pauses between tries are longer than a Lease lasts.
+    /// The operator makes all its requests by `client`, so that the application's own layers see them. Requests for
+    /// Leases, certificates and their publication are given up and made again if no answer begins within 5 s, so a
+    /// layer may retry and limit. But it must not answer from a cache, nor go on with a request whose future was
+    /// dropped: a Lease that is written late belongs to another replica already.
     ///
     /// # Errors
-    /// When the registration is invalid, no client can be made, or the address cannot be bound.
+    /// When the registration is invalid, or the address cannot be bound.
     pub fn embed(
         &self,
+        client: Client,
+        options: EmbedOptions,
+    ) -> impl Future<Output = Result<EmbeddedOperator, RunError>> + Send + use<> {
+        self.embed_with_args(&(), client, options)
+    }
+}
+
+impl<A> Operator<A> {
+    /// Does as [`embed`](Operator::embed), for an operator whose [`setup`](Self::setup) takes arguments.
+    ///
+    /// # Errors
+    /// As `embed`, and with [`RunError::Setup`] if `setup` fails.
+    pub fn embed_with_args(
+        &self,
         args: &A,
-        config: Config,
+        client: Client,
         options: EmbedOptions,
     ) -> impl Future<Output = Result<EmbeddedOperator, RunError>> + Send + use<A> {
-        let prepared = self.prepare(args, config, options);
+        let prepared = self.prepare(args, client, options);
         async move { prepared?.bound().await }
     }
 
-    fn prepare(&self, args: &A, config: Config, options: EmbedOptions) -> Result<EmbeddedOperator, RunError> {
+    fn prepare(&self, args: &A, client: Client, options: EmbedOptions) -> Result<EmbeddedOperator, RunError> {
         let context = SetupContext::from(&options.installation);
         let components = self.components(args, &context)?;
         if self.is_embedded.swap(true, Ordering::Relaxed)
@@ -154,8 +178,7 @@ impl<A: clap::Args> Operator<A> {
             return Err(RunError::EmbeddedTwice(self.name));
         }
         convertible(&components.webhooks, &self.crds)?;
-        let clients = Clients::new(config).map_err(|error| RunError::Client(error.into()))?;
-        EmbeddedOperator::new(self.name, components, clients, options)
+        EmbeddedOperator::new(self.name, components, client, options)
     }
 }
 
@@ -163,17 +186,16 @@ impl EmbeddedOperator {
     pub(super) fn new(
         operator: &'static str,
         mut components: Components,
-        clients: Clients,
+        client: Client,
         options: EmbedOptions,
     ) -> Result<Self, RunError> {
         if let Some(bytes) = options.memory_limit {
             info!(bytes, "reviews in flight may use half of the memory limit");
             components.webhooks = components.webhooks.memory_limit(bytes);
         }
-        let EmbedOptions { installation, leader_elect, identity, lease_timing, .. } = &options;
-        let flags = LeaseFlags { leader_elect: *leader_elect, identity: identity.clone(), lease_timing: *lease_timing };
+        let prompt = prompt_client(&client);
         let has_controllers = !components.controllers.is_empty();
-        let leases = Leases::new(&clients.prompt, installation, has_controllers, &flags)?;
+        let leases = Leases::new(&prompt, has_controllers, &options)?;
         let scope = leases.scope.clone();
         let routes = components
             .webhooks
@@ -182,9 +204,9 @@ impl EmbeddedOperator {
         let metrics = routes.metrics().clone();
         metrics.adopt(std::mem::take(&mut components.metrics)).map_err(ComponentsError::from)?;
         leases.register_metrics(&metrics);
-        let configurations = configurations(installation, &components.webhooks)?;
+        let configurations = configurations(&options.installation, &components.webhooks)?;
         let health = Health::new("the operator to start", metrics);
-        Ok(Self { operator, clients, components, leases, routes, health, options, server: None, configurations })
+        Ok(Self { operator, client, prompt, components, leases, routes, health, options, server: None, configurations })
     }
 
     /// Binds the address of the webhooks, if there are any.
@@ -246,61 +268,14 @@ impl EmbeddedOperator {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_with_handler(self, handler: impl Handler, stop: CancellationToken) -> Result<(), RunError> {
-        let serves = self.serves();
-        let Self { operator, clients, components, leases, routes, health, options, server, configurations } = self;
-        let EmbedOptions { installation, provider, drain_delay, .. } = options;
-        let metrics = routes.metrics().clone();
-        if installation.webhooks.is_on() {
+        if self.options.installation.webhooks.is_on() {
             info!("Webhooks are enabled - webhooks will validate, controllers will skip validation");
         } else {
             info!("Webhooks are disabled - controllers will validate (defense in depth)");
         }
-        // Endpoints learn of the end later than this process; who calls no webhooks is not waited for.
-        let drain_delay = if serves { drain_delay.min(LONGEST_DRAIN) } else { Duration::ZERO };
-        let (mut tasks, end) = (Tasks::default(), End::default());
-        let converts = serves && !configurations.crds.is_empty();
-        if converts {
-            let conversions = components.webhooks.conversions().map_err(ComponentsError::from)?;
-            let health = health.part("the versions that are stored, as the CRDs tell them");
-            let work = follow_storage(clients.prompt.clone(), conversions, health, end.serving.clone());
-            tasks.spawn("the versions that are stored", &end.serving, async move {
-                work.await;
-                Ok::<_, RunError>(())
-            });
-        }
-        // Caches end after the last webhook call, because webhooks read them.
-        let mut answered = end.serving.clone();
-        if let Some((server, address)) = server {
-            let client = clients.prompt.clone();
-            let source = certificate_source(&installation, &components, client, provider, configurations, &metrics);
-            let (server_name, health) = (installation.server_name(), health.clone());
-            // Connections close after their next answer from the first signal on, while callers learn of the end, so
-            // that none is left to be used again.
-            let bound = server.ending(end.working.clone());
-            let endpoint = Endpoint { operator, server: bound, address, server_name, handler, source, health };
-            answered = CancellationToken::new();
-            let last = answered.clone().drop_guard();
-            let work = endpoint.run(end.serving.clone());
-            tasks.spawn("the webhook server", &end.serving, async move {
-                let _last = last;
-                work.await
-            });
-        } else {
-            health.ready();
-        }
-        let (release, namespace) = (installation.release.clone(), installation.namespace.clone());
-        let runtime = Runtime::new(clients.client, namespace, end.working.clone())
-            .with_validators(components.webhooks.clone().overridden(&installation.overrides));
-        let runtime = Runtime { release, webhooks: installation.webhooks, metrics, ..runtime };
-        let (endpoint, has_controllers) = (health.clone(), !components.controllers.is_empty());
-        let first = async move {
-            if converts && has_controllers {
-                convertible_soon(&endpoint).await;
-            }
-        };
-        let (health_of_leases, serving) = (health.part("leases"), end.serving.clone());
-        Background { runtime, leases, health: health_of_leases, serving, answered }
-            .start(components, first, &mut tasks);
+        let (health, drain_delay) = (self.health.clone(), self.options.drain_delay.min(LONGEST_DRAIN));
+        let shutdown = Shutdown::new(self.server.is_some().then_some(drain_delay));
+        let mut tasks = self.start(handler, &shutdown)?;
         let result = tokio::select! {
             () = stop.cancelled() => Ok(()),
             Some(ended) = tasks.next() => ended,
@@ -308,7 +283,81 @@ impl EmbeddedOperator {
         if let Err(failed) = &result {
             error!(error = in_one_line(failed), "shutting down: a component of the operator failed");
         }
-        until_the_end(result, tasks, &health, &end, drain_delay).await
+        shutdown.perform(result, tasks, &health).await
+    }
+
+    /// Starts all parts of the operator, each with the token that ends it.
+    fn start(mut self, handler: impl Handler, shutdown: &Shutdown) -> Result<Tasks, RunError> {
+        let mut tasks = Tasks::default();
+        let conversions = self.served_conversions()?;
+        let converts = !conversions.is_empty();
+        if converts {
+            let health = self.health.part("the versions that are stored, as the CRDs tell them");
+            let work = follow_storage(self.prompt.clone(), conversions, health, shutdown.serving.clone());
+            tasks.spawn("the versions that are stored", &shutdown.serving, work.map(Ok::<_, Infallible>));
+        }
+        match self.server.take() {
+            Some((server, address)) => self.start_server(server, address, handler, shutdown, &mut tasks),
+            None => self.health.ready(),
+        }
+        self.start_background(converts, shutdown, &mut tasks);
+        Ok(tasks)
+    }
+
+    /// The conversions that the API server calls here.
+    fn served_conversions(&self) -> Result<Vec<Conversion>, ComponentsError> {
+        if self.server.is_none() || self.configurations.crds.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.components.webhooks.conversions()?)
+    }
+
+    fn start_server(
+        &self,
+        server: Server,
+        address: SocketAddr,
+        handler: impl Handler,
+        shutdown: &Shutdown,
+        tasks: &mut Tasks,
+    ) {
+        let EmbedOptions { installation, provider, .. } = &self.options;
+        let (client, provider, metrics) = (self.prompt.clone(), provider.clone(), self.routes.metrics());
+        let configurations = self.configurations.clone();
+        let endpoint = Endpoint {
+            operator: self.operator,
+            server: server.ending(shutdown.controllers.clone()),
+            address,
+            server_name: installation.server_name(),
+            handler,
+            source: certificate_source(installation, &self.components, client, provider, configurations, metrics),
+            health: self.health.clone(),
+        };
+        let (work, last_call) = (endpoint.run(shutdown.serving.clone()), shutdown.caches.clone().drop_guard());
+        tasks.spawn("the webhook server", &shutdown.serving, async move {
+            let _last_call = last_call;
+            work.await
+        });
+    }
+
+    /// Starts controllers, Leases, caches and tasks. Controllers of kinds that are converted wait for the conversion.
+    fn start_background(self, converts: bool, shutdown: &Shutdown, tasks: &mut Tasks) {
+        let Self { client, components, leases, routes, health, options, .. } = self;
+        let Installation { release, namespace, webhooks, overrides, .. } = options.installation;
+        let runtime = Runtime::new(client, namespace, shutdown.controllers.clone())
+            .with_validators(components.webhooks.clone().overridden(&overrides));
+        let runtime = Runtime { release, webhooks, metrics: routes.metrics().clone(), ..runtime };
+        let waits = converts && !components.controllers.is_empty();
+        let (health_of_leases, serving) = (health.part("leases"), shutdown.serving.clone());
+        let convertible = async move {
+            if waits {
+                convertible_soon(&health).await;
+            }
+        };
+        Background { runtime, leases, health: health_of_leases, serving, answered: shutdown.caches.clone() }.start(
+            components,
+            convertible,
+            tasks,
+        );
     }
 }
 
@@ -329,41 +378,4 @@ async fn convertible_soon(webhooks: &Health) {
         let seconds = CONVERTIBLE.as_secs();
         warn!(seconds, "the API server cannot call the conversion yet: starting the controllers, which retry");
     }
-}
-
-/// The tokens that end the parts of an operator, one after another.
-#[derive(Default)]
-struct End {
-    /// Controllers: at once.
-    working: CancellationToken,
-    /// Webhooks: when nobody calls them any more. What they read goes when they have ended.
-    serving: CancellationToken,
-}
-
-/// Asks all to end and gives them time: the webhooks are still served for `drain_delay`, because they are still called.
-/// Returns the first error, beginning with `result`.
-async fn until_the_end(
-    mut result: Result<(), RunError>,
-    mut tasks: Tasks,
-    health: &Health,
-    end: &End,
-    drain_delay: Duration,
-) -> Result<(), RunError> {
-    // An operator that was never ready is not called.
-    let drain_delay = if health.is_ready() { drain_delay } else { Duration::ZERO };
-    end.working.cancel();
-    health.waiting_for("the process to end");
-    let lame_duck = async {
-        sleep(drain_delay).await;
-        end.serving.cancel();
-    };
-    let rest = async {
-        while let Some(ended) = tasks.next().await {
-            result = std::mem::replace(&mut result, Ok(())).and(ended);
-        }
-    };
-    if timeout(SHUTDOWN, join(lame_duck, rest)).await.is_err() {
-        warn!("shutdown timed out: ending what still runs");
-    }
-    result
 }

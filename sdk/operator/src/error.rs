@@ -24,9 +24,6 @@ pub enum RunError {
     /// The registration of webhooks or controllers is invalid. Fix the registration.
     #[error(transparent)]
     Registration(#[from] ComponentsError),
-    /// No client can be made from the cluster configuration. Fix the configuration.
-    #[error("cannot make a client for the cluster")]
-    Client(#[source] BoxError),
     /// The name or timing of a Lease is invalid. Choose another identity or release.
     #[error(transparent)]
     Lease(#[from] LeaseError),

@@ -1,9 +1,8 @@
 //! The leases of an installation: which replica leads, and who owns which namespace.
 
-use std::str::FromStr;
+use std::convert::Infallible;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use kube::Client;
 use portcullis_lease::{
     LeaseElection, LeaseElectionDriver, LeaseError, LeaseHandle, Scope, ScopeMetrics, ScopeTiming, Scopes,
@@ -14,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::health::Health;
-use super::installation::switch;
-use super::{Installation, Switch};
+use super::{EmbedOptions, Installation};
+use portcullis_client::in_one_line;
 use portcullis_manifest::names::OPERATOR;
 use portcullis_metrics::Metrics;
 
@@ -24,64 +23,17 @@ const TELL: Duration = Duration::from_secs(1);
 /// The pause between two checks whether the leases are known, for readiness.
 const LOOK: Duration = Duration::from_millis(200);
 
-#[derive(clap::Args, Clone, Debug)]
-pub(super) struct LeaseFlags {
-    /// Whether replicas elect a leader, which alone runs the controllers; those of a restricted operator always do
-    #[arg(long, default_value_t, value_parser = switch("One replica runs the controllers", "Every replica does"))]
-    pub(super) leader_elect: Switch,
-    /// Name of this replica in its Leases [default: the release's]
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
-    pub(super) identity: Option<String>,
-    /// For tests that cannot wait: duration, deadline, renewal, settling, grace and freshness, separated by commas
-    #[arg(long, hide = true, value_name = "DURATIONS")]
-    pub(super) lease_timing: Option<LeaseTiming>,
-}
-
 /// The durations of all leases of one process. All operators of a cluster keep to the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeaseTiming {
-    leader: Timing,
-    scope: Timing,
-    watch: ScopeTiming,
+    pub(super) leader: Timing,
+    pub(super) scope: Timing,
+    pub(super) watch: ScopeTiming,
 }
 
 impl Default for LeaseTiming {
     fn default() -> Self {
         Self { leader: Timing::LEADER, scope: Timing::SCOPE, watch: ScopeTiming::DEFAULT }
-    }
-}
-
-impl FromStr for LeaseTiming {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let durations = text.split(',').map(duration).collect::<Result<Vec<_>, _>>()?;
-        let [lasts, deadline, renew, settle, grace, freshness] = durations[..] else {
-            return Err(format!("{} durations, 6 are needed", durations.len()));
-        };
-        let leader = Timing::new(lasts, deadline, renew).map_err(|error| error.to_string())?;
-        let watch = ScopeTiming::new(lasts, grace, freshness).map_err(|error| error.to_string())?;
-        Ok(Self { leader, scope: leader.settle(settle), watch })
-    }
-}
-
-/// A span of time on the command line. A plain number is one of seconds.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map(Duration::from_secs).ok();
-    let written = || text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
-    seconds.or_else(written).ok_or_else(|| format!("'{text}' is no span of time: write it as in 500ms, 5s or 2m"))
-}
-
-/// One that is neither shorter nor longer than these, in seconds.
-pub(super) fn duration_within(
-    least: u32,
-    most: u32,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
-    let (least, most) = (SignedDuration::from_secs(least.into()), SignedDuration::from_secs(most.into()));
-    move |text| {
-        let duration = duration(text)?;
-        let within = SignedDuration::try_from(duration).is_ok_and(|duration| (least..=most).contains(&duration));
-        if within { Ok(duration) } else { Err(format!("give at least {least:#} and at most {most:#}")) }
     }
 }
 
@@ -108,13 +60,8 @@ pub(super) struct Election {
 
 impl Leases {
     /// The leases of this installation. A cluster-wide operator without controllers has nothing to lead.
-    pub(super) fn new(
-        client: &Client,
-        installation: &Installation,
-        has_controllers: bool,
-        flags: &LeaseFlags,
-    ) -> Result<Self, LeaseError> {
-        let LeaseFlags { leader_elect, identity, lease_timing } = flags;
+    pub(super) fn new(client: &Client, has_controllers: bool, options: &EmbedOptions) -> Result<Self, LeaseError> {
+        let EmbedOptions { installation, leader_elect, identity, lease_timing, .. } = options;
         let identity = identity.as_deref().unwrap_or(&installation.release);
         let timing = lease_timing.unwrap_or_default();
         let stand = |namespace: &str, name: &str, candidacy: LeaseElection, timing: Timing| {
@@ -161,14 +108,13 @@ impl Leases {
         health: Health,
         give_back: CancellationToken,
         stop: CancellationToken,
-    ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
         let Self { scope: _, election, candidacy, scopes, watch } = self;
         async move {
             let hold = async {
                 let Some(candidacy) = candidacy else { return };
                 if let Err(error) = candidacy.run(give_back.cancelled()).await {
-                    let error = format!("{:#}", anyhow::Error::from(error));
-                    warn!(error, "cannot release the Lease: it expires by itself");
+                    warn!(error = in_one_line(&error), "cannot release the Lease: it expires by itself");
                 }
             };
             let watch = async {
@@ -228,34 +174,4 @@ fn missing(election: Option<&Election>, scopes: Option<&Scopes>) -> Option<Strin
         }
     }
     scopes?.unknown().map(|reason| format!("the owners of all namespaces to be known: {reason}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_read_as_people_write_them() {
-        assert_eq!(duration("1200ms"), Ok(Duration::from_millis(1200)));
-        assert_eq!(duration("0s"), Ok(Duration::ZERO));
-        assert_eq!((duration("7200"), duration("2h")), (Ok(Duration::from_hours(2)), Ok(Duration::from_hours(2))));
-        let within = duration_within(1, 600);
-        assert_eq!((within("1"), within("10m")), (Ok(Duration::from_secs(1)), Ok(Duration::from_mins(10))));
-        for wrong in ["0", "601s", "99999999999999999999s", "18446744073709551615"] {
-            assert!(within(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(within("999ms").unwrap_err(), "give at least 1s and at most 10m");
-        for wrong in ["", "-5", "-5s", "soon"] {
-            assert!(duration(wrong).unwrap_err().contains("write it as in"), "{wrong}");
-        }
-        let timing: LeaseTiming = "3s,2s,400ms,1200ms,1s,1s".parse().unwrap();
-        let durations = |timing: Timing| (timing.duration(), timing.deadline());
-        assert_eq!(durations(timing.leader), (Duration::from_secs(3), Duration::from_secs(2)));
-        assert_eq!(durations(timing.scope), durations(timing.leader));
-        assert_eq!(
-            "2s,3s,1s,1s,1s,1s".parse::<LeaseTiming>().unwrap_err(),
-            "deadline (3s) must be less than duration (2s)"
-        );
-        assert!("3s,2s".parse::<LeaseTiming>().unwrap_err().starts_with("2 durations"));
-    }
 }

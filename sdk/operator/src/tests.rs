@@ -1,3 +1,6 @@
+use portcullis_controller::{Action, Controller, Reconcile};
+use portcullis_webhook::Webhooks;
+
 use super::*;
 
 #[test]
@@ -73,7 +76,7 @@ fn setup_gets_the_command_lines_restriction_and_webhooks() {
     for (flags, expected) in table {
         let told = Rc::new(RefCell::new(Vec::new()));
         let tell = told.clone();
-        let operator = Operator::<NoArgs>::named("op").setup_with_context(move |_: &NoArgs, context| {
+        let operator = Operator::named("op").setup_with_context(move |_: &(), context| {
             tell.borrow_mut().push(context.clone());
             Ok(Components::default())
         });
@@ -101,13 +104,13 @@ fn components_without_arguments_join_those_of_setup() {
             .webhooks(webhooks("one"))
             .webhooks(webhooks("two"))
             .controller(Controller::<ConfigMap>::named("maps"), idle)
-            .setup(move |_: &NoArgs| Ok(Components::new(made.clone()).controller(Controller::<Pod>::named(name), idle)))
+            .setup(move |_: &()| Ok(Components::new(made.clone()).controller(Controller::<Pod>::named(name), idle)))
     };
-    let components = operator("pods").components(&NoArgs {}, &SetupContext::default()).unwrap();
+    let components = operator("pods").components(&(), &SetupContext::default()).unwrap();
     let routes = components.webhooks.routes().unwrap();
     assert_eq!(routes.paths(), ["/validate/made", "/validate/one", "/validate/two"]);
     assert!(components.controllers.keys().eq(["maps", "pods"]), "{components:?}");
-    let error = operator("maps").components(&NoArgs {}, &SetupContext::default()).map(drop).unwrap_err();
+    let error = operator("maps").components(&(), &SetupContext::default()).map(drop).unwrap_err();
     assert_eq!(error.to_string(), "two controllers are named maps: give one of them another name");
 }
 
@@ -124,8 +127,8 @@ fn two_controllers_of_one_name_are_an_error() {
         (|| Components::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
     ];
     for (components, expected) in table {
-        let operator = Operator::named("op").setup(move |_: &NoArgs| Ok(components()));
-        let made = operator.components(&NoArgs {}, &SetupContext::default());
+        let operator = Operator::named("op").setup(move |_: &()| Ok(components()));
+        let made = operator.components(&(), &SetupContext::default());
         assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
     }
 }
@@ -138,14 +141,15 @@ async fn an_operator_with_controllers_is_embedded_once() {
         Ok(Action::await_change())
     }
     let maps = || Controller::<ConfigMap>::named("maps");
-    let made = Operator::named("op").setup(move |_: &NoArgs| Ok(Components::default().controller(maps(), idle)));
+    let made = Operator::named("op").setup(move |_: &()| Ok(Components::default().controller(maps(), idle)));
     let expected =
         "operator op was embedded before: make its controllers and caches in Operator::setup, or another operator";
     for (operator, second) in [(made, None), (Operator::named("op").controller(maps(), idle), Some(expected))] {
         let embed = async || {
             let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+            let client = kube::Client::try_from(config).unwrap();
             let options = EmbedOptions::new(operator.installation("here").unwrap());
-            operator.embed(&NoArgs {}, config, options).await.map(drop).map_err(|error| error.to_string()).err()
+            operator.embed(client, options).await.map(drop).map_err(|error| error.to_string()).err()
         };
         assert_eq!(embed().await, None);
         assert_eq!(embed().await.as_deref(), second);

@@ -36,7 +36,8 @@
 //! | `certificates` | [`certificates`] | certificates of webhooks: automatic, from cert-manager or external; with `webhook` |
 //! | `controller` | [`controller`], [`cache`] | controllers, and caches that webhooks read; with `scopes` |
 //! | `scopes` | [`scopes`] | leader election, and namespace-restricted operators beside a cluster-wide one |
-//! | `operator` | [`operator`] | one binary with `run`, `generate` and `certs`; with `certificates` and `controller` |
+//! | `embed` | [`operator`] | the whole operator, to run in a process of your own; with `certificates` and `controller` |
+//! | `operator` | | one binary with `run`, `generate` and `certs`; with `embed` |
 //! | `dev` | | its subcommand `dev`; with `operator` |
 //! | `doctor` | [`doctor`] | its subcommand `doctor`, and the checks; with `operator` |
 //! | `migrate` | [`migrate`] | its subcommand `migrate-storage`, and the migration as a function; with `operator` |
@@ -156,7 +157,7 @@ pub use portcullis_manifest as manifest;
 pub use portcullis_metrics as metrics;
 #[cfg(feature = "migrate")]
 pub use portcullis_migrate as migrate;
-#[cfg(feature = "operator")]
+#[cfg(feature = "embed")]
 pub use portcullis_operator as operator;
 #[cfg(feature = "webhook")]
 pub use portcullis_webhook as webhooks;

@@ -7,11 +7,10 @@ use std::time::Duration;
 use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Api;
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Config};
 use portcullis::manifest::{ServiceRef, validating_configuration};
-use portcullis::operator::{EmbedOptions, NoArgs, Operator};
+use portcullis::operator::{EmbedOptions, Operator};
 use portcullis::server::Incoming;
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::ControlPlane;
@@ -51,13 +50,11 @@ fn map(name: &str, data: Value) -> ConfigMap {
 async fn an_application_runs_an_operator_behind_its_own_router() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("application").await;
-    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig_path()).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let operator = Operator::named("no-passwords").webhooks(webhooks());
     let mut options = EmbedOptions::new(operator.installation(&namespace).unwrap());
     options.bind = "127.0.0.1:0".parse().unwrap();
     options.drain_delay = Duration::ZERO;
-    let embedded = operator.embed(&NoArgs {}, config, options).await.unwrap();
+    let embedded = operator.embed(cluster.admin(), options).await.unwrap();
 
     let port = embedded.local_addr().unwrap().port();
     let service = ServiceRef { namespace: namespace.clone(), name: "no-passwords-webhook".into(), port };

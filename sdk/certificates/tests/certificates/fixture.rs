@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use portcullis::certificates::{Automatic, Bundle, Configurations, ServingCertificate};
 use portcullis::manifest::Grant as Rights;
-use portcullis::operator::{Components, NoArgs, Operator};
+use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Place {
         let allow = |_: Arc<ConfigMap>, _: Context| async { Verdict::allow() };
         let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("any").on_create(allow));
         // An operator's name is a constant of its binary.
-        let operator = Operator::<NoArgs>::named(name.clone().leak());
+        let operator = Operator::named(name.clone().leak());
         let parts = Components::new(webhooks.clone());
         let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap();
         let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();

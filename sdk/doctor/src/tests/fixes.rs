@@ -3,7 +3,7 @@
 use portcullis_manifest::INJECT_CA_FROM;
 
 use super::*;
-use portcullis::operator::{NoArgs, Operator};
+use portcullis::operator::Operator;
 
 /// The command lines of the operator's own binary in a text, each up to a pipe or a further command.
 fn lines(text: &str) -> Vec<Vec<&str>> {
@@ -119,7 +119,7 @@ fn further() -> Vec<Snapshot> {
 
 #[test]
 fn every_command_of_ours_in_a_fix_parses() {
-    let operator: Operator<NoArgs> = Operator::named("shop");
+    let operator = Operator::named("shop");
     let mut command = operator.command();
     command.build();
     let snapshots = cases().iter().map(|(.., change)| {

@@ -14,14 +14,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::connect::connect;
-use super::embed::{EmbedOptions, EmbeddedOperator};
-use super::error::RunError;
+use super::durations::{LeaseFlags, duration};
 use super::flags::ListenFlags;
-use super::installation::{InstallationFlags, configurations, label};
-use super::leases::{LeaseFlags, duration};
+use super::installation::InstallationFlags;
 use super::memory_limit::{of_cgroup, quantity};
-use super::shutdown::{LONGEST_DRAIN, Signals};
-use super::{Components, Installation, Operator};
+use super::signals::Signals;
+use crate::embed::{EmbedOptions, EmbeddedOperator};
+use crate::error::RunError;
+use crate::installation::{configurations, label};
+use crate::shutdown::LONGEST_DRAIN;
+use crate::{Components, Installation, Operator};
 use portcullis_certificates::{Configurations, published};
 use portcullis_listener::{Limits, Server};
 
@@ -78,14 +80,14 @@ pub(super) async fn run<A: clap::Args>(
 ) -> anyhow::Result<()> {
     // First of all: a process with the id 1 does not end by a signal that it does not listen to.
     let mut signals = Signals::new()?;
-    let clients = connect(flags.kubeconfig.as_deref()).await?;
-    let namespace = flags.namespace.clone().unwrap_or_else(|| clients.client.default_namespace().to_owned());
+    let client = connect(flags.kubeconfig.as_deref()).await?;
+    let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let installation = operator.resolve(&flags.installation, Some(&namespace))?;
     let configurations = configurations(&installation, &components.webhooks)?;
     if flags.namespace.is_none() {
         // A kubeconfig's namespace is seldom meant as an operator's home.
         tokio::select! {
-            ours = ours(&clients.client, &installation, &configurations) => ours?,
+            ours = ours(&client, &installation, &configurations) => ours?,
             name = signals.next() => { info!("{name}: ending"); return Ok(()) }
         }
     }
@@ -99,7 +101,7 @@ pub(super) async fn run<A: clap::Args>(
         provider,
         ..EmbedOptions::new(installation)
     };
-    let operator = EmbeddedOperator::new(operator.name, components, clients, options)?;
+    let operator = EmbeddedOperator::new(operator.name, components, client, options)?;
     let health = operator.health().clone();
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::{GenerateError, GenerateFlags, KUSTOMIZATION, program, quoted};
-use crate::input::beginning;
+use crate::cli::input::beginning;
 
 /// A generated file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,22 @@
-//! The command line.
+//! The command line: all that names clap.
+
+mod certs;
+mod connect;
+#[cfg(feature = "dev")]
+mod dev;
+#[cfg(feature = "doctor")]
+mod doctor;
+mod durations;
+mod flags;
+mod generate;
+mod input;
+mod installation;
+mod memory_limit;
+#[cfg(feature = "migrate")]
+mod migrate;
+mod overrides;
+mod run;
+mod signals;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -11,24 +29,43 @@ use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Su
 use rustls::crypto::CryptoProvider;
 use tracing_subscriber::EnvFilter;
 
-use super::certs::{self, Certs};
-use super::convertible::convertible;
+use self::certs::Certs;
 #[cfg(feature = "dev")]
-use super::dev::{self, DevFlags};
+use self::dev::DevFlags;
 #[cfg(feature = "doctor")]
-use super::doctor::{self, DoctorFlags};
-use super::generate::{GenerateFlags, What};
-use super::installation::{service_name, service_of};
+use self::doctor::DoctorFlags;
+use self::generate::{GenerateFlags, What};
 #[cfg(feature = "migrate")]
-use super::migrate::{self, MigrateFlags};
-use super::run::{self, LogFormat, RunFlags};
-use super::{Operator, generate};
+use self::migrate::MigrateFlags;
+use self::run::{LogFormat, RunFlags};
+use crate::Operator;
+use crate::convertible::convertible;
+use crate::installation::{service_name, service_of};
 use portcullis_client::in_one_line;
 use portcullis_manifest::words::FAILED;
 
-/// The arguments of an operator that adds none.
-#[derive(clap::Args, Debug, Default)]
-pub struct NoArgs {}
+/// The command line, with the feature `cli`.
+#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
+impl<A: clap::Args> Operator<A> {
+    /// Parses the command line and runs the subcommand. Call it as the binary's `main`, before anything that uses TLS:
+    /// it installs the process's crypto provider.
+    pub fn main(self) -> ExitCode {
+        self.main_with_args(std::env::args_os())
+    }
+
+    /// Does as [`main`](Self::main), with this command line: for a binary that takes another one, and translates it.
+    /// The first argument is the program's name.
+    pub fn main_with_args(self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        main(self, args.into_iter().map(Into::into).collect())
+    }
+
+    /// The command line as a [`clap::Command`], for shell completions and manual pages. Call
+    /// [`debug_assert`](clap::Command::debug_assert) on it in a test: clap looks in debug builds alone for an argument of
+    /// the operator's own that has the name of another one.
+    pub fn command(&self) -> clap::Command {
+        command(self)
+    }
+}
 
 #[derive(Parser)]
 #[command(about = "A Kubernetes operator with admission webhooks")]
@@ -92,7 +129,7 @@ enum Command<A: clap::Args> {
     },
 }
 
-pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
+fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
     // WATCH_NAMESPACE in a shell does not restrict the other commands: they are for whole clusters.
     let restricted = |command: clap::Command| match command.get_name() {
         "run" => command.mut_arg("restrict_to_namespace", |flag| flag.env("WATCH_NAMESPACE")),
@@ -103,7 +140,7 @@ pub(super) fn command<A: clap::Args>(operator: &Operator<A>) -> clap::Command {
 
 /// The binary's entry. Errors are one line on standard error, and exit code 1; a command line that does not parse is
 /// explained, with exit code 2.
-pub(super) fn main<A: clap::Args>(operator: Operator<A>, words: Vec<OsString>) -> ExitCode {
+fn main<A: clap::Args>(operator: Operator<A>, words: Vec<OsString>) -> ExitCode {
     let matches = matches(&command(&operator), &words);
     let parsed = Cli::<A>::from_arg_matches(&matches).map_err(anyhow::Error::from);
     let result = parsed.and_then(|cli| perform(operator, cli.command, &matches));
@@ -243,7 +280,7 @@ mod tests {
 
     #[test]
     fn no_two_arguments_of_a_command_have_one_name() {
-        command(&Operator::<NoArgs>::named("op")).debug_assert();
+        command(&Operator::named("op")).debug_assert();
     }
 
     #[test]
@@ -272,8 +309,8 @@ mod tests {
     #[test]
     fn an_operator_with_an_invalid_service_name_does_nothing() {
         for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
-            let matches = Cli::<NoArgs>::command().get_matches_from(["op", "generate", "rbac"]);
-            let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
+            let matches = Cli::<()>::command().get_matches_from(["op", "generate", "rbac"]);
+            let command = Cli::<()>::from_arg_matches(&matches).unwrap().command;
             let said = perform(Operator::named(name), command, &matches).unwrap_err().to_string();
             assert!(
                 said.starts_with(&format!("operator {name:?} cannot have a Service \"{name}-webhook\": ")),
@@ -292,8 +329,8 @@ mod tests {
             // The functions of v1 were forgotten.
             let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
             let operator = Operator::named("op").crds(vec![crd]).webhooks(webhooks());
-            let matches = Cli::<NoArgs>::command().get_matches_from([&["op"], words].concat());
-            let command = Cli::<NoArgs>::from_arg_matches(&matches).unwrap().command;
+            let matches = Cli::<()>::command().get_matches_from([&["op"], words].concat());
+            let command = Cli::<()>::from_arg_matches(&matches).unwrap().command;
             assert_eq!(
                 perform(operator, command, &matches).unwrap_err().to_string(),
                 "conversion of Old: version v1 of Old has no converters; add .spoke() for it or remove it from the CRD",

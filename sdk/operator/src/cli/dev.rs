@@ -10,14 +10,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::background::everywhere;
-use super::caches::Caches;
 use super::connect;
-use super::health::Health;
-use super::installation::{InstallationFlags, label};
-use super::shutdown::Signals;
-use super::tasks::Tasks;
-use super::{Components, Operator, Runtime};
+use super::installation::InstallationFlags;
+use super::signals::Signals;
+use crate::background::start_replica_tasks;
+use crate::caches::Caches;
+use crate::health::Health;
+use crate::installation::label;
+use crate::tasks::Tasks;
+use crate::{Components, Operator, Runtime};
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct DevFlags {
@@ -43,15 +44,15 @@ pub(super) async fn perform<A: clap::Args>(
     let signals = signals(tell)?;
     let session = async {
         let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
-        let connect::Cluster { clients, url, context } = connect::cluster(flags.kubeconfig.as_deref()).await?;
+        let connect::Cluster { client, url, context } = connect::cluster(flags.kubeconfig.as_deref()).await?;
         let (answered, metrics) = (CancellationToken::new(), Metrics::new());
-        let runtime = Runtime::new(clients.client.clone(), installation.namespace.clone(), answered.clone());
+        let runtime = Runtime::new(client.clone(), installation.namespace.clone(), answered.clone());
         let runtime = Runtime { release: installation.release.clone(), metrics: metrics.clone(), ..runtime };
         let (caches, mut tasks) = (Caches::of(&components.webhooks), Tasks::default());
         let health = Health::new("the caches", metrics);
         let until = answered.clone();
         let beside = async move {
-            everywhere(components.everywhere, &caches, runtime, &health, &mut tasks);
+            start_replica_tasks(components.replica_tasks, &caches, runtime, &health, &mut tasks);
             while let Some(ended) = tasks.next().await {
                 ended?;
             }
@@ -59,7 +60,7 @@ pub(super) async fn perform<A: clap::Args>(
             Ok(())
         };
         let webhooks = components.webhooks;
-        let development = Development { webhooks, installation, client: clients.client, url, context, provider };
+        let development = Development { webhooks, installation, client, url, context, provider };
         let ended = Box::pin(development.run(&flags.session, ends, answered, beside)).await;
         ended.map_err(anyhow::Error::from_boxed)
     };

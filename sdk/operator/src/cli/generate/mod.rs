@@ -18,10 +18,11 @@ pub(super) use self::arguments::installation_arguments;
 pub(super) use self::arguments::{own_arguments, program, quoted};
 use self::files::{File, deliver, ours};
 use self::objects::Objects;
-use super::Operator;
-use super::error::ComponentsError;
 use super::flags::ListenFlags;
-use super::installation::{InstallationError, InstallationFlags, label};
+use super::installation::InstallationFlags;
+use crate::Operator;
+use crate::error::ComponentsError;
+use crate::installation::{InstallationError, label};
 
 /// The manifests to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -327,7 +328,6 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod};
 
     use super::*;
-    use crate::NoArgs;
     use portcullis_webhook::{AdmissionObject, Context, Validate, Verdict, Webhooks};
 
     #[derive(clap::Parser)]
@@ -342,7 +342,7 @@ mod tests {
         let webhooks = move || Webhooks::new().validate(Validate::<K>::named("all").on_create(judge));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
         let operator = Operator::named("op").webhooks(webhooks());
-        perform(&operator, &NoArgs {}, what, &flags, Vec::new()).map_err(|error| error.to_string())
+        perform(&operator, &(), what, &flags, Vec::new()).map_err(|error| error.to_string())
     }
 
     #[test]

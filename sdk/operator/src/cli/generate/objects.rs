@@ -1,5 +1,7 @@
 //! The objects of an installation, from the registration.
 
+use std::time::Duration;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_manifest::{
     Configurations, Deadlock, Labels, ScopePolicy, Trust, Webhook, WebhookKind, Workload, admission_policies,
@@ -14,10 +16,12 @@ use crate::Components;
 use crate::convertible::convertible;
 use crate::error::ComponentsError;
 use crate::installation::{configurations, entries};
-use crate::shutdown::GRACE;
 use crate::{Installation, Operator};
 use portcullis_manifest::CertificateMode;
 use portcullis_webhook::conversion::Conversion;
+
+/// The termination grace period of Pods: the longest shutdown, and some time for the signal to arrive.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// All that there is to generate from.
 pub(super) struct Objects<'a> {

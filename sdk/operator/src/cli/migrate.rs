@@ -9,7 +9,7 @@ use portcullis_migrate::{MigrateError, Options, Outcome, Report, migrate};
 
 use super::connect::answering;
 use super::flags::Output;
-use super::shutdown::Signals;
+use super::signals::Signals;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct MigrateFlags {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{GenerateError, GenerateFlags};
 use crate::Installation;
-use crate::input::read;
+use crate::cli::input::read;
 use portcullis_manifest::CertificateMode;
 
 /// No object of the API is larger, so no bundle in one is.

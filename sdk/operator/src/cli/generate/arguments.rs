@@ -5,8 +5,9 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches};
 
+use crate::Installation;
+use crate::cli::overrides;
 use crate::installation::{CLUSTER_DOMAIN, secret_of, service_of};
-use crate::{Installation, overrides};
 use portcullis_manifest::{CertificateMode, ServiceRef};
 
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the

@@ -16,27 +16,9 @@ use portcullis_client::own_sentence;
 /// The timeout of the first request.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Clients of one cluster.
-#[derive(Clone)]
-pub(super) struct Clients {
-    /// A client with the identity that the kubeconfig names, or the Pod's.
-    pub(super) client: Client,
-    /// A client that returns 429, 503 and 504 at once. kube's client retries them by itself, with up to 82 s of pauses
-    /// or as long as `Retry-After` says; a Lease that is renewed with it would lapse meanwhile.
-    pub(super) prompt: Client,
-}
-
-/// The cluster of this file, or the one that the process finds itself in.
-pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Clients> {
-    Clients::new(config(kubeconfig).await?)
-}
-
-impl Clients {
-    pub(super) fn new(config: Config) -> anyhow::Result<Self> {
-        let mut prompt = config.clone();
-        prompt.default_retry = false;
-        Ok(Self { client: client(config)?, prompt: client(prompt)? })
-    }
+/// A client of the cluster of this file, or of the one that the process finds itself in.
+pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    client(config(kubeconfig).await?)
 }
 
 /// A request without an answer. Its message names the API server and the cause, because kube's own names only the part
@@ -63,7 +45,7 @@ fn client(config: Config) -> anyhow::Result<Client> {
 
 /// Connects and waits until the API server has answered anything: for commands that a person waits for.
 pub(super) async fn answering(file: Option<&Path>) -> anyhow::Result<Client> {
-    Ok(cluster(file).await?.clients.client)
+    Ok(cluster(file).await?.client)
 }
 
 async fn answers(client: &Client, url: &http::Uri) -> anyhow::Result<()> {
@@ -89,7 +71,7 @@ fn cause(error: &(dyn std::error::Error + 'static)) -> String {
 /// A cluster, and how the kubeconfig calls it.
 #[cfg_attr(not(feature = "dev"), expect(dead_code, reason = "a session says which cluster it serves"))]
 pub(super) struct Cluster {
-    pub(super) clients: Clients,
+    pub(super) client: Client,
     /// The address of its API server.
     pub(super) url: http::Uri,
     /// Name of the context; empty within a cluster.
@@ -101,9 +83,9 @@ pub(super) async fn cluster(file: Option<&Path>) -> anyhow::Result<Cluster> {
     let config = config(file).await?;
     let kubeconfig = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok();
     let (url, context) = (config.cluster_url.clone(), kubeconfig.and_then(|file| file.current_context));
-    let clients = Clients::new(config)?;
-    answers(&clients.client, &url).await?;
-    Ok(Cluster { clients, url, context: context.unwrap_or_default() })
+    let client = client(config)?;
+    answers(&client, &url).await?;
+    Ok(Cluster { client, url, context: context.unwrap_or_default() })
 }
 
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {

@@ -1,10 +1,6 @@
 //! `certs`: what is done with certificates outside of a replica, by a person or by a hook Job of an installation.
 
 mod show;
-mod source;
-
-use source::certificate_maker;
-pub(super) use source::certificate_source;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,10 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::connect::answering;
+use super::durations::{duration, duration_within};
 use super::flags::Output;
-use super::installation::{InstallationFlags, configurations, label};
-use super::leases::{duration, duration_within};
-use super::{Components, Installation, Operator};
+use super::installation::InstallationFlags;
+use crate::certificate_source::{certificate_maker, certificate_source};
+use crate::installation::{configurations, label};
+use crate::{Components, Installation, Operator};
 use portcullis_certificates::{Automatic, CertificateSource, ServingCertificate};
 use portcullis_manifest::CertificateMode;
 

@@ -12,12 +12,13 @@ use rustls::crypto::CryptoProvider;
 use serde_json::Value;
 
 use super::connect::answering;
+use super::durations::duration;
 use super::flags::Output;
 use super::generate::{installation_arguments, program, quoted};
 use super::input::read;
-use super::installation::{InstallationFlags, entries, label};
-use super::leases::duration;
-use super::{Components, Installation, Operator};
+use super::installation::InstallationFlags;
+use crate::installation::{entries, label};
+use crate::{Components, Installation, Operator};
 use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explain};
 
 /// A file with manifests is no larger.
@@ -206,7 +207,6 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
 
     use super::*;
-    use crate::NoArgs;
     use portcullis_webhook::{Context, Validate, Verdict, Webhooks};
 
     // `generate` and `run` leave such a webhook out, so `doctor` must not miss it.
@@ -215,7 +215,7 @@ mod tests {
         let webhooks = Webhooks::new()
             .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
             .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
-        let (operator, components) = (Operator::<NoArgs>::named("op"), Components::new(webhooks));
+        let (operator, components) = (Operator::named("op"), Components::new(webhooks));
         for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;

@@ -1,0 +1,134 @@
+//! An operator as one value.
+
+use std::sync::atomic::AtomicBool;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use portcullis_controller::{Action, BoxError, Controller, Kind, Reconcile};
+use portcullis_manifest::Access;
+use portcullis_webhook::Webhooks;
+
+use super::components::{Components, LeaderTask, controller_task};
+use super::error::RunError;
+use super::installation::SetupContext;
+
+/// An operator: its kinds, rights, webhooks and controllers.
+#[must_use = "an operator does nothing until it runs"]
+pub struct Operator<A = ()> {
+    pub(super) name: &'static str,
+    pub(super) version: Option<&'static str>,
+    pub(super) crds: Vec<CustomResourceDefinition>,
+    pub(super) access: Access,
+    pub(super) scope_lease: Option<&'static str>,
+    /// The webhooks and controllers that need no arguments.
+    pub(super) webhooks: Webhooks,
+    pub(super) controllers: Vec<(String, LeaderTask)>,
+    setup: Setup<A>,
+    /// Whether an [`EmbeddedOperator`] was made: another one would share the stores of `controllers` and caches.
+    pub(super) is_embedded: AtomicBool,
+}
+
+type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> Result<Components, BoxError>>;
+impl Operator {
+    /// Creates an operator of this name, after which roles, webhook configurations (`<name>-validating`), Service and
+    /// Secrets are named. It has no arguments of its own; [`setup`](Self::setup) adds them.
+    pub fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            version: None,
+            crds: Vec::new(),
+            access: Access::default(),
+            scope_lease: None,
+            webhooks: Webhooks::new(),
+            controllers: Vec::new(),
+            setup: Box::new(|(), _| Ok(Components::default())),
+            is_embedded: AtomicBool::default(),
+        }
+    }
+}
+
+impl<A> Operator<A> {
+    /// Sets what `--version` prints, commonly `env!("CARGO_PKG_VERSION")`.
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Sets the CRDs that the operator installs, each with all its versions ([`kube::core::crd::merge_crds`]). A CRD
+    /// whose conversion is among the webhooks is generated with its conversion stanza.
+    pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
+        self.crds = crds;
+        self
+    }
+
+    /// Adds rights, for webhook handlers and for tasks [on every replica](Components::on_every_replica). The rights of
+    /// a controller follow from the controller ([`Components::controller`]); those for certificates and Leases are
+    /// added as well.
+    pub fn rbac(mut self, access: impl Into<Access>) -> Self {
+        self.access = self.access.and(access);
+        self
+    }
+
+    /// Names the Lease by which a restricted installation holds its namespace, and that a cluster-wide one looks for;
+    /// `<name>-namespace-scope` by default. Take the name that an operator uses which this one replaces, or runs next to.
+    pub fn scope_lease(mut self, name: &'static str) -> Self {
+        self.scope_lease = Some(name);
+        self
+    }
+
+    /// Adds webhooks. An operator whose webhooks read a cache can be [embedded](Self::embed) once;
+    /// [`setup`](Self::setup) makes new ones each time.
+    pub fn webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks = self.webhooks.merge(webhooks);
+        self
+    }
+
+    /// Adds a controller, as [`Components::controller`] does. An operator with a controller that was added here can be
+    /// [embedded](Self::embed) once; [`setup`](Self::setup) makes new ones each time.
+    pub fn controller<K, F, R, E>(mut self, controller: Controller<K>, reconcile: F) -> Self
+    where
+        K: Kind,
+        F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<BoxError> + Send + 'static,
+    {
+        self.controllers.push(controller_task(controller, reconcile));
+        self
+    }
+
+    /// Sets a function that makes further webhooks and controllers from arguments of the operator's own. Create state
+    /// that they share in it.
+    ///
+    /// `Args` is a `clap::Args` for an operator with a [command line](Self::main), whose `run`, `generate` and `dev` then
+    /// have these flags; any type for one that is [embedded](Self::embed_with_args).
+    pub fn setup<Args>(self, setup: impl Fn(&Args) -> Result<Components, BoxError> + 'static) -> Operator<Args> {
+        self.setup_with_context(move |args, _| setup(args))
+    }
+
+    /// Does as [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is
+    /// restricted to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend
+    /// on it: `generate` makes one chart for all installations.
+    pub fn setup_with_context<Args>(
+        self,
+        setup: impl Fn(&Args, &SetupContext) -> Result<Components, BoxError> + 'static,
+    ) -> Operator<Args> {
+        let Self { name, version, crds, access, scope_lease, webhooks, controllers, setup: _, is_embedded } = self;
+        let setup = Box::new(setup);
+        Operator { name, version, crds, access, scope_lease, webhooks, controllers, setup, is_embedded }
+    }
+
+    /// The components that need no arguments, and those that these arguments make.
+    pub(super) fn components(&self, args: &A, context: &SetupContext) -> Result<Components, RunError> {
+        let mut components = (self.setup)(args, context).map_err(RunError::Setup)?;
+        components.webhooks = self.webhooks.clone().merge(components.webhooks);
+        let controllers = self.controllers.iter().cloned();
+        let components = controllers.fold(components, |components, (name, task)| components.add(name, task));
+        components.checked()?;
+        Ok(components)
+    }
+}
+
+impl<A> std::fmt::Debug for Operator<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").field("name", &self.name).field("crds", &self.crds.len()).finish_non_exhaustive()
+    }
+}
