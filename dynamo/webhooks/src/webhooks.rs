@@ -7,7 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis::webhooks::{Context, FailurePolicy, Mutate, Mutation, Reinvocation, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{
+    BoxError, Context, FailurePolicy, Mutate, Mutation, Mutator, Old, Operation, Reinvocation, Validate, Validator,
+    Verdict, Webhooks,
+};
 
 use crate::kinds::{
     DynamoComponentDeployment, DynamoGraphDeployment, DynamoGraphDeploymentRequest, DynamoKind, DynamoModel,
@@ -27,18 +30,16 @@ pub fn webhooks(context: RuleContext) -> Webhooks {
         .mutate(warn::<DynamoModel>(&context))
 }
 
-fn validate<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Validate<K, Arc<RuleContext>> {
+fn validate<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Validate<K> {
     let kind = K::lower_case();
     Validate::<K>::named(kind.clone())
         .full_name(format!("v{kind}.kb.io"))
         .path(format!("/validate-nvidia-com-v1alpha1-{kind}"))
-        .state(context.clone())
-        .on_create(created::<K>)
-        .on_update(updated::<K>)
+        .validator(context.clone())
 }
 
 /// Dynamo got a mutating webhook for graphs later, under this name and at this path.
-fn warn<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Mutate<K, Arc<RuleContext>> {
+fn warn<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Mutate<K> {
     let kind = K::lower_case();
     Mutate::<K>::named(kind.clone())
         .full_name(format!("m{kind}.kb.io"))
@@ -46,21 +47,28 @@ fn warn<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Mutate<K, Arc<Rule
         .reinvocation(Reinvocation::Never)
         .failure_policy(FailurePolicy::Ignore)
         .timeout(Duration::from_secs(2))
-        .state(context.clone())
-        .on_update(warned::<K>)
+        .mutator(context.clone())
 }
 
-async fn created<K: DynamoKind + Rules>(context: &RuleContext, new: Arc<K>, _: Context) -> Verdict {
-    verdict(new.check(context))
+impl<K: DynamoKind + Rules> Validator<K> for RuleContext {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
+
+    async fn create(&self, new: Arc<K>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(verdict(new.check(self)))
+    }
+
+    async fn update(&self, old: Old<'_, K>, new: Arc<K>, cx: Context) -> Result<Verdict, BoxError> {
+        Ok(verdict(new.check_update(&*old.decode()?, &cx.user.username, self)))
+    }
 }
 
-async fn updated<K: DynamoKind + Rules>(context: &RuleContext, old: Arc<K>, new: Arc<K>, cx: Context) -> Verdict {
-    verdict(new.check_update(&old, &cx.user.username, context))
-}
+impl<K: DynamoKind + Rules> Mutator<K> for RuleContext {
+    const OPERATIONS: &'static [Operation] = &[Operation::Update];
 
-async fn warned<K: DynamoKind + Rules>(context: &RuleContext, old: Arc<K>, new: K, cx: Context) -> Mutation<K> {
-    let warnings = new.check_change(&old, &cx.user.username, context).warnings;
-    warnings.into_iter().fold(Mutation::unchanged(), Mutation::warn)
+    async fn update(&self, old: Old<'_, K>, new: K, cx: Context) -> Result<Mutation<K>, BoxError> {
+        let warnings = new.check_change(&*old.decode()?, &cx.user.username, self).warnings;
+        Ok(warnings.into_iter().fold(Mutation::unchanged(), Mutation::warn))
+    }
 }
 
 /// A plain error of a Go handler is a 403.

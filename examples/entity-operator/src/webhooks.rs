@@ -27,12 +27,9 @@ async fn create(new: Arc<Entity>, _: Context) -> Verdict {
     Verdict::allow()
 }
 
-/// Refuses a change to it as well. A denial without a code is a 400.
-async fn update(_old: Arc<Entity>, new: Arc<Entity>, _: Context) -> Verdict {
-    if new.spec.username == "forbidden" {
-        return Verdict::deny("name may not be 'forbidden'.");
-    }
-    Verdict::allow()
+/// Refuses a change to it as well, with another code.
+async fn update(_: Arc<Entity>, new: Arc<Entity>, cx: Context) -> Verdict {
+    create(new, cx).await.code(400)
 }
 
 /// Replaces the user name `overwrite`.

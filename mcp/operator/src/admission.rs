@@ -15,7 +15,7 @@ use mcp_plan::{
     settings::Settings,
     workload::ChildRef,
 };
-use portcullis::webhooks::{Cause, Context, Validate, Verdict};
+use portcullis::webhooks::{BoxError, Cause, Context, Old, Operation, Validate, Validator, Verdict};
 
 use crate::subject::Subject;
 
@@ -70,19 +70,12 @@ pub fn webhook<K: Subject>(
     judging: &Judging,
     children: fn(&K) -> Vec<ChildRef>,
     refused: fn(&K, &Settings) -> Vec<Problem>,
-) -> Validate<K, Arc<impl Send + Sync + use<K>>> {
+) -> Validate<K> {
     let rules = Rules { judging: judging.clone(), children, refused };
-    Validate::named(K::kind(&()).to_lowercase())
-        .state(Arc::new(rules))
-        .on_create(Rules::create)
-        .on_update(Rules::update)
+    Validate::named(K::kind(&()).to_lowercase()).validator(Arc::new(rules))
 }
 
 impl<K: Subject> Rules<K> {
-    async fn create(&self, new: Arc<K>, context: Context) -> Verdict {
-        self.judge(None, &new, &context).await
-    }
-
     async fn judge(&self, old: Option<&K>, new: &K, context: &Context) -> Verdict {
         let Judging { admission, known, settings } = &self.judging;
         let problems = new.every_problem(settings).into_iter().chain(new.change_problems(old));
@@ -114,15 +107,27 @@ impl<K: Subject> Rules<K> {
             .chain(shared)
             .fold(verdict, Verdict::warn)
     }
+}
+
+impl<K: Subject> Validator<K> for Rules<K> {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
+
+    async fn create(&self, new: Arc<K>, context: Context) -> Result<Verdict, BoxError> {
+        Ok(self.judge(None, &new, &context).await)
+    }
 
     /// An update that touches neither the spec nor an annotation of ours is not judged: labels, finalizers and restarts go through whatever
     /// is stored.
-    async fn update(&self, old: Arc<K>, new: Arc<K>, context: Context) -> Verdict {
+    async fn update(&self, old: Old<'_, K>, new: Arc<K>, context: Context) -> Result<Verdict, BoxError> {
+        let old = old.decode()?;
         let same = {
             let [old, new] = [&old, &new].map(|object| object.meta().annotations.as_ref());
             Additions::of(old) == Additions::of(new) && Additions::unknown_keys(old).eq(Additions::unknown_keys(new))
         };
-        if same && old.spec() == new.spec() { Verdict::allow() } else { self.judge(Some(&old), &new, &context).await }
+        if same && old.spec() == new.spec() {
+            return Ok(Verdict::allow());
+        }
+        Ok(self.judge(Some(&old), &new, &context).await)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Common parts of validating and mutating webhooks: which requests reach a handler, and with what.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
 use kube_core::Resource;
 use portcullis_manifest::{KnownScope, Webhook};
@@ -12,8 +10,8 @@ use portcullis_review::{
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::Context;
 use super::settings::Settings;
+use super::{Context, OldObjectError};
 
 /// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
 /// k8s-openapi.
@@ -74,12 +72,33 @@ pub(super) enum Failure {
     NoHandler(String),
     #[error("{0} came without the object that it is about")]
     NoObject(Operation),
+    /// An object of the request does not decode: the one failure that is a denial.
+    #[error("an object of the request does not decode")]
+    Undecoded(Box<Decision>),
     #[error("cannot build an admission review for the object: {0}")]
     Unreadable(String),
     #[error("cannot make a patch for the edited object: {0}")]
     Patch(#[from] PatchError),
     #[error("the handler's object does not round-trip through its type: {0}")]
     Unstable(String),
+}
+
+impl Failure {
+    /// The failure of a handler, or the denial where it passes on that the old object does not decode.
+    pub(super) fn by_handler(error: BoxError, request: &Request<'_>) -> Self {
+        match error.downcast_ref::<OldObjectError>() {
+            Some(undecoded) => undecoded.denial(request),
+            None => Self::Handler(error),
+        }
+    }
+
+    /// The decision where this is one after all.
+    pub(super) fn into_decision(self) -> Result<Decision, Self> {
+        match self {
+            Self::Undecoded(decision) => Ok(*decision),
+            failure => Err(failure),
+        }
+    }
 }
 
 /// Exempts from all rules an update of an object that is being deleted which changes only `metadata` or `status`, so
@@ -116,41 +135,23 @@ pub(super) fn text<'r>(request: &Request<'_>, object: Option<&'r RawValue>) -> R
     object.map(RawValue::get).ok_or(Failure::NoObject(request.operation))
 }
 
-/// Decodes an object, with what handlers want to see of it.
-pub(super) fn decoded<T: DeserializeOwned>(text: &str, settings: &Settings) -> Result<T, DecodeError> {
-    if settings.managed_fields { decode(text) } else { decode_without_managed_fields(text) }
+/// Decodes an object, without managed fields unless handlers read them.
+pub(super) fn decoded<T: DeserializeOwned>(text: &str, managed_fields: bool) -> Result<T, DecodeError> {
+    if managed_fields { decode(text) } else { decode_without_managed_fields(text) }
 }
 
-/// Decodes an object of the request, or says no: a handler cannot validate what it cannot read, and the user is told
-/// the field.
-fn read<T: DeserializeOwned>(
-    request: &Request<'_>,
-    text: &str,
-    settings: &Settings,
-    which: &str,
-) -> Result<T, Box<Decision>> {
-    decoded(text, settings).map_err(|error| {
-        let kind = &request.kind.kind;
-        let field = error.path.trim_start_matches('.');
-        let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
-        // The problem may repeat a value of the object, and objects stay out of the log.
-        let note = Some(format!("{which} does not decode as {kind} at {}", error.path));
-        Box::new(Decision { verdict, patch: None, note })
-    })
+/// Decodes the new object.
+pub(super) fn new_object<T: DeserializeOwned>(request: &Request<'_>, settings: &Settings) -> Result<T, Failure> {
+    let text = text(request, request.object)?;
+    decoded(text, settings.managed_fields).map_err(|error| undecoded(request, &error, "the object"))
 }
 
-/// The new object.
-pub(super) fn new_object<T: DeserializeOwned>(
-    request: &Request<'_>,
-    settings: &Settings,
-) -> Result<Result<T, Box<Decision>>, Failure> {
-    Ok(read(request, text(request, request.object)?, settings, "the object"))
-}
-
-/// The stored object.
-pub(super) fn old_object<T: DeserializeOwned>(
-    request: &Request<'_>,
-    settings: &Settings,
-) -> Result<Result<Arc<T>, Box<Decision>>, Failure> {
-    Ok(read(request, text(request, request.old_object)?, settings, "the stored object").map(Arc::new))
+/// Denies a request whose object does not decode: a handler cannot validate it, and the message names the field.
+pub(super) fn undecoded(request: &Request<'_>, error: &DecodeError, which: &str) -> Failure {
+    let kind = &request.kind.kind;
+    let field = error.path.trim_start_matches('.');
+    let verdict = Verdict::deny(format!("{which} does not decode as {kind}: {error}")).cause(field, &error.problem);
+    // The problem may repeat a value of the object, and objects stay out of the log.
+    let note = Some(format!("{which} does not decode as {kind} at {}", error.path));
+    Failure::Undecoded(Box::new(Decision { verdict, patch: None, note }))
 }

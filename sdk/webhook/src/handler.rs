@@ -1,35 +1,28 @@
-//! Handlers with their types taken away: functions, closures, and methods of the value that is the webhook's state.
+//! Handlers with their types taken away: functions, closures, and the methods of a validator or a mutator.
 
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use portcullis_review::{BoxError, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::Context;
-use super::admit::{Decision, Failure, old_object};
+use super::admit::{Failure, text};
 use super::settings::Settings;
+use super::{Context, Old};
 
 /// The answer or the error of a handler.
-pub(super) type Answered<T> = BoxFuture<'static, Result<T, BoxError>>;
+pub(super) type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
 /// A handler of one object.
-pub(super) type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<T> + Send + Sync>;
+pub(super) type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
 /// A handler of the old and the new object.
-pub(super) type OfTwo<A, B, T> = Arc<dyn Fn(A, B, Context) -> Answered<T> + Send + Sync>;
-
-/// A handler of UPDATE.
-pub(super) enum OnUpdate<T, New, Answer> {
-    /// Takes the new object alone; the old one is not even decoded, so that one that does not decode can be repaired.
-    New(OfOne<New, Answer>),
-    /// Takes the old and the new object.
-    Both(OfTwo<Arc<T>, New, Answer>),
-}
+pub(super) type OfTwo<T, New, Answer> =
+    Arc<dyn for<'a> Fn(Old<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
 
 /// The handlers of a webhook, by operation. `New` is the form in which they get the new object.
 pub(super) struct Handlers<T, New, Answer> {
     pub(super) create: Option<OfOne<New, Answer>>,
-    pub(super) update: Option<OnUpdate<T, New, Answer>>,
+    pub(super) update: Option<OfTwo<T, New, Answer>>,
     pub(super) delete: Option<OfOne<Arc<T>, Verdict>>,
     pub(super) connect: Option<OfOne<New, Answer>>,
 }
@@ -40,11 +33,17 @@ impl<T, New, Answer> Default for Handlers<T, New, Answer> {
     }
 }
 
-impl<T: DeserializeOwned + Send + Sync + 'static, New, Answer> Handlers<T, New, Answer> {
-    /// Registers one handler for CREATE and UPDATE.
+impl<T, New, Answer> Handlers<T, New, Answer>
+where
+    T: DeserializeOwned + Send + Sync + 'static,
+    New: 'static,
+    Answer: 'static,
+{
+    /// Registers one handler for CREATE and UPDATE. It does not decode the old object, so that an update can repair one
+    /// that does not decode.
     pub(super) fn on_create_or_update(&mut self, handler: OfOne<New, Answer>) {
         self.create = Some(handler.clone());
-        self.update = Some(OnUpdate::New(handler));
+        self.update = Some(Arc::new(move |_, new, context| handler(new, context)));
     }
 
     /// The operations that have a handler.
@@ -58,80 +57,80 @@ impl<T: DeserializeOwned + Send + Sync + 'static, New, Answer> Handlers<T, New, 
         handled.into_iter().filter_map(|(operation, handled)| handled.then_some(operation)).collect()
     }
 
-    /// Calls the handler of a CREATE, UPDATE or CONNECT, with the object that `new` decodes; or returns the denial of an
-    /// object that does not decode.
-    pub(super) fn call(
+    /// Calls the handler of a CREATE, UPDATE or CONNECT with the object that `new` decodes. The new object is decoded
+    /// before the old one, because the user can fix it.
+    pub(super) fn call<'r>(
         &self,
-        request: &Request<'_>,
+        request: &'r Request<'r>,
         settings: &Settings,
         context: Context,
-        new: impl FnOnce() -> Result<Result<New, Box<Decision>>, Failure>,
-    ) -> Result<Result<Answered<Answer>, Box<Decision>>, Failure> {
+        new: impl FnOnce() -> Result<New, Failure>,
+    ) -> Result<Answered<'r, Answer>, Failure> {
         let handler = match request.operation {
             Operation::Create => self.create.as_ref(),
             Operation::Connect => self.connect.as_ref(),
-            Operation::Update => match &self.update {
-                None => None,
-                Some(OnUpdate::New(handler)) => Some(handler),
-                // A problem of the new object is reported first, because the user can fix it.
-                Some(OnUpdate::Both(handler)) => {
-                    return Ok(match (new()?, old_object(request, settings)?) {
-                        (Ok(new), Ok(old)) => Ok(handler(old, new, context)),
-                        (Err(undecoded), _) | (_, Err(undecoded)) => Err(undecoded),
-                    });
-                }
-            },
             Operation::Delete => None,
+            Operation::Update => {
+                let handler = self.update.as_ref().ok_or_else(|| no_handler(request))?;
+                let new = new()?;
+                return Ok(handler(Old::new(text(request, request.old_object)?, settings), new, context));
+            }
         };
-        let handler = handler.ok_or_else(|| Failure::NoHandler(request.operation.to_string()))?;
-        Ok(new()?.map(|new| handler(new, context)))
+        Ok(handler.ok_or_else(|| no_handler(request))?(new()?, context))
     }
 
-    /// Calls the handler of a DELETE; or returns the denial of an object that does not decode.
+    /// Calls the handler of a DELETE.
     pub(super) fn call_delete(
         &self,
         request: &Request<'_>,
         settings: &Settings,
         context: Context,
-    ) -> Result<Result<Answered<Verdict>, Box<Decision>>, Failure> {
-        let handler = self.delete.as_ref().ok_or_else(|| Failure::NoHandler(request.operation.to_string()))?;
-        Ok(old_object(request, settings)?.map(|old| handler(old, context)))
+    ) -> Result<Answered<'static, Verdict>, Failure> {
+        let handler = self.delete.as_ref().ok_or_else(|| no_handler(request))?;
+        let old = Old::new(text(request, request.old_object)?, settings);
+        Ok(handler(old.decode().map_err(|error| error.denial(request))?, context))
     }
 }
 
-/// An async method of `S` that takes the arguments `A` and returns a `T` or a `Result` of it: a handler after
-/// [`Validate::state`](super::Validate::state) or [`Mutate::state`](super::Mutate::state).
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a method of `{S}` that takes `{A}` and returns `{T}`",
-    note = "write `async fn handler(&self, …) -> {T}`, or one that returns a `Result<{T}, E>`, with the arguments `{A}`"
-)]
-pub trait Method<'s, S, A, T>: Copy + Send + Sync + 'static {
-    /// Calls the method.
-    #[doc(hidden)]
-    fn call(self, state: &'s S, arguments: A) -> BoxFuture<'s, Result<T, BoxError>>;
+fn no_handler(request: &Request<'_>) -> Failure {
+    Failure::NoHandler(request.operation.to_string())
 }
 
-impl<'s, S, A, T: 's, F, R> Method<'s, S, (A, Context), T> for F
-where
-    S: 's,
-    F: Fn(&'s S, A, Context) -> R + Copy + Send + Sync + 'static,
-    R: Future<Output: IntoResult<T>> + Send + 's,
-{
-    fn call(self, state: &'s S, (object, context): (A, Context)) -> BoxFuture<'s, Result<T, BoxError>> {
-        self(state, object, context).map(IntoResult::into_result).boxed()
-    }
+/// Registers the methods of a [`Validator`](super::Validator) or [`Mutator`](super::Mutator) for its operations.
+macro_rules! register_methods {
+    ($handlers:expr, $value:expr, $operations:expr) => {
+        for operation in $operations {
+            let value = Arc::clone(&$value);
+            match operation {
+                Operation::Create => {
+                    $handlers.create = Some(Arc::new(move |new, cx| {
+                        let value = Arc::clone(&value);
+                        async move { value.create(new, cx).await }.boxed()
+                    }));
+                }
+                Operation::Update => {
+                    $handlers.update = Some(Arc::new(move |old, new, cx| {
+                        let value = Arc::clone(&value);
+                        async move { value.update(old, new, cx).await }.boxed()
+                    }));
+                }
+                Operation::Delete => {
+                    $handlers.delete = Some(Arc::new(move |old, cx| {
+                        let value = Arc::clone(&value);
+                        async move { value.delete(old, cx).await }.boxed()
+                    }));
+                }
+                Operation::Connect => {
+                    $handlers.connect = Some(Arc::new(move |options, cx| {
+                        let value = Arc::clone(&value);
+                        async move { value.connect(options, cx).await }.boxed()
+                    }));
+                }
+            }
+        }
+    };
 }
-
-impl<'s, S, A, B, T: 's, F, R> Method<'s, S, (A, B, Context), T> for F
-where
-    S: 's,
-    F: Fn(&'s S, A, B, Context) -> R + Copy + Send + Sync + 'static,
-    R: Future<Output: IntoResult<T>> + Send + 's,
-{
-    fn call(self, state: &'s S, (old, new, context): (A, B, Context)) -> BoxFuture<'s, Result<T, BoxError>> {
-        self(state, old, new, context).map(IntoResult::into_result).boxed()
-    }
-}
+pub(super) use register_methods;
 
 /// A function of one object.
 pub(super) fn of_one<A, T: 'static, F, R>(handler: F) -> OfOne<A, T>
@@ -143,41 +142,16 @@ where
 }
 
 /// A function of the old and the new object.
-pub(super) fn of_two<A, B, T: 'static, F, R>(handler: F) -> OfTwo<A, B, T>
+pub(super) fn of_two<T, New, Answer, F, R>(handler: F) -> OfTwo<T, New, Answer>
 where
-    F: Fn(A, B, Context) -> R + Send + Sync + 'static,
-    R: Future<Output: IntoResult<T>> + Send + 'static,
+    T: DeserializeOwned + 'static,
+    New: 'static,
+    Answer: Send + 'static,
+    F: Fn(Arc<T>, New, Context) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoResult<Answer>> + Send + 'static,
 {
-    Arc::new(move |old, new, context| handler(old, new, context).map(IntoResult::into_result).boxed())
-}
-
-/// A method that handles one object.
-pub(super) fn method_of_one<S, A, T, F>(state: &Arc<S>, method: F) -> OfOne<A, T>
-where
-    S: Send + Sync + 'static,
-    A: Send + 'static,
-    T: 'static,
-    F: for<'s> Method<'s, S, (A, Context), T>,
-{
-    let state = Arc::clone(state);
-    Arc::new(move |object, context| {
-        let state = Arc::clone(&state);
-        async move { method.call(&state, (object, context)).await }.boxed()
-    })
-}
-
-/// A method that handles the old and the new object.
-pub(super) fn method_of_two<S, A, B, T, F>(state: &Arc<S>, method: F) -> OfTwo<A, B, T>
-where
-    S: Send + Sync + 'static,
-    A: Send + 'static,
-    B: Send + 'static,
-    T: 'static,
-    F: for<'s> Method<'s, S, (A, B, Context), T>,
-{
-    let state = Arc::clone(state);
-    Arc::new(move |old, new, context| {
-        let state = Arc::clone(&state);
-        async move { method.call(&state, (old, new, context)).await }.boxed()
+    Arc::new(move |old, new, context| match old.decode() {
+        Ok(old) => handler(old, new, context).map(IntoResult::into_result).boxed(),
+        Err(error) => ready(Err(error.into())).boxed(),
     })
 }

@@ -50,7 +50,7 @@
 //! | evaluate the same rules without the API server | [`Webhooks::explain`] |
 //! | read user, operation, options, dry run | [`Context`] |
 //! | have side effects, but never in a dry run | [`Validate::side_effects`], [`Context::permit`] |
-//! | share a client, a store or settings with handlers | [`Validate::state`], [`Mutate::state`] |
+//! | share a client, a store or settings with handlers | [`Validator`], [`Mutator`] |
 //! | return errors with `?` | a handler that returns a `Result`; see [`Validate`] |
 //! | choose what happens when a handler fails | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
 //! | read other objects | [`Validate::reads`], [`Mutate::reads`] with a `Cache` of `portcullis-controller` |
@@ -69,12 +69,14 @@ mod memory;
 mod metrics;
 mod mutate;
 mod offline;
+mod old;
 mod rejected;
 mod review_call;
 mod routes;
 mod settings;
 mod target;
 mod validate;
+mod validator;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -88,11 +90,11 @@ use serde::de::DeserializeOwned;
 pub use crate::routes::Routes;
 pub use admit::AdmissionObject;
 pub use context::{Context, Permit};
-pub use handler::Method;
 /// The object of the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 pub use mutate::{Mutate, Mutation};
 pub use offline::Evaluation;
+pub use old::{Old, OldObjectError};
 /// The HTTPS server: what serves [`Routes`] in a process of your own.
 pub use portcullis_listener as server;
 /// The types of [`Webhooks::manifests`] and [`Webhooks::overridden`].
@@ -105,6 +107,7 @@ pub use portcullis_review::{
 };
 pub use target::Target;
 pub use validate::Validate;
+pub use validator::{Mutator, Validator};
 
 use crate::conversion::Registered;
 use crate::memory::Memory;
@@ -201,20 +204,15 @@ impl Webhooks {
     }
 
     /// Adds a validating webhook.
-    pub fn validate<T, S>(mut self, webhook: Validate<T, S>) -> Self
-    where
-        T: DeserializeOwned + Send + Sync + 'static,
-        S: Send + Sync + 'static,
-    {
+    pub fn validate<T: DeserializeOwned + Send + Sync + 'static>(mut self, webhook: Validate<T>) -> Self {
         self.registered.push(Arc::new(webhook));
         self
     }
 
     /// Adds a mutating webhook.
-    pub fn mutate<T, S>(mut self, webhook: Mutate<T, S>) -> Self
+    pub fn mutate<T>(mut self, webhook: Mutate<T>) -> Self
     where
         T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
-        S: Send + Sync + 'static,
     {
         self.registered.push(Arc::new(webhook));
         self

@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, text};
-use super::handler::{Handlers, Method, OnUpdate, method_of_one, method_of_two, of_one, of_two};
+use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, entry};
+use super::{Context, Mutator, entry};
 
 /// A mutating handler's return value: the unchanged object, an edited one, or a denial.
 ///
@@ -96,13 +96,12 @@ impl<K> From<Verdict> for Mutation<K> {
 /// patch, if it changes only `metadata` or `status`.
 ///
 /// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
-/// [`Validate`](super::Validate).
+/// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`].
 #[must_use = "a webhook does nothing until it is registered"]
-pub struct Mutate<T, S = ()> {
+pub struct Mutate<T> {
     settings: Settings,
     subject: Subject,
     handlers: Handlers<T, T, Mutation<T>>,
-    state: S,
     /// Whether the last object was edited.
     edits: AtomicBool,
 }
@@ -134,7 +133,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::new(WebhookKind::Mutating, name.into());
         let edits = AtomicBool::default();
-        Self { settings, subject, handlers: Handlers::default(), state: (), edits }
+        Self { settings, subject, handlers: Handlers::default(), edits }
     }
 
     /// Mutates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) mutates updates too.
@@ -163,7 +162,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.update = Some(OnUpdate::Both(of_two(handler)));
+        self.handlers.update = Some(of_two(handler));
         self
     }
 
@@ -187,85 +186,14 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         self
     }
 
-    /// Sets the state of the handlers: handlers registered after this are methods of it; see
-    /// [`Validate::state`](super::Validate::state).
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use portcullis_webhook::{Context, Mutate, Mutation};
-    ///
-    /// struct Team(String);
-    ///
-    /// impl Team {
-    ///     async fn label(&self, mut new: ConfigMap, _: Context) -> Mutation<ConfigMap> {
-    ///         new.metadata.labels.get_or_insert_default().insert("team".to_owned(), self.0.clone());
-    ///         Mutation::modified(new)
-    ///     }
-    /// }
-    ///
-    /// let team = Arc::new(Team("blue".to_owned()));
-    /// let webhook = Mutate::<ConfigMap>::named("team").state(team).on_create(Team::label);
-    /// ```
-    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Mutate<T, Arc<S>> {
-        let Self { settings, subject, handlers, state: (), edits } = self;
-        Mutate { settings, subject, handlers, state, edits }
-    }
-}
-
-/// Handlers that are methods of the [`state`](Mutate::state).
-impl<T, S> Mutate<T, Arc<S>>
-where
-    T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
-    S: Send + Sync + 'static,
-{
-    /// Mutates objects on CREATE, with a method of the state.
-    pub fn on_create<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
-    {
-        self.handlers.create = Some(method_of_one(&self.state, method));
-        self
-    }
-
-    /// Mutates objects on CREATE and on UPDATE, with a method of the state that gets the new object.
-    pub fn on_create_or_update<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
-    {
-        self.handlers.on_create_or_update(method_of_one(&self.state, method));
-        self
-    }
-
-    /// Mutates objects on UPDATE, with a method of the state; it gets the old and the new object.
-    pub fn on_update<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, T, Context), Mutation<T>>,
-    {
-        self.handlers.update = Some(OnUpdate::Both(method_of_two(&self.state, method)));
-        self
-    }
-
-    /// Validates DELETE, with a method of the state that returns a [`Verdict`].
-    pub fn on_delete<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
-    {
-        self.handlers.delete = Some(method_of_one(&self.state, method));
-        self
-    }
-
-    /// Mutates the options of CONNECT, with a method of the state.
-    pub fn on_connect<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (T, Context), Mutation<T>>,
-    {
-        self.handlers.connect = Some(method_of_one(&self.state, method));
+    /// Registers the methods of a [`Mutator`] for its operations.
+    pub fn mutator<M: Mutator<T>>(mut self, mutator: Arc<M>) -> Self {
+        register_methods!(self.handlers, mutator, M::OPERATIONS);
         self
     }
 }
 
-impl<T, S> Mutate<T, S> {
+impl<T> Mutate<T> {
     /// Sets whether the API server calls this webhook again when a later one changed the object (default: `IfNeeded`).
     pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
         self.settings.entry.reinvocation = reinvocation;
@@ -275,11 +203,7 @@ impl<T, S> Mutate<T, S> {
     settings!();
 }
 
-impl<T, S> Admit for Mutate<T, S>
-where
-    T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static,
-    S: Send + Sync + 'static,
-{
+impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for Mutate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -293,43 +217,40 @@ where
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
-        async move {
-            self.subject.screen(request)?;
-            if let Some(decided) = exempt(request) {
-                return Ok(decided);
-            }
-            if request.operation == Operation::Delete {
-                return Ok(match self.handlers.call_delete(request, &self.settings, context)? {
-                    Ok(verdict) => Decision::by_handler(verdict.await.map_err(Failure::Handler)?),
-                    Err(undecoded) => *undecoded,
-                });
-            }
-            let raw = text(request, request.object)?;
-            let mut before = None;
-            let new = || {
-                let new = new_object::<T>(request, &self.settings)?;
-                // The handler takes the object away. A webhook that edited the last one will mostly edit this one, too,
-                // and to write it now costs less than to read it again; where it edits none, neither is needed.
-                if let Ok(new) = &new
-                    && self.edits.load(Ordering::Relaxed)
-                {
-                    before = written(new, raw).ok();
-                }
-                Ok(new)
-            };
-            let mutation = match self.handlers.call(request, &self.settings, context, new)? {
-                Ok(mutation) => mutation,
-                Err(undecoded) => return Ok(*undecoded),
-            };
-            let Mutation { object, verdict } = mutation.await.map_err(Failure::Handler)?;
-            self.edits.store(object.is_some(), Ordering::Relaxed);
-            let mut decision = Decision::by_handler(verdict);
-            if let Some(after) = object {
-                decision.patch = patch(raw, before, &after, &self.settings)?;
-            }
-            Ok(decision)
+        self.decide(request, context).map(|decided| decided.or_else(Failure::into_decision)).boxed()
+    }
+}
+
+impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> {
+    async fn decide(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
+        self.subject.screen(request)?;
+        if let Some(decided) = exempt(request) {
+            return Ok(decided);
         }
-        .boxed()
+        let failed = |error| Failure::by_handler(error, request);
+        if request.operation == Operation::Delete {
+            let verdict = self.handlers.call_delete(request, &self.settings, context)?;
+            return Ok(Decision::by_handler(verdict.await.map_err(failed)?));
+        }
+        let raw = text(request, request.object)?;
+        let mut before = None;
+        let new = || {
+            let new = new_object::<T>(request, &self.settings)?;
+            // The handler consumes the object. A webhook that edited the last one will mostly edit this one too, and to
+            // write it now costs less than to decode it again for the patch; where it edits none, neither is needed.
+            if self.edits.load(Ordering::Relaxed) {
+                before = written(&new, raw).ok();
+            }
+            Ok(new)
+        };
+        let mutation = self.handlers.call(request, &self.settings, context, new)?;
+        let Mutation { object, verdict } = mutation.await.map_err(failed)?;
+        self.edits.store(object.is_some(), Ordering::Relaxed);
+        let mut decision = Decision::by_handler(verdict);
+        if let Some(after) = object {
+            decision.patch = patch(raw, before, &after, &self.settings)?;
+        }
+        Ok(decision)
     }
 }
 
@@ -364,7 +285,8 @@ fn patch<T: DeserializeOwned + Serialize>(
 ) -> Result<Option<Patch>, Failure> {
     // The path alone: what is wrong there may repeat a value of the object, and this goes to the log.
     let read = |text: &str| {
-        decoded::<T>(text, settings).map_err(|error| Failure::Unstable(format!("it does not decode at {}", error.path)))
+        decoded::<T>(text, settings.managed_fields)
+            .map_err(|error| Failure::Unstable(format!("it does not decode at {}", error.path)))
     };
     let before = match before {
         Some(before) => before,
@@ -393,7 +315,7 @@ fn patch<T: DeserializeOwned + Serialize>(
     Ok(edited.map(|edited| edited.patch))
 }
 
-impl<T, S> fmt::Debug for Mutate<T, S> {
+impl<T> fmt::Debug for Mutate<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mutate").field("settings", &self.settings).finish_non_exhaustive()
     }

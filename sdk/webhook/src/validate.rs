@@ -11,10 +11,10 @@ use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdic
 use serde::de::DeserializeOwned;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object};
-use super::handler::{Handlers, Method, OnUpdate, method_of_one, method_of_two, of_one, of_two};
+use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, entry};
+use super::{Context, Validator, entry};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -32,13 +32,12 @@ use super::{Context, entry};
 /// A handler is an async function or closure that returns a [`Verdict`], or a `Result` of one with any error. An error
 /// is not a verdict: as after a panic, the answer is HTTP 500, so that the failure policy decides (or a denial, with
 /// [`deny_on_failure`](Self::deny_on_failure)). The error is logged with its sources; the user reads "handler failed".
-/// Handlers share data as methods of a common [`state`](Self::state).
+/// Handlers that share data are the methods of a [`Validator`].
 #[must_use = "a webhook does nothing until it is registered"]
-pub struct Validate<T, S = ()> {
+pub struct Validate<T> {
     settings: Settings,
     subject: Subject,
     handlers: Handlers<T, Arc<T>, Verdict>,
-    state: S,
 }
 
 impl<K: AdmissionObject> Validate<K> {
@@ -98,7 +97,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
 
     pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::new(WebhookKind::Validating, name.into());
-        Self { settings, subject, handlers: Handlers::default(), state: () }
+        Self { settings, subject, handlers: Handlers::default() }
     }
 
     /// Validates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) validates updates too.
@@ -128,7 +127,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.update = Some(OnUpdate::Both(of_two(handler)));
+        self.handlers.update = Some(of_two(handler));
         self
     }
 
@@ -152,97 +151,14 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         self
     }
 
-    /// Sets the state of the handlers: handlers registered after this are methods of it (`async fn(&self, …)`). Only
-    /// registered methods are called; the compiler warns about a private method that is not registered.
-    ///
-    /// A controller can share the state, and validate stored objects with it in the context of
-    /// [`Context::from_stored`].
-    ///
-    /// ```
-    /// use std::num::ParseIntError;
-    /// use std::sync::Arc;
-    /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use portcullis_webhook::{Context, Validate, Verdict};
-    ///
-    /// struct Quota {
-    ///     most: u32,
-    /// }
-    ///
-    /// impl Quota {
-    ///     async fn check(&self, new: Arc<ConfigMap>, _: Context) -> Result<Verdict, ParseIntError> {
-    ///         let Some(seats) = new.data.as_ref().and_then(|data| data.get("seats")) else { return Ok(Verdict::allow()) };
-    ///         Ok(match seats.parse::<u32>()? > self.most {
-    ///             true => Verdict::deny(format!("{} seats are the most", self.most)).code(422),
-    ///             false => Verdict::allow(),
-    ///         })
-    ///     }
-    ///
-    ///     async fn delete(&self, _: Arc<ConfigMap>, _: Context) -> Verdict {
-    ///         Verdict::deny("seats are for ever").code(403)
-    ///     }
-    /// }
-    ///
-    /// let quota = Arc::new(Quota { most: 10 });
-    /// let webhook = Validate::<ConfigMap>::named("quota")
-    ///     .state(Arc::clone(&quota))
-    ///     .on_create_or_update(Quota::check)
-    ///     .on_delete(Quota::delete);
-    /// ```
-    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Validate<T, Arc<S>> {
-        let Self { settings, subject, handlers, state: () } = self;
-        Validate { settings, subject, handlers, state }
-    }
-}
-
-/// Handlers that are methods of the [`state`](Validate::state).
-impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Validate<T, Arc<S>> {
-    /// Validates objects on CREATE, with a method of the state.
-    pub fn on_create<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
-    {
-        self.handlers.create = Some(method_of_one(&self.state, method));
-        self
-    }
-
-    /// Validates objects on CREATE and on UPDATE, with a method of the state that gets the new object.
-    pub fn on_create_or_update<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
-    {
-        self.handlers.on_create_or_update(method_of_one(&self.state, method));
-        self
-    }
-
-    /// Validates objects on UPDATE, with a method of the state; it gets the old and the new object.
-    pub fn on_update<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, Arc<T>, Context), Verdict>,
-    {
-        self.handlers.update = Some(OnUpdate::Both(method_of_two(&self.state, method)));
-        self
-    }
-
-    /// Validates DELETE, with a method of the state; it gets the stored object.
-    pub fn on_delete<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
-    {
-        self.handlers.delete = Some(method_of_one(&self.state, method));
-        self
-    }
-
-    /// Validates CONNECT, with a method of the state; it gets the options of the connection.
-    pub fn on_connect<F>(mut self, method: F) -> Self
-    where
-        F: for<'s> Method<'s, S, (Arc<T>, Context), Verdict>,
-    {
-        self.handlers.connect = Some(method_of_one(&self.state, method));
+    /// Registers the methods of a [`Validator`] for its operations.
+    pub fn validator<V: Validator<T>>(mut self, validator: Arc<V>) -> Self {
+        register_methods!(self.handlers, validator, V::OPERATIONS);
         self
     }
 }
 
-impl<T, S> Validate<T, S> {
+impl<T> Validate<T> {
     /// Adds a CEL rule that the API server evaluates by itself, whether the operator runs or not: it refuses to create
     /// or update an object (422) with `message` when `expression` is false or cannot be evaluated. The expression can
     /// use `object`, `oldObject` (null for a new object), `request`, `namespaceObject` and `authorizer`.
@@ -271,7 +187,7 @@ impl<T, S> Validate<T, S> {
     settings!();
 }
 
-impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admit for Validate<T, S> {
+impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -285,28 +201,27 @@ impl<T: DeserializeOwned + Send + Sync + 'static, S: Send + Sync + 'static> Admi
     }
 
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
-        async move {
-            self.subject.screen(request)?;
-            if let Some(decided) = exempt(request) {
-                return Ok(decided);
-            }
-            let called = if request.operation == Operation::Delete {
-                self.handlers.call_delete(request, &self.settings, context)?
-            } else {
-                let new = || Ok(new_object::<T>(request, &self.settings)?.map(Arc::new));
-                self.handlers.call(request, &self.settings, context, new)?
-            };
-            let verdict = match called {
-                Ok(verdict) => verdict,
-                Err(undecoded) => return Ok(*undecoded),
-            };
-            Ok(Decision::by_handler(verdict.await.map_err(Failure::Handler)?))
-        }
-        .boxed()
+        self.decide(request, context).map(|decided| decided.or_else(Failure::into_decision)).boxed()
     }
 }
 
-impl<T, S> fmt::Debug for Validate<T, S> {
+impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
+    async fn decide(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
+        self.subject.screen(request)?;
+        if let Some(decided) = exempt(request) {
+            return Ok(decided);
+        }
+        let verdict = if request.operation == Operation::Delete {
+            self.handlers.call_delete(request, &self.settings, context)?
+        } else {
+            let new = || new_object(request, &self.settings).map(Arc::new);
+            self.handlers.call(request, &self.settings, context, new)?
+        };
+        Ok(Decision::by_handler(verdict.await.map_err(|error| Failure::by_handler(error, request))?))
+    }
+}
+
+impl<T> fmt::Debug for Validate<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Validate").field("settings", &self.settings).finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kube::api::DeleteParams;
 use portcullis::controller::{Action, Cleanup, Reconcile};
 use portcullis::operator::Switch;
-use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{BoxError, Context, Operation, Validate, Validator, Verdict, Webhooks};
 use portcullis_testing::wait_until;
 use serde_json::json;
 
@@ -96,10 +96,14 @@ struct Registry {
     asked: AtomicU32,
 }
 
-impl Registry {
-    async fn even(&self, new: Arc<Boat>, _: Context) -> anyhow::Result<Verdict> {
+impl Validator<Boat> for Registry {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create];
+
+    async fn create(&self, new: Arc<Boat>, _: Context) -> Result<Verdict, BoxError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        anyhow::ensure!(!self.down.load(Ordering::SeqCst), "nobody answers");
+        if self.down.load(Ordering::SeqCst) {
+            return Err("nobody answers".into());
+        }
         Ok(if new.spec.oars.is_multiple_of(2) { Verdict::allow() } else { Verdict::deny("a boat goes in circles") })
     }
 }
@@ -108,7 +112,7 @@ impl Registry {
 async fn a_failing_handler_is_retried_and_the_condition_stays() {
     let place = Place::new("undecided").await;
     let registry = Arc::new(Registry::default());
-    let even = Validate::<Boat>::named("oars").state(Arc::clone(&registry)).on_create(Registry::even);
+    let even = Validate::<Boat>::named("oars").validator(Arc::clone(&registry));
     let runtime = place.validated(Switch::Off, &Webhooks::new().validate(even));
     let running = Running::start(place.controller(), runtime, afloat);
     place.create("late", 2).await;

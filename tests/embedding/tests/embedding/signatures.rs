@@ -19,12 +19,9 @@ const CASES: [Case; 3] = [
         says: &["this must return `", "Verdict` or a `Result` of it, and returns `bool`"],
     },
     Case {
-        name: "method",
-        program: include_str!("signatures/method.rs"),
-        says: &[
-            "function is expected to take 4 arguments, but it takes 3 arguments",
-            "to implement `Method<'s, Quota, (Arc<ConfigMap>, Arc<ConfigMap>, ",
-        ],
+        name: "validator",
+        program: include_str!("signatures/validator.rs"),
+        says: &["`Quota` does not validate `Secret`", "write `impl Validator<Secret> for Quota`"],
     },
     Case {
         name: "converter",

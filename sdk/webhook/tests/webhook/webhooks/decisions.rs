@@ -9,14 +9,14 @@ use hyper::{Request, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::CustomResource;
 use portcullis::webhooks::{
-    Context, FailurePolicy, Mutate, Mutation, Operation, RegistrationError, Routes, Validate, Verdict, Webhooks,
+    Context, FailurePolicy, Mutate, Mutation, RegistrationError, Routes, Validate, Verdict, Webhooks,
 };
 use portcullis_manifest::{Scope, WebhookKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::fixture::{Entity, EntitySpec, entity, review};
+use crate::fixture::{Entity, entity, review};
 
 pub(crate) async fn ask(routes: &Routes, path: &str, review: &Value) -> (StatusCode, Value) {
     let request = Request::post(path)
@@ -134,129 +134,6 @@ async fn limits_of_any_size_are_served() {
             ask(&routes, "/validate/a", &review("CREATE", entity(json!({"username": "a"})), Value::Null)).await;
         assert_eq!((status, &answer["response"]["allowed"]), (StatusCode::OK, &json!(true)));
     }
-}
-
-struct Names {
-    reserved: String,
-}
-
-impl Names {
-    async fn create(&self, new: Arc<Entity>, _: Context) -> Result<Verdict, std::fmt::Error> {
-        std::future::ready(()).await;
-        Ok(if new.spec.username == self.reserved { Verdict::deny("no root").code(422) } else { Verdict::allow() })
-    }
-
-    async fn update(&self, _: Arc<Entity>, new: Arc<Entity>, cx: Context) -> Result<Verdict, std::fmt::Error> {
-        self.create(new, cx).await
-    }
-
-    async fn delete(&self, old: Arc<Entity>, cx: Context) -> Verdict {
-        if [&self.reserved, &cx.user.username].contains(&&old.spec.username) {
-            return Verdict::deny("not oneself").code(409);
-        }
-        Verdict::allow()
-    }
-
-    async fn refuse(&self, new: Entity, _: Context) -> Mutation<Entity> {
-        if new.spec.username == self.reserved {
-            Verdict::deny("reserved").code(422).into()
-        } else {
-            Mutation::unchanged()
-        }
-    }
-
-    async fn rename(&self, mut new: Entity, _: Context) -> Mutation<Entity> {
-        new.spec.username.clone_from(&self.reserved);
-        Mutation::modified(new)
-    }
-
-    async fn keep(&self, old: Arc<Entity>, mut new: Entity, _: Context) -> Result<Mutation<Entity>, std::fmt::Error> {
-        if new.spec.username == self.reserved {
-            new.spec.username.clone_from(&old.spec.username);
-        }
-        Ok(Mutation::modified(new))
-    }
-}
-
-/// An update that repairs an object which does not decode is judged by the new object alone.
-#[tokio::test]
-async fn a_rule_for_create_or_update_gets_the_new_object() {
-    async fn judge(new: Arc<Entity>, _: Context) -> Verdict {
-        if new.spec.username == "root" { Verdict::deny("not root").code(422) } else { Verdict::allow() }
-    }
-    async fn refuse(new: Entity, _: Context) -> Mutation<Entity> {
-        if new.spec.username == "root" { Verdict::deny("not root").code(422).into() } else { Mutation::unchanged() }
-    }
-    let rules = Arc::new(Names { reserved: "root".into() });
-    let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("function").on_create_or_update(judge))
-        .validate(Validate::<Entity>::named("method").state(Arc::clone(&rules)).on_create_or_update(Names::create))
-        .mutate(Mutate::<Entity>::named("function").on_create_or_update(refuse))
-        .mutate(Mutate::<Entity>::named("method").state(rules).on_create_or_update(Names::refuse));
-    let routes = webhooks.routes().unwrap();
-    for manifest in webhooks.manifests().unwrap() {
-        assert_eq!(manifest.rules[0].operations, [Operation::Create, Operation::Update]);
-        for old in [Value::Null, entity(json!({"username": 7}))] {
-            let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
-            for (name, code) in [("jane", None), ("root", Some(422))] {
-                let review = review(operation, entity(json!({"username": name})), old.clone());
-                let (_, answer) = ask(&routes, &manifest.path, &review).await;
-                let said = answer["response"]["status"]["code"].as_u64();
-                assert_eq!(said, code, "{operation} of {name} at {}: {answer}", manifest.path);
-            }
-        }
-    }
-}
-
-/// D1: with webhooks off a controller asks the same value.
-#[tokio::test]
-async fn one_value_has_methods_for_webhooks_and_a_controller() {
-    let rules = Arc::new(Names { reserved: "root".into() });
-    let webhooks = Webhooks::new()
-        .validate(
-            Validate::<Entity>::named("no-root")
-                .state(Arc::clone(&rules))
-                .on_create(Names::create)
-                .on_update(Names::update)
-                .on_delete(Names::delete),
-        )
-        .mutate(
-            Mutate::<Entity>::named("names")
-                .state(Arc::clone(&rules))
-                .on_create(Names::rename)
-                .on_update(Names::keep)
-                .reinvocation(portcullis::webhooks::Reinvocation::Never),
-        );
-    let operations = |webhook: usize| webhooks.manifests().unwrap()[webhook].rules[0].operations.clone();
-    assert_eq!(operations(0), [Operation::Create, Operation::Update, Operation::Delete]);
-    assert_eq!(operations(1), [Operation::Create, Operation::Update], "what is not registered is not called");
-    let routes = webhooks.routes().unwrap();
-
-    let (root, fine) = (entity(json!({"username": "root"})), entity(json!({"username": "jane"})));
-    for (operation, object, old, code) in [
-        ("CREATE", root.clone(), Value::Null, Some(422)),
-        ("UPDATE", root.clone(), fine.clone(), Some(422)),
-        ("CREATE", fine.clone(), Value::Null, None),
-        ("DELETE", Value::Null, fine.clone(), Some(409)),
-    ] {
-        let (_, answer) = ask(&routes, "/validate/no-root", &review(operation, object, old)).await;
-        assert_eq!(answer["response"]["status"]["code"].as_u64(), code, "{operation}");
-    }
-
-    for (operation, object, old, name) in
-        [("CREATE", fine.clone(), Value::Null, "root"), ("UPDATE", root, fine, "jane")]
-    {
-        let (_, answer) = ask(&routes, "/mutate/names", &review(operation, object, old)).await;
-        let patch = answer["response"]["patch"].as_str().unwrap();
-        let patch = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, patch).unwrap();
-        assert!(String::from_utf8(patch).unwrap().contains(&format!(r#""value":"{name}""#)), "{operation}");
-    }
-
-    let stored = Entity::new("one", EntitySpec { username: "root".into(), replicas: 1, parts: Vec::new() });
-    let context = Context::from_stored(&stored);
-    assert!(context.dry_run, "nothing but the object may be looked at");
-    let verdict = rules.create(Arc::new(stored), context).await.unwrap();
-    assert_eq!(verdict.denial().unwrap().message(), "no root");
 }
 
 /// A type that writes under another name than it may have read.

@@ -11,4 +11,5 @@ mod nasty;
 mod outages;
 mod settings;
 mod subresources;
+mod validators;
 mod versions;

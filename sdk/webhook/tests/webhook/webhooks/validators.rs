@@ -1,0 +1,166 @@
+//! Validators and mutators: values whose methods are handlers.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use portcullis::webhooks::{
+    BoxError, Context, Mutate, Mutation, Mutator, Old, Operation, Routes, Validate, Validator, Verdict, Webhooks,
+};
+use serde_json::{Value, json};
+
+use super::decisions::ask;
+use crate::fixture::{Entity, EntitySpec, entity, review};
+
+/// One rule for new objects.
+struct Reserved(String);
+
+impl Validator<Entity> for Reserved {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
+
+    async fn create(&self, new: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        std::future::ready(()).await;
+        Ok(if new.spec.username == self.0 { Verdict::deny("reserved").code(422) } else { Verdict::allow() })
+    }
+}
+
+impl Mutator<Entity> for Reserved {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
+
+    async fn create(&self, new: Entity, _: Context) -> Result<Mutation<Entity>, BoxError> {
+        if new.spec.username == self.0 {
+            return Ok(Verdict::deny("reserved").code(422).into());
+        }
+        Ok(Mutation::unchanged())
+    }
+}
+
+/// Handlers of their own for each operation.
+struct Names {
+    reserved: String,
+}
+
+impl Validator<Entity> for Names {
+    const OPERATIONS: &'static [Operation] = &[Operation::Update, Operation::Delete, Operation::Connect];
+
+    async fn update(&self, old: Old<'_, Entity>, new: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        let same = old.decode()?.spec.username == new.spec.username;
+        Ok(if same { Verdict::allow() } else { Verdict::deny("not another").code(422) })
+    }
+
+    async fn delete(&self, old: Arc<Entity>, cx: Context) -> Result<Verdict, BoxError> {
+        if [&self.reserved, &cx.user.username].contains(&&old.spec.username) {
+            return Ok(Verdict::deny("not oneself").code(409));
+        }
+        Ok(Verdict::allow())
+    }
+}
+
+impl Mutator<Entity> for Names {
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
+
+    async fn create(&self, mut new: Entity, _: Context) -> Result<Mutation<Entity>, BoxError> {
+        new.spec.username.clone_from(&self.reserved);
+        Ok(Mutation::modified(new))
+    }
+
+    async fn update(&self, old: Old<'_, Entity>, mut new: Entity, _: Context) -> Result<Mutation<Entity>, BoxError> {
+        if new.spec.username == self.reserved {
+            new.spec.username.clone_from(&old.decode()?.spec.username);
+        }
+        Ok(Mutation::modified(new))
+    }
+}
+
+fn named(username: &str) -> Value {
+    entity(json!({"username": username}))
+}
+
+/// Its decision: the code of a denial, or the HTTP status of an error; 200 where it is allowed.
+async fn code(routes: &Routes, path: &str, operation: &str, object: Value, old: Value) -> u64 {
+    let (status, answer) = ask(routes, path, &review(operation, object, old)).await;
+    answer["response"]["status"]["code"].as_u64().unwrap_or_else(|| status.as_u16().into())
+}
+
+#[tokio::test]
+async fn one_rule_holds_for_creations_and_updates() {
+    async fn validate(new: Arc<Entity>, cx: Context) -> Result<Verdict, BoxError> {
+        Validator::create(&Reserved("root".to_owned()), new, cx).await
+    }
+    async fn mutate(new: Entity, cx: Context) -> Result<Mutation<Entity>, BoxError> {
+        Mutator::create(&Reserved("root".to_owned()), new, cx).await
+    }
+    let rule = Arc::new(Reserved("root".to_owned()));
+    let webhooks = Webhooks::new()
+        .validate(Validate::<Entity>::named("function").on_create_or_update(validate))
+        .validate(Validate::<Entity>::named("value").validator(rule.clone()))
+        .mutate(Mutate::<Entity>::named("function").on_create_or_update(mutate))
+        .mutate(Mutate::<Entity>::named("value").mutator(rule));
+    let routes = webhooks.routes().unwrap();
+    for manifest in webhooks.manifests().unwrap() {
+        assert_eq!(manifest.rules[0].operations, [Operation::Create, Operation::Update]);
+        for (name, expected) in [("jane", 200), ("root", 422)] {
+            // The stored object does not decode, and an update repairs it.
+            for (operation, old) in [("CREATE", Value::Null), ("UPDATE", entity(json!({"username": 7})))] {
+                let code = code(&routes, &manifest.path, operation, named(name), old).await;
+                assert_eq!(code, expected, "{operation} of {name} at {}", manifest.path);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_operation_calls_its_method() {
+    let names = Arc::new(Names { reserved: "root".to_owned() });
+    let webhooks = Webhooks::new()
+        .validate(Validate::<Entity>::named("names").validator(names.clone()))
+        .mutate(Mutate::<Entity>::named("names").mutator(names));
+    let operations = |webhook: usize| webhooks.manifests().unwrap()[webhook].rules[0].operations.clone();
+    assert_eq!(operations(0), [Operation::Update, Operation::Delete, Operation::Connect]);
+    let routes = webhooks.routes().unwrap();
+
+    let undecodable = || entity(json!({"username": 7}));
+    for (operation, object, old, expected) in [
+        ("CREATE", named("jane"), Value::Null, 500),
+        ("UPDATE", named("jane"), named("jane"), 200),
+        ("UPDATE", named("jane"), named("joe"), 422),
+        ("UPDATE", named("jane"), undecodable(), 400),
+        ("DELETE", Value::Null, named("root"), 409),
+        ("DELETE", Value::Null, named("joe"), 200),
+        // OPERATIONS names it, and there is no method.
+        ("CONNECT", named("jane"), Value::Null, 500),
+    ] {
+        let shown = format!("{operation} of {object} and {old}");
+        assert_eq!(code(&routes, "/validate/names", operation, object, old).await, expected, "{shown}");
+    }
+    let (_, answer) = ask(&routes, "/validate/names", &review("UPDATE", named("jane"), undecodable())).await;
+    let status = &answer["response"]["status"];
+    assert_eq!(status["details"]["causes"][0]["field"], "spec.username");
+    assert!(
+        status["message"].as_str().unwrap().starts_with("the stored object does not decode as Entity: spec.username")
+    );
+    let (_, answer) = ask(&routes, "/validate/names", &review("CONNECT", named("jane"), Value::Null)).await;
+    assert_eq!(answer, "handler failed\n");
+
+    for (operation, old, name) in [("CREATE", Value::Null, "root"), ("UPDATE", named("jane"), "jane")] {
+        let object = if old.is_null() { named("joe") } else { named("root") };
+        let (_, answer) = ask(&routes, "/mutate/names", &review(operation, object, old)).await;
+        let patch = STANDARD.decode(answer["response"]["patch"].as_str().unwrap()).unwrap();
+        assert!(String::from_utf8(patch).unwrap().contains(&format!(r#""value":"{name}""#)), "{operation}");
+    }
+    assert_eq!(code(&routes, "/mutate/names", "DELETE", Value::Null, named("joe")).await, 500);
+}
+
+/// D1: with webhooks off a controller asks the same value.
+#[tokio::test]
+async fn a_controller_calls_the_methods_of_a_validator() {
+    let rule = Arc::new(Reserved("root".to_owned()));
+    let spec = EntitySpec { username: "root".into(), replicas: 1, parts: Vec::new() };
+    let stored = Arc::new(Entity::new("one", spec));
+    let context = Context::from_stored(&*stored);
+    assert!(context.dry_run, "nothing but the object may be looked at");
+    let refused = |verdict: Verdict| verdict.denial().map(|denial| denial.message().to_owned());
+    let created = Validator::create(&*rule, stored.clone(), context.clone()).await.unwrap();
+    let updated = Validator::update(&*rule, Old::from(stored.clone()), stored, context).await.unwrap();
+    assert_eq!([created, updated].map(refused), [Some("reserved".to_owned()), Some("reserved".to_owned())]);
+}
