@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
-use http::{Method, Uri};
+use http::{Method, StatusCode, Uri};
 use jiff::Timestamp;
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits};
 use mcp_runconfig::endpoint::EndpointPolicy;
@@ -47,10 +47,18 @@ impl Caller {
         Call { method, url: url.clone(), answer }
     }
 
+    /// Whether a GET of `url` opens a stream that begins within the time.
+    pub(crate) async fn opens_stream(&mut self, url: &Uri, headers: HeaderMap) -> bool {
+        // Its first byte is one too many, so that its end is not waited for.
+        let limits = RequestLimits { time: self.time, answer: 0 };
+        let Ok(client) = self.client(url) else { return false };
+        let answer = client.call(Method::GET, path(url), headers, Bytes::new(), limits).await;
+        matches!(answer, Err(RequestError::TooLong(_, StatusCode::OK)))
+    }
+
     async fn send(&mut self, method: Method, url: &Uri, headers: HeaderMap, body: Bytes) -> Result<Answer, NoAnswer> {
         let limits = RequestLimits { time: self.time, answer: MAX_ANSWER };
-        let path = url.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let answer = self.client(url)?.call(method, path, headers, body, limits).await;
+        let answer = self.client(url)?.call(method, path(url), headers, body, limits).await;
         let (head, body) = answer.map_err(no_answer)?.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body, at: Timestamp::now().as_second() })
     }
@@ -68,6 +76,10 @@ impl Caller {
             }
         }
     }
+}
+
+fn path(url: &Uri) -> PathAndQuery {
+    url.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
 fn no_answer(error: RequestError) -> NoAnswer {

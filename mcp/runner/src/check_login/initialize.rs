@@ -47,6 +47,11 @@ pub(crate) fn judge(call: &Call, token: &Token, resource: Option<&str>, now: i64
     }
 }
 
+/// Whether a client tries a GET after this answer, since older servers take no POST at their URL (MCP 2025-11-25, Backwards Compatibility).
+pub(crate) fn may_be_sse(call: &Call) -> bool {
+    call.answer.as_ref().is_ok_and(|answer| matches!(answer.status.as_u16(), 400 | 404 | 405))
+}
+
 fn refused(token: &Token, resource: Option<&str>, seen: &str) -> Finding {
     let cause = match resource {
         _ if token.claims.is_none() => Cause::TokenOpaque,

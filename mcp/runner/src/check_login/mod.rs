@@ -1,6 +1,6 @@
 //! `mcp-runner check-login URL`: plays an MCP client's login against a server, and names the step that fails, its cause and its cure.
 //!
-//! `play` makes the calls, and the modules below it judge the answers: they are pure. The order of the steps and what each demands is that of MCP
+//! `play` makes the calls by way of `requests` and `caller`; the other modules judge the answers, and are pure. The order of the steps and what each demands is that of MCP
 //! 2026-07-28 (Authorization), with RFC 9728, RFC 8414 and OpenID Connect Discovery, RFC 7636 and RFC 8707. Nothing is registered, no user logs
 //! in, and no redirect is followed.
 
@@ -15,6 +15,7 @@ mod options;
 mod play;
 mod provider;
 mod report;
+mod requests;
 mod resource;
 mod text;
 mod token;

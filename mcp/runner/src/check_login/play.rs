@@ -1,22 +1,15 @@
 //! Plays a client's login against a server, a step after the other.
 
-use bytes::Bytes;
-use form_urlencoded::Serializer;
-use http::header::{
-    ACCEPT, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, HeaderMap,
-    HeaderName, HeaderValue, ORIGIN,
-};
-use http::{Method, Uri};
+use http::Uri;
 use jiff::Timestamp;
-use mcp_authn::{ProviderMetadata, basic};
+use mcp_authn::ProviderMetadata;
 use mcp_middleware::Secret;
-use mcp_wire::headers::SESSION_ID;
-use serde_json::json;
 
 use crate::check_login::abilities::{self, Registered};
-use crate::check_login::answer::{Answer, Call};
+use crate::check_login::answer::Call;
 use crate::check_login::caller::Caller;
 use crate::check_login::challenge::{self, Challenge};
+use crate::check_login::requests::{as_page, ask_for_token, greet, json_headers, leave, streams};
 use crate::check_login::resource::{self, ResourceMetadata};
 use crate::check_login::token::{self, Expected, Token};
 use crate::check_login::verdict::{Finding, Judged, Status, Step};
@@ -121,13 +114,18 @@ async fn steps(target: &Target, caller: &mut Caller, found: &mut Findings) -> Op
     let scopes = abilities::of_machines(&wanted);
     if let Some(token) = have_token(target, caller, found, provider.as_ref(), named, &scopes, now()).await {
         let call = greet(caller, &target.url, Some(&token.secret), None).await;
-        found.note(initialize::judge(&call, &token, named, now()));
+        let mut finding = initialize::judge(&call, &token, named, now());
+        if initialize::may_be_sse(&call) && streams(caller, &target.url, &token.secret).await {
+            finding =
+                Finding::ok(Step::Initialize, "the token is taken, and the server opens a stream (HTTP with SSE)");
+        }
+        found.note(finding);
         if let Ok(answer) = &call.answer {
             leave(caller, &target.url, answer, Some(&token.secret)).await;
         }
     }
     let provider_url = provider.map(|provider| provider.call.url);
-    let calls = as_page(target, caller, resource_url, provider_url).await;
+    let calls = as_page(caller, &target.url, &target.origin, [resource_url, provider_url]).await;
     found.note(browser::judge(&calls, &target.origin, target.browser));
     Some(())
 }
@@ -199,93 +197,8 @@ async fn have_token(
     };
     let (Some(provider), Some(resource)) = (provider, resource) else { return None };
     let endpoint = provider.token_endpoint.as_ref()?;
-    let call = ask_for_token(caller, endpoint, &provider.metadata, client, secret, resource, scopes).await;
+    let call = ask_for_token(caller, endpoint, &provider.metadata, (&client.id, secret), resource, scopes).await;
     let issued = token::issued(&call, scopes);
     found.issued = issued.as_ref().ok().map(|(token, _)| token.secret.clone());
     found.take(issued.and_then(|issued| token::judge_issued(issued, expected)))
-}
-
-async fn ask_for_token(
-    caller: &mut Caller,
-    endpoint: &Uri,
-    metadata: &ProviderMetadata,
-    client: &Client,
-    secret: &Secret,
-    resource: &str,
-    scopes: &str,
-) -> Call {
-    let mut form = Serializer::new(String::new());
-    form.append_pair("grant_type", "client_credentials").append_pair("resource", resource);
-    if !scopes.is_empty() {
-        form.append_pair("scope", scopes);
-    }
-    let mut headers = json_headers(&[(CONTENT_TYPE, "application/x-www-form-urlencoded")]);
-    // A provider that lists no methods takes Basic (RFC 8414 §2).
-    let methods = metadata.list("token_endpoint_auth_methods_supported");
-    if methods
-        .is_some_and(|methods| !methods.contains(&"client_secret_basic") && methods.contains(&"client_secret_post"))
-    {
-        form.append_pair("client_id", &client.id).append_pair("client_secret", secret.reveal());
-    } else {
-        headers.extend(basic(&client.id, secret.reveal()).map(|value| (AUTHORIZATION, value)));
-    }
-    caller.call(Method::POST, endpoint, headers, form.finish().into()).await
-}
-
-/// Sends an `initialize`, as every client begins.
-async fn greet(caller: &mut Caller, url: &Uri, token: Option<&Secret>, origin: Option<&str>) -> Call {
-    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": mcp_wire::LEGACY_VERSION, "capabilities": {},
-        "clientInfo": {"name": "mcp-runner check-login", "version": env!("CARGO_PKG_VERSION")},
-    }});
-    let mut headers =
-        json_headers(&[(CONTENT_TYPE, "application/json"), (ACCEPT, "application/json, text/event-stream")]);
-    headers.extend(token.and_then(bearer).map(|value| (AUTHORIZATION, value)));
-    headers.extend(origin.and_then(|origin| HeaderValue::from_str(origin).ok()).map(|value| (ORIGIN, value)));
-    caller.call(Method::POST, url, headers, message.to_string().into()).await
-}
-
-/// Ends the session that an answer opened.
-async fn leave(caller: &mut Caller, url: &Uri, answer: &Answer, token: Option<&Secret>) {
-    let Some(session) = answer.headers.get(SESSION_ID) else { return };
-    let mut headers = HeaderMap::from_iter([(SESSION_ID, session.clone())]);
-    headers.extend(token.and_then(bearer).map(|value| (AUTHORIZATION, value)));
-    // A server that keeps no sessions says so, and one that is gone has none.
-    let _ = caller.call(Method::DELETE, url, headers, Bytes::new()).await;
-}
-
-/// Calls as a page does, without a token.
-async fn as_page(target: &Target, caller: &mut Caller, resource: Option<Uri>, provider: Option<Uri>) -> browser::Calls {
-    let asks = [
-        (ORIGIN, target.origin.as_str()),
-        (ACCESS_CONTROL_REQUEST_METHOD, "POST"),
-        (ACCESS_CONTROL_REQUEST_HEADERS, browser::SENT),
-    ];
-    let preflight = caller.call(Method::OPTIONS, &target.url, header_map(&asks), Bytes::new()).await;
-    let refused = greet(caller, &target.url, None, Some(&target.origin)).await;
-    let origin = [(ORIGIN, target.origin.as_str())];
-    let mut documents = [resource, provider].map(|url| (url, None));
-    for (url, call) in &mut documents {
-        if let Some(url) = url {
-            *call = Some(caller.get(url, json_headers(&origin)).await);
-        }
-    }
-    let [(_, resource), (_, provider)] = documents;
-    browser::Calls { preflight, refused, resource, provider }
-}
-
-fn bearer(token: &Secret) -> Option<HeaderValue> {
-    let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal())).ok()?;
-    value.set_sensitive(true);
-    Some(value)
-}
-
-fn json_headers(others: &[(HeaderName, &str)]) -> HeaderMap {
-    let mut headers = header_map(&[(ACCEPT, "application/json")]);
-    headers.extend(header_map(others));
-    headers
-}
-
-fn header_map(headers: &[(HeaderName, &str)]) -> HeaderMap {
-    headers.iter().filter_map(|(name, value)| Some((name.clone(), HeaderValue::from_str(value).ok()?))).collect()
 }

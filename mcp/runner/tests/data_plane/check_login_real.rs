@@ -17,26 +17,27 @@ const CLIENT: [&str; 2] = ["caller", "caller-secret"];
 
 /// A front with TLS whose address is known before there is a proxy behind it: the proxy has to know by which URL it is called.
 struct Front {
+    path: &'static str,
     listener: TcpListener,
     acceptor: tokio_rustls::TlsAcceptor,
     directory: TempDir,
 }
 
 impl Front {
-    async fn bind() -> Self {
+    async fn bind(path: &'static str) -> Self {
         let (acceptor, ca) = server_tls("front");
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("ca.crt"), ca).unwrap();
-        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap(), acceptor, directory }
+        Self { path, listener: TcpListener::bind("127.0.0.1:0").await.unwrap(), acceptor, directory }
     }
 
     fn url(&self) -> String {
-        format!("https://{}/mcp", self.listener.local_addr().unwrap())
+        format!("https://{}{}", self.listener.local_addr().unwrap(), self.path)
     }
 
     /// Leads to `runner` from now on. Returns the directory with the authority, and for files.
     fn lead_to(self, runner: &Runner) -> TempDir {
-        let Self { listener, acceptor, directory } = self;
+        let Self { listener, acceptor, directory, .. } = self;
         let runner = runner.address;
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -66,12 +67,14 @@ async fn proxy(server: &Server, provider: &Provider, front: &Front, members: Val
     let origin = json!({"type": "origin", "parameters": {"allowed_origins": ["http://localhost:6274"]}});
     document["middleware_configs"].as_array_mut().unwrap().insert(0, origin);
     let flags = ["--backend".into(), server.url().into(), "--allow-endpoint-cidr".into(), "127.0.0.0/8".into()];
-    Runner::start("streamable-http", &document, &flags, &[]).await
+    let transport = if front.path == "/sse" { "sse" } else { "streamable-http" };
+    Runner::start(transport, &document, &flags, &[]).await
 }
 
 #[tokio::test]
 async fn a_real_login_passes_from_the_challenge_to_initialize() {
-    let (server, provider, front) = (Server::go().await, Provider::oidc_provider().await.unwrap(), Front::bind().await);
+    let (server, provider, front) =
+        (Server::go().await, Provider::oidc_provider().await.unwrap(), Front::bind("/mcp").await);
     let runner = proxy(&server, &provider, &front, json!({})).await;
     let url = front.url();
     let directory = front.lead_to(&runner);
@@ -126,7 +129,7 @@ async fn the_faults_of_a_real_proxy_are_told_apart() {
         ("another audience", json!({"Audience": "everything"}), "initialize", "token-refused", 1),
         ("a login that works", json!({}), "registration", "no-registration", 0),
     ] {
-        let front = Front::bind().await;
+        let front = Front::bind("/mcp").await;
         let url = front.url();
         let runner = proxy(&server, &provider, &front, members).await;
         let directory = front.lead_to(&runner);
@@ -139,5 +142,21 @@ async fn the_faults_of_a_real_proxy_are_told_apart() {
             (Some(status), &json!(verdict)),
             "{case}: {checked:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_login_at_a_server_of_http_with_sse_passes() {
+    let (server, provider) = (Server::node_sse().await, Provider::zitadel().await.unwrap());
+    let front = Front::bind("/sse").await;
+    let runner = proxy(&server, &provider, &front, json!({})).await;
+    let url = front.url();
+    let directory = front.lead_to(&runner);
+    let common = || vec!["--ca-bundle".into(), directory.path().join("ca.crt").into(), "--output=json".into()];
+    let token = provider.token(&url).await.unwrap();
+    for (token, status, told) in [(&*token, 0, "HTTP with SSE"), ("opaque", 1, "401")] {
+        let checked = check(&url, &[common(), given(directory.path(), "token-file", token)].concat()).await;
+        let seen = checked.step("initialize")["seen"].to_string();
+        assert!(checked.status == Some(status) && seen.contains(told), "{checked:?}");
     }
 }
