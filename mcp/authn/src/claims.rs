@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 
 /// Seconds by which the clocks of the provider and of this machine may differ: a token that was made a moment ago must not be refused for
 /// its `nbf`. ToolHive allows none.
-pub(crate) const LEEWAY: i64 = 30;
+pub const LEEWAY: i64 = 30;
 
 /// The claim that leads to the tokens of other providers; nobody further in may see it.
 const HIDDEN: &str = "tsid";

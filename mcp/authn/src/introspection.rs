@@ -80,8 +80,8 @@ fn claims(answer: &[u8]) -> Result<Option<Map<String, Value>>, String> {
     }
 }
 
-/// The credentials of a client, each encoded as in a form (RFC 6749 §2.3.1).
-pub(crate) fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
+/// The `Authorization` with the credentials of a client, each encoded as in a form (RFC 6749 §2.3.1).
+pub fn basic(id: &str, secret: &str) -> Option<HeaderValue> {
     let [id, secret] = [id, secret].map(|text| byte_serialize(text.as_bytes()).collect::<String>());
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{id}:{secret}")))).ok()?;
     value.set_sensitive(true);

@@ -48,10 +48,15 @@ use mcp_store::Bound;
 use mcp_wire::headers::opens_stream;
 use tokio::time::timeout;
 
+pub use self::claims::LEEWAY;
+pub use self::discovery::{ProviderMetadata, metadata_url as provider_metadata_url};
 use self::expiry::{CALL, Opened, end_after};
+pub use self::introspection::basic;
+pub use self::jws::unverified_claims;
 use self::local::Local;
 use self::login::Login;
 use self::metadata::ProtectedResource;
+pub use self::metadata::metadata_url as resource_metadata_url;
 use self::refusal::Refusal;
 
 /// Adds `auth`.

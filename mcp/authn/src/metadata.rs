@@ -5,13 +5,13 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
     ALLOW, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
-use http::{Method, Response, StatusCode};
+use http::{Method, Response, StatusCode, Uri};
 use mcp_http::{Body, empty, json, text};
 use mcp_runconfig::OidcConfig;
 use serde_json::json;
 
 /// Where the metadata of a resource without a path is.
-pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The metadata of a server whose callers have to log in.
 #[derive(Clone, Debug)]
@@ -65,6 +65,13 @@ impl ProtectedResource {
         ]);
         Some(response)
     }
+}
+
+/// Where the metadata of the resource at `url` is (RFC 9728 §3.1).
+pub fn metadata_url(url: &str) -> Option<String> {
+    let url: Uri = url.parse().ok()?;
+    let path = if url.path() == "/" { "" } else { url.path() };
+    Some(format!("{}://{}{WELL_KNOWN}{path}", url.scheme_str()?, url.authority()?))
 }
 
 fn status(status: StatusCode) -> Response<Body> {

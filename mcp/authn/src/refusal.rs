@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{Response, StatusCode, Uri};
+use http::{Response, StatusCode};
 use mcp_http::{Body, json, text};
 use mcp_middleware::Outcome;
 use mcp_runconfig::OidcConfig;
 use serde_json::json;
 
-use crate::metadata::WELL_KNOWN;
+use crate::metadata::metadata_url;
 
 /// Why a request does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,13 +103,6 @@ impl Challenge {
 
 fn parameter(name: &str, value: &str) -> String {
     format!("{name}=\"{}\"", value.replace('\\', r"\\").replace('"', "\\\""))
-}
-
-/// Where the metadata of the resource at `url` is (RFC 9728 §3.1).
-fn metadata_url(url: &str) -> Option<String> {
-    let url: Uri = url.parse().ok()?;
-    let path = if url.path() == "/" { "" } else { url.path() };
-    Some(format!("{}://{}{WELL_KNOWN}{path}", url.scheme_str()?, url.authority()?))
 }
 
 #[cfg(test)]

@@ -167,7 +167,22 @@ impl Client {
         body: Bytes,
         limits: RequestLimits,
     ) -> Result<Response<Bytes>, RequestError> {
-        self.send(self.request(Method::POST, path, headers, body), limits).await
+        self.call(Method::POST, path, headers, body, limits).await
+    }
+
+    /// Sends a request of `method` to `path` of the server, otherwise as [`post`](Self::post).
+    ///
+    /// # Errors
+    /// The limit that was exceeded, or why there is no answer. Any status is an answer.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: PathAndQuery,
+        headers: HeaderMap,
+        body: Bytes,
+        limits: RequestLimits,
+    ) -> Result<Response<Bytes>, RequestError> {
+        self.send(self.request(method, path, headers, body), limits).await
     }
 
     /// Opens a connection for `protocol`, as TLS names it (ALPN), under the certificates that the files hold now. It is the caller's, and
@@ -198,7 +213,7 @@ impl Client {
         headers: HeaderMap,
         limits: RequestLimits,
     ) -> Result<Response<Bytes>, RequestError> {
-        self.send(self.request(Method::GET, path, headers, Bytes::new()), limits).await
+        self.call(Method::GET, path, headers, Bytes::new(), limits).await
     }
 
     async fn send(

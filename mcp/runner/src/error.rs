@@ -95,6 +95,12 @@ pub enum RunError {
          server that ends at the end of its input saves that time"
     )]
     ServerStays,
+    /// A flag names something that cannot be used.
+    #[error("{0}")]
+    Input(String),
+    /// A step of a login fails; the report is on standard output.
+    #[error("the login fails at the step {0}; its cause and cure are in the report")]
+    Login(&'static str),
     /// The server's process ends again and again.
     #[error("the MCP server's process ends without answering; its last words are in the log")]
     ServerFailed,
@@ -114,6 +120,8 @@ impl RunError {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::ServerStays => exit_status::SERVER_STAYS,
+            // As clap has it for what does not parse.
+            Self::Input(_) => 2,
             _ => 1,
         }
     }

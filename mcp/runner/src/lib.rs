@@ -5,6 +5,7 @@
 
 mod app;
 mod backend;
+mod check_login;
 mod clients;
 mod config;
 mod diagnostics;

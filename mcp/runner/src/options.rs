@@ -13,6 +13,8 @@ use mcp_redis::Password;
 use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{chain, duration, environment};
 
+use crate::check_login::CheckLoginOptions;
+
 /// The proxy beside one MCP server.
 ///
 /// In a pod it needs no flag: the RunConfig is found where the operator mounts it. The flags place it outside of a cluster without
@@ -29,10 +31,18 @@ pub struct Options {
 
 impl Options {
     /// Parses a command line, the program's name first, as ToolHive's binary does (toolhive-runner §1.1): flags may stand
-    /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed, where a flag
+    /// before the subcommand, and flags that are not known are left out, but for other commands than `run`. Ends the process where it cannot be parsed, where a flag
     /// looks like a known one, as another document or address would be taken without it, and where one asks for a guard.
     pub fn of_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
-        let (known, ignored) = known(arguments.into_iter());
+        let mut arguments = arguments.into_iter().peekable();
+        let program = arguments.next();
+        let is_other = |word: &OsString| word != "run" && Self::command().find_subcommand(word).is_some();
+        let is_other = arguments.peek().is_some_and(is_other);
+        let arguments = program.into_iter().chain(arguments);
+        if is_other {
+            return Self::parse_from(arguments);
+        }
+        let (known, ignored) = known(arguments);
         if let Some(flag) = ignored.iter().find(|flag| asks_for_guard(flag)) {
             let text = format!(
                 "the flag --{flag} asks for a guard, and guards are asked for in the RunConfig alone; put it there, and remove the flag"
@@ -116,6 +126,8 @@ fn known(mut arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<S
 pub(crate) enum Command {
     /// Serve until SIGTERM, SIGINT or SIGQUIT.
     Run(RunOptions),
+    /// Play an MCP client's login against a server; say which step fails, whose side it is, and what to change.
+    CheckLogin(CheckLoginOptions),
 }
 
 /// Flags of `run`.
@@ -294,7 +306,7 @@ mod tests {
         let arguments = ["mcp-runner"].into_iter().chain(line.split_whitespace()).map(OsString::from);
         let (known, ignored) = known(arguments);
         let options = Options::try_parse_from(known).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let Command::Run(run) = options.command;
+        let Command::Run(run) = options.command else { panic!("{line}") };
         (run, ignored)
     }
 

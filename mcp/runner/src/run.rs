@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 use crate::RunError;
 use crate::app::{App, ENDPOINTS, Late};
 use crate::backend::plan;
+use crate::check_login::{CheckError, CheckLoginOptions, check_login};
 use crate::clients::TrustedProxies;
 use crate::config::{demands_login, load, middleware};
 use crate::diagnostics::{self, Diagnostics};
@@ -41,12 +42,16 @@ const QUIET: Duration = Duration::from_secs(1);
 /// process, leaving the webhooks.
 const REST: Duration = Duration::from_secs(6);
 
-/// Runs the proxy until a signal asks it to end and the calls under way are answered.
+/// Runs the proxy until a signal asks it to end and the calls under way are answered; or runs another command to its end.
 ///
 /// # Errors
 /// Says in one line what to mend. Nothing was served then, but for [`RunError::ServerFailed`].
 pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
-    let Options { command: Command::Run(options), ignored } = options;
+    let Options { command, ignored } = options;
+    let options = match command {
+        Command::Run(options) => options,
+        Command::CheckLogin(options) => return check(options),
+    };
     let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;
     log(config.debug || options.debug || environment.debug, &environment);
     if !ignored.is_empty() {
@@ -250,6 +255,14 @@ fn warn_of_unread_variables() {
     if !set.is_empty() {
         tracing::warn!(variables = set.join(", "), "these variables have no effect; see --egress-proxy and --no-proxy");
     }
+}
+
+fn check(options: CheckLoginOptions) -> Result<(), RunError> {
+    check_login(options).map_err(|error| match error {
+        CheckError::Input(problem) => RunError::Input(problem),
+        CheckError::Runtime(source) => RunError::System { what: "start the runtime", source },
+        CheckError::Failed(step) => RunError::Login(step),
+    })
 }
 
 fn log(debug: bool, environment: &Environment) {

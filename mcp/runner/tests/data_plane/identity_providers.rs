@@ -9,7 +9,7 @@ use crate::support::{Answer, INITIALIZE, Runner, SdkClient, Server, eventually};
 const RESOURCE: &str = "http://weather.example/mcp";
 
 /// The login that a document asks for, with `members` over it.
-fn login(provider: &Provider, members: &Value) -> Value {
+pub(crate) fn login(provider: &Provider, members: &Value) -> Value {
     let mut config = json!({
         "Issuer": provider.issuer(), "Audience": RESOURCE, "JWKSURL": "", "ClientID": "", "ClientSecret": "",
         "CACertPath": "", "AuthTokenFile": "", "AllowPrivateIP": false, "InsecureAllowHTTP": true,

@@ -16,6 +16,8 @@ mod authorization_pdp;
 mod bad_input;
 mod bytes;
 mod carriers;
+mod check_login;
+mod check_login_real;
 mod conformance;
 mod diagnostics;
 mod drain;

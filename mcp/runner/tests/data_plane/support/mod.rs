@@ -3,6 +3,7 @@
 mod collector;
 mod events;
 mod issuer;
+pub(crate) mod lab;
 pub(crate) mod process;
 mod recorder;
 mod runner;
@@ -22,7 +23,7 @@ pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};
 pub(crate) use self::sdk::SdkClient;
 pub(crate) use self::timers::Timers;
-pub(crate) use self::tls::TlsFront;
+pub(crate) use self::tls::{TlsFront, server_tls};
 
 /// Nothing in these tests takes longer, on a machine that is busy with other things.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(2);

@@ -1,0 +1,114 @@
+//! The provider (MCP's authorization server): where its metadata are (RFC 8414, OpenID Connect Discovery), and whether they are its own.
+
+use http::Uri;
+use mcp_authn::{ProviderMetadata, provider_metadata_url};
+
+use crate::check_login::answer::{Call, Causes, absolute, document, is_safe, origin};
+use crate::check_login::resource::ResourceMetadata;
+use crate::check_login::text::quoted;
+use crate::check_login::verdict::{Cause, Finding, Judged, Step};
+
+const CAUSES: Causes = Causes {
+    unreachable: Cause::ProviderUnreachable,
+    certificate: Cause::ProviderCertificate,
+    slow: Cause::ProviderSlow,
+    too_long: Cause::ProviderTooLong,
+    redirects: Cause::ProviderRedirects,
+    missing: Cause::ProviderMetadataMissing,
+    no_json: Cause::ProviderMetadataNoJson,
+};
+
+/// The issuer that a client takes: the first that the resource names.
+pub(crate) fn issuer(metadata: &ResourceMetadata) -> Judged<(String, Uri)> {
+    let Some(issuer) = metadata.authorization_servers.first() else {
+        return Err(Finding::failed(Cause::NoAuthorizationServer, "`authorization_servers` names none"));
+    };
+    let url = absolute(issuer).filter(|url| url.query().is_none() && !issuer.contains('#'));
+    let url = url.ok_or_else(|| {
+        Finding::failed(Cause::IssuerInvalid, format!("`authorization_servers` names {}", quoted(issuer)))
+    })?;
+    if !is_safe(&url) {
+        return Err(Finding::failed(Cause::IssuerPlain, format!("the issuer is {}", quoted(issuer))));
+    }
+    let others = match metadata.authorization_servers.len() {
+        1 => String::new(),
+        all => format!(", the first of {all}"),
+    };
+    let finding = Finding::ok(Step::AuthorizationServer, format!("the issuer is {}{others}", quoted(issuer)));
+    Ok(((issuer.clone(), url), finding))
+}
+
+/// The URLs at which a client looks for the metadata of `issuer`, in MCP's order.
+pub(crate) fn places(issuer: &str, url: &Uri) -> Vec<Uri> {
+    let (origin, path) = (origin(url), url.path().trim_end_matches('/'));
+    let inserted = |name: &str| format!("{origin}/.well-known/{name}{path}");
+    let mut places = vec![inserted("oauth-authorization-server"), inserted("openid-configuration")];
+    if !path.is_empty() {
+        places.push(provider_metadata_url(issuer));
+    }
+    places.iter().filter_map(|place| place.parse().ok()).collect()
+}
+
+/// Reads the metadata that the last of `calls` brought.
+pub(crate) fn read(calls: &[Call]) -> Judged<ProviderMetadata> {
+    let (call, answer) = document(calls, &CAUSES)?;
+    match ProviderMetadata::parse(&answer.body) {
+        Ok(metadata) => Ok((metadata, Finding::ok(Step::ProviderMetadata, call.to_string()))),
+        Err(problem) => Err(Finding::failed(Cause::ProviderMetadataInvalid, format!("{call}, which {problem}"))),
+    }
+}
+
+/// Whether the metadata are those of the issuer that was asked for (RFC 8414 §3.3).
+pub(crate) fn judge(metadata: &ProviderMetadata, issuer: &str) -> Finding {
+    if metadata.issuer == issuer {
+        return Finding::ok(Step::Issuer, format!("`issuer` is {}", quoted(issuer)));
+    }
+    let (says, asked) = (quoted(&metadata.issuer), quoted(issuer));
+    Finding::failed(Cause::IssuerDiffers, format!("the metadata are of {says}, and the server names {asked}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_are_looked_for_in_the_order_of_mcp() {
+        for (issuer, expected) in [
+            (
+                "https://i/realms/x/",
+                &[
+                    "https://i/.well-known/oauth-authorization-server/realms/x",
+                    "https://i/.well-known/openid-configuration/realms/x",
+                    "https://i/realms/x/.well-known/openid-configuration",
+                ][..],
+            ),
+            (
+                "https://i:8443",
+                &[
+                    "https://i:8443/.well-known/oauth-authorization-server",
+                    "https://i:8443/.well-known/openid-configuration",
+                ],
+            ),
+        ] {
+            let places = places(issuer, &issuer.parse().unwrap());
+            assert_eq!(places.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn an_issuer_is_an_https_url_or_on_this_machine() {
+        for (servers, cause) in [
+            (&["https://i/x"][..], None),
+            (&["http://127.0.0.1:9", "https://i"], None),
+            (&["http://i"], Some(Cause::IssuerPlain)),
+            (&["i.example"], Some(Cause::IssuerInvalid)),
+            (&["https://i?tenant=x"], Some(Cause::IssuerInvalid)),
+            (&["https://i#x"], Some(Cause::IssuerInvalid)),
+            (&[], Some(Cause::NoAuthorizationServer)),
+        ] {
+            let authorization_servers = servers.iter().map(ToString::to_string).collect();
+            let metadata = ResourceMetadata { resource: String::new(), authorization_servers, scopes: None };
+            assert_eq!(issuer(&metadata).err().and_then(|finding| finding.cause), cause, "{servers:?}");
+        }
+    }
+}
