@@ -21,7 +21,7 @@ use mcp_middleware::{
     BuildContext, BuildError, Identity, Middleware, Next, Outcome, ReplaceError, RequestContext, beside,
 };
 use mcp_runconfig::chain;
-use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
+use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, TOOL_CALL, WebhookParameters};
 use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
 
 use call::{CallError, Webhook, preview};
@@ -54,6 +54,31 @@ struct Review<'a> {
     context: &'a Arc<RequestContext>,
     message: OwnedMessage,
     identity: Option<Arc<Identity>>,
+}
+
+/// What selectors look at in a message. What cannot be read is `None`.
+struct Sight {
+    method: Option<String>,
+    tool: Option<String>,
+}
+
+impl Sight {
+    async fn of(message: OwnedMessage) -> Self {
+        beside(message.body().len(), move || Self::read(&message)).await
+    }
+
+    /// What webhooks made of a message may be none.
+    async fn of_body(body: Bytes) -> Self {
+        let nothing = |_| Self { method: None, tool: None };
+        beside(body.len(), move || OwnedMessage::read(body).map_or_else(nothing, |message| Self::read(&message))).await
+    }
+
+    fn read(message: &OwnedMessage) -> Self {
+        let method = message.method().map(str::to_owned);
+        let is_call = method.as_deref() == Some(TOOL_CALL);
+        let tool = is_call.then(|| message.message().target().ok().flatten()).flatten();
+        Self { method, tool: tool.map(Cow::into_owned) }
+    }
 }
 
 impl Webhooks {
@@ -96,17 +121,15 @@ impl Webhooks {
         if message.kind() == Kind::Response {
             return Entry::Skip;
         }
-        let review = Review { kind: self.kind, context, message, identity: context.identity() };
-        if review.message.body().len() > MAX_REQUEST_BYTES {
-            let message = "Request body exceeds maximum size";
-            return Entry::Refuse(review.refuse(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                code::INVALID_REQUEST,
-                message,
-                message,
-            ));
+        Entry::Review(Review { kind: self.kind, context, message, identity: context.identity() })
+    }
+
+    /// What selectors look at in the message of a review; `None` where every webhook is asked about everything.
+    async fn sight(&self, review: &Review<'_>) -> Option<Sight> {
+        if self.hooks.iter().all(|hook| hook.selector.is_all()) {
+            return None;
         }
-        Entry::Review(review)
+        Some(Sight::of(review.message.clone()).await)
     }
 
     fn announce(&self) {
@@ -170,6 +193,21 @@ impl Review<'_> {
         json_error(status, &ErrorBody::new(code, message).id(self.message.id()))
     }
 
+    /// Whether the webhook is asked about the message that looks like this.
+    fn concerns(&self, hook: &Webhook, sight: Option<&Sight>) -> bool {
+        let Some(sight) = sight else { return true };
+        let proven = self.identity.as_deref().filter(|identity| identity.logged_in);
+        let principal = proven.map(|identity| &*identity.subject).filter(|subject| !subject.is_empty());
+        hook.selector.matches(sight.method.as_deref(), sight.tool.as_deref(), principal)
+    }
+
+    /// The refusal of a message that is too long to be sent to webhooks.
+    fn too_long(&self) -> Option<Response<Body>> {
+        let message = "Request body exceeds maximum size";
+        let is_long = self.message.body().len() > MAX_REQUEST_BYTES;
+        is_long.then(|| self.refuse(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message, message))
+    }
+
     /// Whether the request is denied for what the caller wrote in it, which the webhook could not read. Otherwise a caller could choose when a webhook
     /// fails, and with the policy `ignore` pass it. The answer counts for what webhooks are made to judge: one that knows calls alone, and answers
     /// 400 to the rest, must not end every handshake.
@@ -223,11 +261,19 @@ impl Validating {
 
     /// Whether all allow the request; `Err` holds the refusal.
     async fn judge(&self, review: &Review<'_>) -> Result<(), Response<Body>> {
+        let sight = self.0.sight(review).await;
+        let hooks: Vec<_> = self.0.hooks.iter().filter(|hook| review.concerns(hook, sight.as_ref())).collect();
+        if hooks.is_empty() {
+            return Ok(());
+        }
+        if let Some(refusal) = review.too_long() {
+            return Err(refusal);
+        }
         let denied = |reason| review.deny(StatusCode::FORBIDDEN, "Request denied by policy", reason);
         // One uid for all of them: they judge one request.
         let payload = self.0.payload(review, review.message.body().clone()).await;
         let payload = payload.map_err(|error| denied(error.to_string()))?;
-        for hook in &self.0.hooks {
+        for hook in hooks {
             let started = Instant::now();
             let answer = hook.call(payload.clone()).await;
             let outcome = review.outcome(hook, &answer);
@@ -298,11 +344,22 @@ impl Mutating {
     /// The body that the webhooks make of the request's; `Err` holds the refusal.
     async fn mutate(&self, review: &Review<'_>) -> Result<Bytes, Response<Body>> {
         let mut body = review.message.body().clone();
+        let mut sight = self.0.sight(review).await;
         for hook in &self.0.hooks {
+            if !review.concerns(hook, sight.as_ref()) {
+                continue;
+            }
+            if let Some(refusal) = review.too_long() {
+                return Err(refusal);
+            }
             let started = Instant::now();
             let (outcome, after) = self.ask(review, hook, &body).await;
             review.context.decided(&hook.guard, outcome, started);
-            body = after?.unwrap_or(body);
+            if let Some(after) = after? {
+                body = after;
+                // The next webhook is asked about the message as it is now.
+                sight = if sight.is_some() { Some(Sight::of_body(body.clone()).await) } else { None };
+            }
         }
         Ok(body)
     }
