@@ -5,7 +5,8 @@ mod selector;
 mod wire;
 
 pub use config::{
-    FailurePolicy, InvalidWebhook, Problem, Timeout, TlsConfig, WebhookAdditions, WebhookConfig, WebhookParameters,
+    FailurePolicy, InvalidWebhook, Mode, Problem, Timeout, TlsConfig, WebhookAdditions, WebhookConfig,
+    WebhookParameters,
 };
 pub use selector::{Match, Selector, TOOL_CALL};
 pub use wire::{Context, Payload, Principal, Response};

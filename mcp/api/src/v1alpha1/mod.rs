@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_core::crd::CustomResourceExt as _;
 
 pub use self::webhook_config::{
-    FailurePolicy, MCPWebhookConfig, MCPWebhookConfigSpec, MCPWebhookConfigStatus, Webhook, WebhookMatch,
+    FailurePolicy, MCPWebhookConfig, MCPWebhookConfigSpec, MCPWebhookConfigStatus, Webhook, WebhookMatch, WebhookMode,
     WebhookTlsConfig,
 };
 pub use crate::reference::{SecretKeyRef, WorkloadRef};

@@ -55,6 +55,9 @@ pub struct Webhook {
     /// Which messages this webhook is asked about. All when absent.
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     pub matches: Option<WebhookMatch>,
+    /// Whether this webhook decides (`enforce`), or is only tried: asked about live requests, counted, and without effect (`shadow`).
+    #[serde(default, skip_serializing_if = "WebhookMode::is_enforce")]
+    pub mode: WebhookMode,
     /// What this webhook is called in logs, audit records and denials.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
@@ -115,6 +118,26 @@ string_enum! {
         Fail = "fail",
         /// The request goes on as if the webhook had not been asked.
         Ignore = "ignore",
+    }
+}
+
+string_enum! {
+    /// Whether a webhook decides.
+    #[derive(Default)]
+    pub enum WebhookMode {
+        /// It decides.
+        #[default]
+        Enforce = "enforce",
+        /// It is asked, and what it says is counted alone.
+        Shadow = "shadow",
+    }
+}
+
+impl WebhookMode {
+    /// Whether it decides. A spec does not say so, as those do not that came before there were modes.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+    fn is_enforce(&self) -> bool {
+        *self == Self::Enforce
     }
 }
 

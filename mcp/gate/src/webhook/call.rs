@@ -12,9 +12,10 @@ use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, Guard, beside};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, Selector, TlsConfig, WebhookConfig};
+use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Mode, Response, Selector, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
 
+use super::shadow::Trial;
 use super::signature::HmacFile;
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-toolhive-signature");
@@ -27,6 +28,8 @@ pub(crate) struct Webhook {
     pub(crate) policy: FailurePolicy,
     /// The messages that it is asked about.
     pub(crate) selector: Selector,
+    /// Its calls where it is only tried.
+    pub(super) trial: Option<Trial>,
     timeout: Duration,
     secret: Option<HmacFile>,
     client: Client,
@@ -127,7 +130,8 @@ impl Webhook {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;
         let guard = context.webhook(&name);
-        Ok(Self { name, policy, selector, timeout: timeout.duration(), secret, client, guard })
+        let trial = (portcullis.mode == Mode::Shadow).then(|| Trial::new(context.shadow(Some(&name))));
+        Ok(Self { name, policy, selector, trial, timeout: timeout.duration(), secret, client, guard })
     }
 
     /// Logs whom it asks, and loudly that it would believe anybody.
@@ -142,8 +146,8 @@ impl Webhook {
                 "insecure_skip_verify is set: the webhook's certificate is NOT checked, anybody on the path can answer"
             );
         }
-        let selective = !self.selector.is_all();
-        tracing::info!(webhook, host, policy, signed, selective, "webhook configured");
+        let (selective, shadow) = (!self.selector.is_all(), self.trial.is_some());
+        tracing::info!(webhook, host, policy, signed, selective, shadow, "webhook configured");
     }
 
     /// Posts `payload` and reads the answer, all within the webhook's timeout.

@@ -105,6 +105,7 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
         (hook(json!({"timeout": 1.5})), "webhooks[0].timeout", "a number"),
         (hook(json!({"failure_policy": "Fail"})), "webhooks[0].failure_policy", ""),
         (hook(json!({"portcullis": {"match": {"tools": ["a["]}}})), "portcullis.match.tools", "which has no meaning"),
+        (hook(json!({"portcullis": {"mode": "audit"}})), "portcullis.mode", "audit"),
         (hook(json!({"portcullis": {"match": {"methods": []}}})), "portcullis.match.methods", "is empty"),
         (hook(json!({"portcullis": {"match": {"tool": ["a"]}}})), "portcullis.match.tool", "not known"),
         (hook(json!({"hmac_secret_ref": "name,target=X"})), "webhooks[0].hmac_secret_ref", "secrets provider"),

@@ -16,4 +16,5 @@ mod rotation;
 mod selectors;
 mod self_signed;
 mod series;
+mod shadows;
 mod support;

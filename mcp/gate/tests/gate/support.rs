@@ -13,8 +13,9 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use mcp_http::{Body, BoxService, full};
-use mcp_middleware::{BuildError, Chain, Identity, Middleware, Next, ProxySettings};
+use mcp_middleware::{BuildError, Chain, Identity, Middleware, Next, ProxySettings, RequestContext};
 use mcp_runconfig::MiddlewareConfig;
+use mcp_store::Bound;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
@@ -227,11 +228,26 @@ impl Proxy {
 
     /// Sends a request as the client at `address`.
     pub(crate) async fn send_from(&self, address: [u8; 4], request: Request<Body>) -> Answer {
+        self.observed(address, request).await.1
+    }
+
+    /// Sends a request as the client at `address`, and returns its context beside the answer.
+    pub(crate) async fn observed(&self, address: [u8; 4], request: Request<Body>) -> (Arc<RequestContext>, Answer) {
         let context = self.chain.context(SocketAddr::from((address, 51874)));
         let response = self.chain.serve(&context, request, &self.backend).await;
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Answer { status: head.status.as_u16(), headers: head.headers, text }
+        (context, Answer { status: head.status.as_u16(), headers: head.headers, text })
+    }
+
+    /// Ends the chain, which waits for its shadows.
+    pub(crate) async fn close(&self) {
+        self.chain.close().await;
+    }
+
+    /// The bound of this name.
+    pub(crate) fn bound(&self, name: &str) -> Bound {
+        self.chain.bounds().find(|bound| bound.name == name).unwrap()
     }
 
     /// Posts a message as a client does.

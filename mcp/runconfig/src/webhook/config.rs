@@ -47,13 +47,17 @@ pub struct WebhookConfig {
     pub portcullis: WebhookAdditions,
 }
 
-/// Members of a webhook that ToolHive's document does not have. Its runner ignores them, and asks the webhook about everything. A proxy of this version refuses one that it does not know.
+/// Members of a webhook that ToolHive's document does not have. Its runner ignores them: it asks the webhook about everything, and does as
+/// the webhook says. A proxy of this version refuses one that it does not know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookAdditions {
     /// The messages that the webhook is asked about.
     #[serde(skip_serializing_if = "Match::is_all")]
     pub r#match: Match,
+    /// Whether the webhook decides.
+    #[serde(skip_serializing_if = "Mode::is_enforce")]
+    pub mode: Mode,
 }
 
 /// TLS of the calls of one webhook.
@@ -82,6 +86,17 @@ pub enum FailurePolicy {
     Fail,
     /// The request goes on.
     Ignore,
+}
+
+/// Whether a webhook decides about the messages that it is asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It decides.
+    #[default]
+    Enforce,
+    /// It is asked, and what it says is counted alone.
+    Shadow,
 }
 
 /// How long a webhook may take, as written: integer nanoseconds (what the operators write) or a Go duration.
@@ -155,6 +170,13 @@ impl WebhookConfig {
 impl WebhookAdditions {
     fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl Mode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+    fn is_enforce(&self) -> bool {
+        *self == Self::Enforce
     }
 }
 

@@ -35,6 +35,7 @@ fn additions() -> Vec<(&'static [&'static str], &'static str, Value)> {
     });
     let mut selectors = json!({});
     for list in ["mutating", "validating"] {
+        selectors[format!(".spec.{list}[].mode")] = json!({"type": "string", "enum": ["enforce", "shadow"]});
         selectors[format!(".spec.{list}[].match")] = json!({"type": "object"});
         for member in ["methods", "principals", "tools"] {
             let path = format!(".spec.{list}[].match.{member}");
@@ -47,7 +48,11 @@ fn additions() -> Vec<(&'static [&'static str], &'static str, Value)> {
     vec![
         (configs, blocks, workloads),
         (&["MCPWebhookConfig"], blocks, servers),
-        (&["MCPWebhookConfig"], "asks each webhook only about what it is for", selectors),
+        (
+            &["MCPWebhookConfig"],
+            "asks each webhook only about what it is for, and tries one before it decides",
+            selectors,
+        ),
         (&["MCPRemoteProxy"], "webhooks guard remote servers, too", of_proxies),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMatch};
+use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
 use mcp_plan::{
     digest::short_hash,
     problem::Problem,
@@ -10,7 +10,7 @@ use mcp_plan::{
 };
 use mcp_runconfig::{
     duration,
-    webhook::{self, Match, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
 };
 
 /// Where the files of webhooks are mounted.
@@ -101,7 +101,13 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
         },
         tls_config: tls,
         hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
-        portcullis: WebhookAdditions { r#match: selected(webhook.matches.as_ref()) },
+        portcullis: WebhookAdditions {
+            r#match: selected(webhook.matches.as_ref()),
+            mode: match webhook.mode {
+                WebhookMode::Enforce => Mode::Enforce,
+                WebhookMode::Shadow => Mode::Shadow,
+            },
+        },
     };
     Ok((config, files))
 }
