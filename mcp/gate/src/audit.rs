@@ -18,10 +18,13 @@ use http::{Request, Response};
 use mcp_http::Body;
 use mcp_http::file::rooted;
 use mcp_middleware::{
-    BuildContext, BuildError, End, Exchange, Middleware, Next, Observation, RequestContext, client_network,
+    BuildContext, BuildError, End, Exchange, Finding, Middleware, Next, Observation, RequestContext, Running, Shadows,
+    client_network,
 };
 use mcp_runconfig::AuditParameters;
 use mcp_store::Client;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use self::event::{Event, Settings, is_type};
 use self::writer::{Output, Writer};
@@ -52,6 +55,8 @@ struct Events {
     types: Vec<String>,
     excluded: Vec<String>,
     writer: Arc<Writer>,
+    /// The events that wait for what shadows find.
+    waiting: Running,
 }
 
 /// The event of a request under way.
@@ -59,6 +64,8 @@ struct Pending {
     event: Event,
     client: Client,
     writer: Arc<Writer>,
+    shadows: Option<Arc<Shadows>>,
+    waiting: Running,
 }
 
 impl Audit {
@@ -104,6 +111,7 @@ impl Audit {
             types: config.event_types,
             excluded: config.exclude_event_types,
             writer: Arc::new(Writer::start(output, &context.settings.metrics)),
+            waiting: Running::default(),
         })))
     }
 }
@@ -132,25 +140,49 @@ impl Middleware for Audit {
         let event = Event::of(exchange, &events.settings, |kind| events.wants(kind))?;
         let network = || Client::Network(client_network(Some((exchange.client, 0).into())));
         let client = exchange.context.map_or_else(network, RequestContext::client);
-        Some(Box::new(Pending { event, client, writer: Arc::clone(&events.writer) }))
+        let (writer, waiting) = (Arc::clone(&events.writer), events.waiting.clone());
+        let shadows = exchange.context.and_then(RequestContext::shadows);
+        Some(Box::new(Pending { event, client, writer, shadows, waiting }))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            if let Some(Events { writer, .. }) = &self.0 {
+            if let Some(Events { writer, waiting, .. }) = &self.0 {
+                let _ = timeout(LAST, waiting.none()).await;
                 writer.close(LAST).await;
             }
         })
     }
 }
 
-impl Observation for Pending {
-    fn ended(self: Box<Self>, end: &End<'_>) {
+impl Pending {
+    fn write(&self, end: &End<'_>) {
+        let mut findings = self.shadows.as_ref().map(|shadows| shadows.findings()).unwrap_or_default();
+        findings.retain(Finding::refuses);
         LINE.with_borrow_mut(|line| {
             line.clear();
             line.shrink_to(MAX_DATA);
-            self.event.line(end, line);
+            self.event.line(end, &findings, line);
             self.writer.write(&self.client, line);
+        });
+    }
+}
+
+impl Observation for Pending {
+    /// Shadows may be at work after the end of the request, whose event waits for them.
+    fn ended(self: Box<Self>, end: &End<'_>) {
+        let (Some(shadows), Ok(runtime)) = (self.shadows.clone(), Handle::try_current()) else {
+            return self.write(end);
+        };
+        if shadows.are_done() {
+            return self.write(end);
+        }
+        let (answer, End { complete, left, sent, took, .. }) = (end.answer.to_vec(), *end);
+        let waiting = self.waiting.begin();
+        runtime.spawn(async move {
+            shadows.done().await;
+            self.write(&End { complete, left, answer: &answer, sent, took });
+            drop(waiting);
         });
     }
 }

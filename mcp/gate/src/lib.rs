@@ -35,11 +35,13 @@ pub fn registry() -> Registry {
             |parameters, context| async move { tools::ToolCallFilter::new(parameters, &context) },
         )
         .register(chain::PARSER, |parameters, _| async move { Ok(parser::Parser::new(parameters)) })
-        .register(webhooks::MUTATING, |parameters, context| async move { webhook::Mutating::new(parameters, &context) })
         .register(
-            webhooks::VALIDATING,
-            |parameters, context| async move { webhook::Validating::new(parameters, &context) },
+            webhooks::MUTATING,
+            |parameters, context| async move { webhook::Webhooks::mutating(parameters, &context) },
         )
+        .register(webhooks::VALIDATING, |parameters, context| async move {
+            webhook::Webhooks::validating(parameters, &context)
+        })
         .register(chain::USAGE_METRICS, |parameters, _| async move { Ok(usage_metrics::UsageMetrics::new(parameters)) })
         .register(AUTHORIZATION, |parameters, context| async move {
             authorization::Authorization::new(parameters, &context)

@@ -3,60 +3,144 @@
 mod call;
 mod patch;
 mod pointer;
+mod review;
+mod shadow;
 mod signature;
 mod tree;
 
-use std::borrow::Cow;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, json, json_error};
-use mcp_middleware::{
-    BuildContext, BuildError, Identity, Middleware, Next, Outcome, ReplaceError, RequestContext, beside,
-};
+use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, Outcome, ReplaceError, beside};
 use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
-use mcp_wire::{ErrorBody, Kind, MessageError, OwnedMessage, code};
+use mcp_store::Bound;
+use mcp_wire::{ErrorBody, Kind, MessageError, code};
+use tokio::time::timeout;
 
 use call::{CallError, Webhook, preview};
+use review::{Refusal, Review, Sight, Verdict};
 
-/// Webhooks that may change a request, each seeing what the one before made of it.
-pub(crate) struct Mutating(Webhooks);
+/// The time that shadows may take for their last calls when the proxy ends.
+const LAST: Duration = Duration::from_secs(2);
 
-/// Webhooks that judge a request, all seeing the same.
-pub(crate) struct Validating(Webhooks);
+/// The webhooks of one middleware entry: those of `mutating-webhook` may change a request, each seeing what the one before made of it; those of
+/// `validating-webhook` judge it, all seeing the same.
+pub(crate) struct Webhooks(Arc<Asking>);
 
-/// The webhooks of one middleware entry, in the order they are called.
-struct Webhooks {
+/// The part that asks, which tasks of shadows share.
+struct Asking {
     kind: &'static str,
-    hooks: Vec<Webhook>,
+    /// In the order in which they are called.
+    hooks: Vec<Arc<Webhook>>,
     context: Arc<webhook::Context>,
 }
 
 /// Whether a request has to be reviewed.
-enum Entry<'a> {
-    Review(Review<'a>),
+enum Entry {
+    Review(Review),
     /// It is never sent to webhooks (toolhive-runner §3.3).
     Skip,
     /// It could not be read, and must not pass unread.
     Refuse(Response<Body>),
 }
 
-/// What is known of a request while its webhooks are asked.
-struct Review<'a> {
-    kind: &'static str,
-    context: &'a Arc<RequestContext>,
-    message: OwnedMessage,
-    identity: Option<Arc<Identity>>,
+impl Webhooks {
+    pub(crate) fn mutating(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
+        Asking::new(webhook::MUTATING, parameters, context).map(|asking| Self(Arc::new(asking)))
+    }
+
+    pub(crate) fn validating(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
+        if context.is_outside_of(webhook::MUTATING) {
+            let fix = "put them behind the mutating webhooks";
+            return Err(context.error(
+                "type",
+                "validating webhooks would judge what mutating ones change afterwards",
+                fix,
+            ));
+        }
+        Asking::new(webhook::VALIDATING, parameters, context).map(|asking| Self(Arc::new(asking)))
+    }
+
+    fn entry(&self, request: &Request<Body>, next: &Next<'_>) -> Entry {
+        if request.method() != Method::POST {
+            return Entry::Skip;
+        }
+        let (kind, context) = (self.0.kind, Arc::clone(next.context()));
+        let Some(message) = context.message() else {
+            let problem = "Request body is not a JSON-RPC message";
+            context.deny(kind, problem);
+            let error = ErrorBody::new(code::INVALID_REQUEST, problem);
+            return Entry::Refuse(json_error(StatusCode::BAD_REQUEST, &error));
+        };
+        if message.kind() == Kind::Response {
+            return Entry::Skip;
+        }
+        Entry::Review(Review { kind, identity: context.identity(), context, message })
+    }
+
+    async fn answer(&self, review: Review, request: Request<Body>, next: Next<'_>) -> Response<Body> {
+        let changed = match self.0.judge(&review).await {
+            Ok(changed) => changed.filter(|body| body != review.message.body()),
+            Err(refusal) => return review.refuse(refusal),
+        };
+        let Some(body) = changed else { return next.call(request).await };
+        match review.context.replace(request, body).await {
+            Ok(request) => next.call(request).await,
+            Err(ReplaceError::Refused(refusal)) => {
+                tracing::warn!("mutating webhooks made a request of another that a guard refuses");
+                *refusal
+            }
+            Err(ReplaceError::Message(error @ MessageError::Batch)) => {
+                review.context.deny(review.kind, error.to_string());
+                json(StatusCode::BAD_REQUEST, error.body())
+            }
+            Err(error) => {
+                tracing::error!(%error, "mutating webhooks made an invalid MCP request");
+                review.refuse(Refusal::failure("Webhook produced an invalid MCP request", error.to_string()))
+            }
+        }
+    }
 }
 
-impl Webhooks {
+impl Middleware for Webhooks {
+    fn announce(&self) {
+        self.0.hooks.iter().for_each(|hook| hook.announce());
+    }
+
+    fn judges_messages(&self) -> bool {
+        true
+    }
+
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        match self.entry(&request, &next) {
+            Entry::Review(review) => self.answer(review, request, next).boxed(),
+            Entry::Skip => next.call(request),
+            Entry::Refuse(refusal) => std::future::ready(refusal).boxed(),
+        }
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        let name = if self.0.is_mutating() { "mutating_shadows" } else { "validating_shadows" };
+        let trials = self.0.hooks.iter().filter_map(|hook| hook.trial.as_ref());
+        trials.map(|trial| trial.bound(name)).max_by_key(|bound| bound.used).into_iter().collect()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let trials = self.0.hooks.iter().filter_map(|hook| hook.trial.as_ref()).map(|trial| trial.running.none());
+        let ended = timeout(LAST, join_all(trials));
+        async { drop(ended.await) }.boxed()
+    }
+}
+
+impl Asking {
     fn new(kind: &'static str, parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
         if !context.is_inside_of(chain::PARSER) {
             let fix = "put {\"type\":\"mcp-parser\"} before it; without it the webhooks would be skipped";
@@ -64,78 +148,105 @@ impl Webhooks {
         }
         let WebhookParameters { webhooks, server_name, transport, .. } = parameters;
         let hooks = webhooks.into_iter().enumerate();
-        let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context)).collect::<Result<_, _>>()?;
+        let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context).map(Arc::new));
+        let hooks = hooks.collect::<Result<_, _>>()?;
         let or = |given: String, own: &String| if given.is_empty() { own.clone() } else { given };
         let server_name = or(server_name, &context.settings.server_name);
         let transport = or(transport, &context.settings.transport);
-        Ok(Self { kind, hooks, context: Arc::new(webhook::Context::new(&server_name, &transport)) })
+        let context = Arc::new(webhook::Context::new(&server_name, &transport));
+        Ok(Self { kind, hooks, context })
     }
 
-    /// What a webhook is sent of a request that is `message` by now.
-    async fn payload(&self, review: &Review<'_>, message: Bytes) -> Result<Bytes, CallError> {
+    fn is_mutating(&self) -> bool {
+        self.kind == webhook::MUTATING
+    }
+
+    /// Asks the webhooks that the message concerns, in their order. Returns the body that they make of its, if they change it.
+    async fn judge(self: &Arc<Self>, review: &Review) -> Result<Option<Bytes>, Refusal> {
+        let (mut changed, mut payload): (Option<Bytes>, Option<Bytes>) = (None, None);
+        let mut sight = self.sight(review).await;
+        for hook in &self.hooks {
+            if !review.concerns(hook, sight.as_ref()) {
+                continue;
+            }
+            let body = changed.as_ref().unwrap_or_else(|| review.message.body());
+            if let Some(trial) = &hook.trial {
+                self.try_out(trial, hook, review, body.clone(), payload.clone());
+                continue;
+            }
+            if review.message.body().len() > MAX_REQUEST_BYTES {
+                return Err(Refusal::too_long());
+            }
+            // One uid for all that judge: they judge one request.
+            if payload.is_none() || self.is_mutating() {
+                payload = self.payload(review, body.clone()).await;
+            }
+            let started = Instant::now();
+            let (outcome, verdict) = self.ask(hook, review, body, payload.clone()).await;
+            review.context.decided(&hook.guard, outcome, started);
+            match verdict {
+                Verdict::Pass => {}
+                Verdict::Change(body) => {
+                    // The next webhook is asked about the message as it is now.
+                    sight = if sight.is_some() { Some(Sight::of_body(body.clone()).await) } else { None };
+                    changed = Some(body);
+                }
+                Verdict::Refuse(refusal) => return Err(refusal),
+            }
+        }
+        Ok(changed)
+    }
+
+    /// What selectors look at in the message of a review; `None` where every webhook is asked about everything.
+    async fn sight(&self, review: &Review) -> Option<Sight> {
+        if self.hooks.iter().all(|hook| hook.selector.is_all()) {
+            return None;
+        }
+        Some(Sight::of(review.message.clone()).await)
+    }
+
+    /// What a webhook is sent of a request that is `message` by now; `None` where it cannot be encoded.
+    async fn payload(&self, review: &Review, message: Bytes) -> Option<Bytes> {
         let (context, identity) = (Arc::clone(&self.context), review.identity.clone());
         let (source, length) = (review.context.peer(), message.len());
         let encoding =
             move || encode(&context, identity.as_deref(), source, &message).map_err(|error| error.to_string());
-        beside(length, encoding).await.map_err(|error| {
-            tracing::error!(error, "a webhook's payload could not be encoded, the request is refused");
-            CallError::Local(error)
-        })
+        let encoded = beside(length, encoding).await;
+        encoded.inspect_err(|error| tracing::error!(error, "a webhook's payload could not be encoded")).ok()
     }
 
-    fn entry<'a>(&self, request: &Request<Body>, context: &'a Arc<RequestContext>) -> Entry<'a> {
-        if request.method() != Method::POST {
-            return Entry::Skip;
-        }
-        let Some(message) = context.message() else {
-            let problem = "Request body is not a JSON-RPC message";
-            context.deny(self.kind, problem);
-            let error = ErrorBody::new(code::INVALID_REQUEST, problem);
-            return Entry::Refuse(json_error(StatusCode::BAD_REQUEST, &error));
+    /// The decision of one webhook about a request whose body is `body` by now, and what becomes of the request.
+    async fn ask(&self, hook: &Webhook, review: &Review, body: &Bytes, payload: Option<Bytes>) -> (Outcome, Verdict) {
+        let answer = match payload {
+            Some(payload) => hook.call(payload).await,
+            None => Err(CallError::Local("the payload could not be encoded".to_owned())),
         };
-        if message.kind() == Kind::Response {
-            return Entry::Skip;
+        let outcome = review.outcome(hook, &answer);
+        if !self.is_mutating() {
+            let refused = |reason| Verdict::Refuse(Refusal::denial("Request denied by policy", reason));
+            let verdict = match answer {
+                _ if !outcome.refuses() => Verdict::Pass,
+                Ok(answer) => refused(hook.denied(&answer)),
+                Err(error) => refused(hook.failed(&error)),
+            };
+            return (outcome, verdict);
         }
-        let review = Review { kind: self.kind, context, message, identity: context.identity() };
-        if review.message.body().len() > MAX_REQUEST_BYTES {
-            let message = "Request body exceeds maximum size";
-            return Entry::Refuse(review.refuse(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                code::INVALID_REQUEST,
-                message,
-                message,
-            ));
-        }
-        Entry::Review(review)
-    }
-
-    fn announce(&self) {
-        self.hooks.iter().for_each(Webhook::announce);
-    }
-
-    /// Hands on the request that `ask` returns, or answers with its refusal.
-    fn call<'a, F>(
-        &self,
-        request: Request<Body>,
-        next: Next<'a>,
-        ask: impl FnOnce(Review<'a>, Request<Body>) -> F,
-    ) -> BoxFuture<'a, Response<Body>>
-    where
-        F: Future<Output = Result<Request<Body>, Response<Body>>> + Send + 'a,
-    {
-        let review = match self.entry(&request, next.context()) {
-            Entry::Review(review) => review,
-            Entry::Skip => return next.call(request),
-            Entry::Refuse(refusal) => return std::future::ready(refusal).boxed(),
-        };
-        let asked = ask(review, request);
-        async move {
-            match asked.await {
-                Ok(request) => next.call(request).await,
-                Err(refusal) => refusal,
+        let denied = "Request denied by webhook policy";
+        match (outcome, answer) {
+            (Outcome::Allowed, Ok(answer)) => patched(hook, body, answer).await,
+            (Outcome::Ignored, _) => (outcome, Verdict::Pass),
+            (_, Ok(answer)) => (outcome, Verdict::Refuse(Refusal::denial(denied, hook.denied(&answer)))),
+            (Outcome::Failed, Err(error)) => {
+                (outcome, Verdict::Refuse(Refusal::failure("Webhook error", hook.failed(&error))))
+            }
+            (_, Err(error)) => {
+                let mut denial = Refusal::denial(denied, hook.failed(&error));
+                if error.is_unprocessable() {
+                    denial.status = StatusCode::UNPROCESSABLE_ENTITY;
+                }
+                (outcome, Verdict::Refuse(denial))
             }
         }
-        .boxed()
     }
 }
 
@@ -157,205 +268,22 @@ fn encode(
     Ok(payload.encode().into())
 }
 
-impl Review<'_> {
-    /// A refusal that echoes the id the client sent; `reason` is for the context alone.
-    fn refuse(
-        &self,
-        status: StatusCode,
-        code: i64,
-        message: &str,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Response<Body> {
-        self.context.deny(self.kind, reason);
-        json_error(status, &ErrorBody::new(code, message).id(self.message.id()))
-    }
-
-    /// Whether the request is denied for what the caller wrote in it, which the webhook could not read. Otherwise a caller could choose when a webhook
-    /// fails, and with the policy `ignore` pass it. The answer counts for what webhooks are made to judge: one that knows calls alone, and answers
-    /// 400 to the rest, must not end every handshake.
-    fn is_blamed(&self, hook: &Webhook, error: &CallError) -> bool {
-        let judged = match self.message.method().unwrap_or_default() {
-            "tools/call" | "prompts/get" | "completion/complete" => true,
-            method => method.starts_with("resources/"),
-        };
-        let blamed = judged && error.blames_request();
-        if blamed {
-            tracing::warn!(webhook = hook.name, %error, "webhook blames the request, which is denied whatever its failure_policy");
-        }
-        blamed
-    }
-
-    /// The decision that a call of the webhook comes to. Failures are logged.
-    fn outcome(&self, hook: &Webhook, answer: &Result<webhook::Response, CallError>) -> Outcome {
-        match answer {
-            Ok(answer) if answer.allowed => Outcome::Allowed,
-            Ok(_) => Outcome::Denied,
-            Err(error) if error.is_unprocessable() => Outcome::Denied,
-            Err(error) if self.is_blamed(hook, error) => Outcome::Blamed,
-            Err(error) if hook.enforce(error) => Outcome::Failed,
-            Err(_) => Outcome::Ignored,
-        }
-    }
-
-    fn deny(&self, status: StatusCode, message: &str, reason: String) -> Response<Body> {
-        self.refuse(status, code::DENIED, message, reason)
-    }
-
-    fn fail(&self, message: &str, reason: String) -> Response<Body> {
-        self.refuse(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, message, reason)
-    }
-}
-
-// === impl Validating ===
-
-impl Validating {
-    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
-        if context.is_outside_of(webhook::MUTATING) {
-            let fix = "put them behind the mutating webhooks";
-            return Err(context.error(
-                "type",
-                "validating webhooks would judge what mutating ones change afterwards",
-                fix,
-            ));
-        }
-        Webhooks::new(webhook::VALIDATING, parameters, context).map(Self)
-    }
-
-    /// Whether all allow the request; `Err` holds the refusal.
-    async fn judge(&self, review: &Review<'_>) -> Result<(), Response<Body>> {
-        let denied = |reason| review.deny(StatusCode::FORBIDDEN, "Request denied by policy", reason);
-        // One uid for all of them: they judge one request.
-        let payload = self.0.payload(review, review.message.body().clone()).await;
-        let payload = payload.map_err(|error| denied(error.to_string()))?;
-        for hook in &self.0.hooks {
-            let started = Instant::now();
-            let answer = hook.call(payload.clone()).await;
-            let outcome = review.outcome(hook, &answer);
-            review.context.decided(&hook.guard, outcome, started);
-            if outcome.refuses() {
-                let reason = answer.map_or_else(|error| hook.failed(&error), |answer| hook.denied(&answer));
-                return Err(denied(reason));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Middleware for Validating {
-    fn announce(&self) {
-        self.0.announce();
-    }
-
-    fn judges_messages(&self) -> bool {
-        true
-    }
-
-    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        self.0.call(request, next, move |review, request| async move { self.judge(&review).await.map(|()| request) })
-    }
-}
-
-// === impl Mutating ===
-
-impl Middleware for Mutating {
-    fn announce(&self) {
-        self.0.announce();
-    }
-
-    fn judges_messages(&self) -> bool {
-        true
-    }
-
-    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
-        self.0.call(request, next, move |review, request| async move {
-            let body = self.mutate(&review).await?;
-            if body == review.message.body() {
-                return Ok(request);
-            }
-            review.context.replace(request, body).await.map_err(|error| match error {
-                ReplaceError::Refused(refusal) => {
-                    tracing::warn!("mutating webhooks made a request of another that a guard refuses");
-                    *refusal
-                }
-                ReplaceError::Message(error @ MessageError::Batch) => {
-                    review.context.deny(review.kind, error.to_string());
-                    json(StatusCode::BAD_REQUEST, error.body())
-                }
-                error => {
-                    tracing::error!(%error, "mutating webhooks made an invalid MCP request");
-                    review.fail("Webhook produced an invalid MCP request", error.to_string())
-                }
-            })
-        })
-    }
-}
-
-impl Mutating {
-    pub(crate) fn new(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
-        Webhooks::new(webhook::MUTATING, parameters, context).map(Self)
-    }
-
-    /// The body that the webhooks make of the request's; `Err` holds the refusal.
-    async fn mutate(&self, review: &Review<'_>) -> Result<Bytes, Response<Body>> {
-        let mut body = review.message.body().clone();
-        for hook in &self.0.hooks {
-            let started = Instant::now();
-            let (outcome, after) = self.ask(review, hook, &body).await;
-            review.context.decided(&hook.guard, outcome, started);
-            body = after?.unwrap_or(body);
-        }
-        Ok(body)
-    }
-
-    /// The decision of one webhook, and the body that it makes of `body`, if it makes another; `Err` holds the refusal.
-    async fn ask(
-        &self,
-        review: &Review<'_>,
-        hook: &Webhook,
-        body: &Bytes,
-    ) -> (Outcome, Result<Option<Bytes>, Response<Body>>) {
-        let denied = "Request denied by webhook policy";
-        let answer = match self.0.payload(review, body.clone()).await {
-            Ok(payload) => hook.call(payload).await,
-            Err(error) => Err(error),
-        };
-        match (review.outcome(hook, &answer), answer) {
-            (Outcome::Allowed, Ok(answer)) => patched(review, hook, body, answer).await,
-            (outcome @ Outcome::Ignored, _) => (outcome, Ok(None)),
-            (outcome, Ok(answer)) => (outcome, Err(review.deny(StatusCode::FORBIDDEN, denied, hook.denied(&answer)))),
-            (outcome @ Outcome::Failed, Err(error)) => {
-                (outcome, Err(review.fail("Webhook error", hook.failed(&error))))
-            }
-            (outcome, Err(error)) => {
-                let is_unprocessable = error.is_unprocessable();
-                let status = if is_unprocessable { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::FORBIDDEN };
-                (outcome, Err(review.deny(status, denied, hook.failed(&error))))
-            }
-        }
-    }
-}
-
-/// The request's body after an answer that allows the request, and may change it.
-async fn patched(
-    review: &Review<'_>,
-    hook: &Webhook,
-    body: &Bytes,
-    answer: webhook::Response,
-) -> (Outcome, Result<Option<Bytes>, Response<Body>>) {
+/// What becomes of a request after an answer that allows it, and may change its body.
+async fn patched(hook: &Webhook, body: &Bytes, answer: webhook::Response) -> (Outcome, Verdict) {
     let Some(patch) = answer.patch.filter(|_| !answer.patch_type.is_empty()) else {
-        return (Outcome::Allowed, Ok(None));
+        return (Outcome::Allowed, Verdict::Pass);
     };
     let (length, before, kind) = (body.len() + patch.get().len(), body.clone(), answer.patch_type);
     match beside(length, move || patch::apply(&before, &kind, &patch)).await {
-        Ok(None) => (Outcome::Allowed, Ok(None)),
-        Ok(Some(patched)) => (Outcome::Changed, Ok(Some(patched.into()))),
+        Ok(None) => (Outcome::Allowed, Verdict::Pass),
+        Ok(Some(patched)) => (Outcome::Changed, Verdict::Change(patched.into())),
         Err(error) if hook.policy == FailurePolicy::Fail => {
             tracing::error!(webhook = hook.name, %error, "webhook's patch was refused, and so the request");
-            (Outcome::Failed, Err(review.fail(error.client_message(), hook.failed(&error))))
+            (Outcome::Failed, Verdict::Refuse(Refusal::failure(error.client_message(), hook.failed(&error))))
         }
         Err(error) => {
             tracing::warn!(webhook = hook.name, %error, "webhook's patch was refused and is ignored");
-            (Outcome::Ignored, Ok(None))
+            (Outcome::Ignored, Verdict::Pass)
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::decisions::{Decision, Guard, Outcome};
 use crate::door;
 use crate::network::client_network;
 use crate::response_filter::{Filters, ListFilter};
+use crate::shadows::{Run, Shadow, Shadows};
 
 /// The longest message that is kept for those who observe when another is put in its place, in bytes.
 const OBSERVED: usize = 64 << 10;
@@ -35,6 +36,8 @@ pub struct RequestContext {
     bodies: Arc<Bodies>,
     /// Whether its path is open.
     open: bool,
+    /// Whether the proxy asks for itself.
+    aside: bool,
     /// Whether somebody will look at it when it has ended.
     observed: bool,
     /// Whether decisions are kept.
@@ -52,6 +55,7 @@ struct Found {
     share: Option<Share>,
     denial: Option<Arc<Denial>>,
     decisions: Vec<Decision>,
+    shadows: Option<Arc<Shadows>>,
     /// The message that the client sent, where another one is in its place by now.
     sent: Option<OwnedMessage>,
     changed: bool,
@@ -111,7 +115,7 @@ pub struct Denial {
 impl RequestContext {
     pub(crate) fn new(peer: SocketAddr, bodies: Arc<Bodies>, open: bool, observed: bool) -> Self {
         let (keeps_decisions, read) = (AtomicBool::new(observed), AtomicBool::new(false));
-        Self { peer, bodies, open, observed, keeps_decisions, read, found: Mutex::default() }
+        Self { peer, bodies, open, aside: false, observed, keeps_decisions, read, found: Mutex::default() }
     }
 
     /// The context of the request with these extensions, for what stands inside of a [`Chain`](crate::Chain).
@@ -153,6 +157,11 @@ impl RequestContext {
     /// Whether the request is to a path that is open, and not for MCP. Middleware that read or judge messages pass it by.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Whether the proxy asks for itself, [beside](crate::Next::ask) a request of the caller.
+    pub fn is_aside(&self) -> bool {
+        self.aside
     }
 
     /// Who called, once a middleware found out.
@@ -197,6 +206,27 @@ impl RequestContext {
         if self.keeps_decisions.load(Relaxed) {
             self.found().decisions.push(guard.decision(outcome, started, took));
         }
+    }
+
+    /// The shadows of the request; `None` where it has none. Once it has been answered, what they find may still come.
+    pub fn shadows(&self) -> Option<Arc<Shadows>> {
+        self.found().shadows.clone()
+    }
+
+    /// Counts the decision of a shadow, which began at `started`, and keeps it for those who observe the request.
+    pub fn decided_in_shadow(&self, shadow: &Shadow, outcome: Outcome, started: Instant) {
+        let finding = shadow.decided(outcome, started);
+        self.own_shadows().add(finding);
+    }
+
+    /// A shadow is at work for the request until what this returns is dropped.
+    pub fn run_in_shadow(&self) -> Run {
+        self.own_shadows().run()
+    }
+
+    /// The shadows of the request, of which there is one from here on.
+    pub fn own_shadows(&self) -> Arc<Shadows> {
+        Arc::clone(self.found().shadows.get_or_insert_default())
     }
 
     /// The refusal that a middleware recorded.
@@ -362,7 +392,7 @@ impl RequestContext {
 
     /// The context of another request of the same caller, which carries `message` and has passed no middleware yet.
     pub(crate) fn aside(&self, message: OwnedMessage) -> Arc<Self> {
-        let context = Self::new(self.peer, Arc::clone(&self.bodies), false, false);
+        let context = Self { aside: true, ..Self::new(self.peer, Arc::clone(&self.bodies), false, false) };
         context.read.store(true, Relaxed);
         let identity = self.identity();
         *context.found() = Found { identity, message: Some(message), ..Found::default() };

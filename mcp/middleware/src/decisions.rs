@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
 use crate::metrics::Metrics;
+use crate::shadows::{Counts, Shadow};
 
 /// The upper bounds of the buckets, in seconds: a check in memory takes microseconds, a webhook up to half a minute.
 const BUCKETS: [f64; 11] = [0.000_01, 0.000_1, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -51,6 +52,7 @@ pub struct Decision {
 pub struct Decisions {
     guards: Counted<OfGuard>,
     webhooks: Counted<OfWebhook>,
+    shadows: Counts,
 }
 
 /// A guard whose decisions are counted.
@@ -115,7 +117,7 @@ impl Decisions {
         metrics.register("guard_decision_seconds", help, guards.seconds.clone());
         metrics.register("webhook_calls", "Calls of webhooks, by outcome", webhooks.count.clone());
         metrics.register("webhook_call_seconds", "Seconds that calls of webhooks took", webhooks.seconds.clone());
-        Self { guards, webhooks }
+        Self { guards, webhooks, shadows: Counts::new(metrics) }
     }
 
     /// The guard of type `kind`.
@@ -133,6 +135,11 @@ impl Decisions {
         };
         let counts = Outcome::ALL.map(|it| self.webhooks.of(&labels(it)));
         Guard { kind: kind.into(), webhook: Some(name.into()), counts }
+    }
+
+    /// The shadow that the middleware `kind` is, or its webhook of this name.
+    pub fn shadow(&self, kind: &str, webhook: Option<&str>) -> Shadow {
+        self.shadows.shadow(kind, webhook)
     }
 }
 

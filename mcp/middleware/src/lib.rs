@@ -48,6 +48,7 @@ mod network;
 mod registry;
 mod response_filter;
 mod secrets;
+mod shadows;
 mod target;
 
 pub use bodies::{beside, read_message};
@@ -60,4 +61,5 @@ pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use response_filter::ListFilter;
 pub use secrets::{Secret, Secrets};
+pub use shadows::{Finding, Found, Run, Running, Shadow, Shadows};
 pub use target::target_name;

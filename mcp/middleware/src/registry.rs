@@ -18,6 +18,7 @@ use crate::chain::{Chain, Middleware};
 use crate::decisions::{Decisions, Guard};
 use crate::metrics::Metrics;
 use crate::secrets::{Secret, Secrets};
+use crate::shadows::Shadow;
 
 type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
 type Build = Box<dyn Fn(Value, BuildContext) -> Result<Built, BuildError> + Send + Sync>;
@@ -269,6 +270,11 @@ impl BuildContext {
     /// The guard that one webhook of this middleware is.
     pub fn webhook(&self, name: &str) -> Guard {
         self.settings.decisions.webhook(&self.entry().config.kind, name)
+    }
+
+    /// The shadow that this middleware is, or its webhook of this name.
+    pub fn shadow(&self, webhook: Option<&str>) -> Shadow {
+        self.settings.decisions.shadow(&self.entry().config.kind, webhook)
     }
 
     /// An error about `member` of the entry, such as `parameters.max_bytes`.

@@ -21,7 +21,7 @@ mod tests;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -33,6 +33,7 @@ use mcp_runconfig::{TELEMETRY, TelemetryParameters};
 use mcp_store::Bound;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracer;
+use tokio::time::timeout;
 
 use self::claim::{Claim, proves};
 use self::export::Pipeline;
@@ -42,6 +43,9 @@ use self::span::{Spans, Traced};
 
 /// The status, in metrics, of a request whose client left before there was an answer.
 const CLIENT_LEFT: u16 = 499;
+
+/// The time that the last spans may take for what shadows find.
+const LAST: Duration = Duration::from_secs(2);
 
 /// Adds the middleware `telemetry`.
 pub fn register(registry: &mut Registry) {
@@ -164,6 +168,9 @@ impl Middleware for Telemetry {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
+            if let Some(spans) = self.recorder.as_ref().and_then(|recorder| recorder.spans.as_ref()) {
+                let _ = timeout(LAST, spans.ended()).await;
+            }
             if let Some(pipeline) = &self.pipeline {
                 pipeline.close().await;
             }

@@ -10,15 +10,16 @@ use http::Request;
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http_body::Body as _;
 use mcp_http::Body;
-use mcp_middleware::{Decision, Outcome, RequestContext, Variables};
+use mcp_middleware::{Decision, Finding, Found, Outcome, RequestContext, Running, Shadows, Variables};
 use mcp_runconfig::TelemetryParameters;
 use mcp_wire::{Members, OwnedMessage};
 use opentelemetry::trace::{
     Span as _, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
     TraceState, Tracer as _,
 };
-use opentelemetry::{Context, KeyValue};
+use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
+use tokio::runtime::Handle;
 
 use crate::export::queue::CLIENT;
 use crate::instruments::{Answer, Network, cut, version_name};
@@ -46,6 +47,8 @@ pub(crate) struct Spans {
     environment: Vec<KeyValue>,
     /// Whether spans have the attributes of older conventions, too.
     legacy: bool,
+    /// The spans that wait for what shadows find.
+    waiting: Running,
 }
 
 /// The span of a request that is sampled.
@@ -58,6 +61,9 @@ pub(crate) struct Traced {
     began: (SystemTime, Instant),
     /// The request's context, until its answer begins.
     context: Option<Arc<RequestContext>>,
+    /// The client, and the shadows of the request, once its answer begins.
+    client: Option<KeyValue>,
+    shadows: Option<Arc<Shadows>>,
 }
 
 // === impl Spans ===
@@ -81,7 +87,13 @@ impl Spans {
             network,
             environment: config.environment_variables.iter().map(variable).collect(),
             legacy: config.use_legacy_attributes,
+            waiting: Running::default(),
         }
+    }
+
+    /// Waits until no span waits for what shadows find.
+    pub(crate) async fn ended(&self) {
+        self.waiting.none().await;
     }
 
     /// Starts the span of a request, and tells its context to the server in the request's headers. `None` where it is not sampled.
@@ -117,6 +129,8 @@ impl Spans {
             message: message.map(|message| self.of_message(message, request, context)).unwrap_or_default(),
             began: (SystemTime::now(), began),
             context: Some(Arc::clone(context)),
+            client: None,
+            shadows: None,
         })
     }
 
@@ -236,32 +250,77 @@ impl Traced {
         let Some(context) = self.context.take() else { return };
         let client = KeyValue::new(CLIENT, format!("{:?}", context.client()));
         self.span.set_attribute(client.clone());
-        let parent = Context::new().with_remote_span_context(self.span.span_context().clone());
-        let (time, began) = self.began;
-        for Decision { guard, webhook, outcome, started, took } in context.decisions() {
-            let (Some(webhook), Some(since)) = (webhook, started.checked_duration_since(began)) else { continue };
-            let started = time + since;
-            let builder = SpanBuilder::from_name(format!("webhook {webhook}"))
-                .with_kind(SpanKind::Client)
-                .with_start_time(started)
-                .with_attributes([
-                    KeyValue::new("webhook.name", webhook),
-                    KeyValue::new("webhook.type", guard),
-                    KeyValue::new("webhook.outcome", outcome.as_str()),
-                    client.clone(),
-                ]);
-            let mut span = self.spans.tracer.build_with_context(builder, &parent);
-            if matches!(outcome, Outcome::Failed | Outcome::Ignored) {
-                span.set_status(Status::error("no usable answer"));
-            }
-            span.end_with_timestamp(started + took);
+        self.shadows = context.shadows();
+        self.client = Some(client);
+        for decision in context.decisions() {
+            self.webhook(decision, "enforce");
         }
+    }
+
+    /// Adds the span of a webhook's call.
+    fn webhook(&self, Decision { guard, webhook, outcome, started, took }: Decision, mode: &'static str) {
+        let (time, began) = self.began;
+        let (Some(webhook), Some(since)) = (webhook, started.checked_duration_since(began)) else { return };
+        let started = time + since;
+        let own = [
+            KeyValue::new("webhook.name", Arc::clone(&webhook)),
+            KeyValue::new("webhook.type", guard),
+            KeyValue::new("webhook.mode", mode),
+            KeyValue::new("webhook.outcome", outcome.as_str()),
+        ];
+        let builder = SpanBuilder::from_name(format!("webhook {webhook}"))
+            .with_kind(SpanKind::Client)
+            .with_start_time(started)
+            .with_attributes(own.into_iter().chain(self.client.clone()));
+        let parent = Context::new().with_remote_span_context(self.span.span_context().clone());
+        let mut span = self.spans.tracer.build_with_context(builder, &parent);
+        if matches!(outcome, Outcome::Failed | Outcome::Ignored) {
+            span.set_status(Status::error("no usable answer"));
+        }
+        span.end_with_timestamp(started + took);
+    }
+
+    /// Ends the span as of now, once its shadows have nothing to add any more.
+    fn end(mut self) {
+        let Some(shadows) = self.shadows.take() else { return self.span.end() };
+        let ended = SystemTime::now();
+        match Handle::try_current() {
+            Ok(runtime) if !shadows.are_done() => {
+                let waiting = self.spans.waiting.begin();
+                runtime.spawn(async move {
+                    shadows.done().await;
+                    self.end_with(shadows.findings(), ended);
+                    drop(waiting);
+                });
+            }
+            _ => self.end_with(shadows.findings(), ended),
+        }
+    }
+
+    fn end_with(mut self, findings: Vec<Finding>, ended: SystemTime) {
+        let refusing = findings.iter().filter(|finding| finding.refuses());
+        let names: Vec<StringValue> = refusing.map(|finding| Arc::clone(finding.name()).into()).collect();
+        if !names.is_empty() {
+            self.span.set_attribute(KeyValue::new("would_refuse", Value::Array(Array::String(names))));
+        }
+        for Finding { guard, webhook, found } in findings {
+            match found {
+                Found::Decision(outcome, started, took) => {
+                    self.webhook(Decision { guard, webhook, outcome, started, took }, "shadow");
+                }
+                Found::Hidden(entries) => {
+                    self.span.set_attribute(KeyValue::new("would_hide", integer(entries as u64)));
+                }
+            }
+        }
+        self.span.end_with_timestamp(ended);
     }
 
     /// The request has ended with this answer; `None` where the client left before it began.
     pub(crate) fn ended(mut self, answer: Option<Answer>, sent: u64, took: Duration) {
         self.answered();
-        let Self { spans, mut span, head, message, .. } = self;
+        let (head, message) = (std::mem::take(&mut self.head), std::mem::take(&mut self.message));
+        let Self { spans, span, .. } = &mut self;
         span.set_attributes(head.into_iter().chain(spans.environment.iter().cloned()).chain(message));
         if let Some(answer) = answer {
             let (status, sent) = (i64::from(answer.status.as_u16()), integer(sent));
@@ -284,7 +343,7 @@ impl Traced {
             }
             span.set_attributes(error.map(|kind| KeyValue::new("error.type", kind)));
         }
-        span.end();
+        self.end();
     }
 
     /// The request opened a stream of events, which outlives its span.

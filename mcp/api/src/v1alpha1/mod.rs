@@ -6,9 +6,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_core::crd::CustomResourceExt as _;
 
 pub use self::webhook_config::{
-    FailurePolicy, MCPWebhookConfig, MCPWebhookConfigSpec, MCPWebhookConfigStatus, Webhook, WebhookTlsConfig,
+    FailurePolicy, MCPWebhookConfig, MCPWebhookConfigSpec, MCPWebhookConfigStatus, Webhook, WebhookMatch, WebhookMode,
+    WebhookTlsConfig,
 };
-pub use crate::reference::SecretKeyRef;
+pub use crate::reference::{SecretKeyRef, WorkloadRef};
 
 /// Every kind that is stored as this version, as its type derives it.
 pub(crate) fn derived() -> Vec<CustomResourceDefinition> {

@@ -5,7 +5,7 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::IntoDeserializer};
 
-use crate::reference::SecretKeyRef;
+use crate::reference::{SecretKeyRef, WorkloadRef};
 
 /// Which webhooks are asked about an MCP request, and in which order. At least one has to be given.
 ///
@@ -52,6 +52,12 @@ pub struct Webhook {
     /// The key that signs each call with HMAC-SHA256, so that the webhook can tell who asks. Unsigned when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hmac_secret_ref: Option<SecretKeyRef>,
+    /// Which messages this webhook is asked about. All when absent.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matches: Option<WebhookMatch>,
+    /// Whether this webhook decides (`enforce`), or is only tried: asked about live requests, counted, and without effect (`shadow`).
+    #[serde(default, skip_serializing_if = "WebhookMode::is_enforce")]
+    pub mode: WebhookMode,
     /// What this webhook is called in logs, audit records and denials.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
@@ -65,6 +71,24 @@ pub struct Webhook {
     /// Where the webhook listens. Has to be https, unless `tlsConfig.insecureSkipVerify` is set.
     #[schemars(extend("format" = "uri"))]
     pub url: String,
+}
+
+/// Which messages a webhook is asked about: those that are in every list that is there. `*` in a list stands for any characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookMatch {
+    /// Methods, such as `tools/call` or `resources/*`. Every method when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
+    pub methods: Option<Vec<String>>,
+    /// Subjects of callers, as their login names them. Every caller when absent; one without a login is in every list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
+    pub principals: Option<Vec<String>>,
+    /// Tools, by the names that the MCP server gives them. With a list, the webhook is asked about calls of tools alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
+    pub tools: Option<Vec<String>>,
 }
 
 /// How a webhook's TLS connection is checked.
@@ -97,6 +121,26 @@ string_enum! {
     }
 }
 
+string_enum! {
+    /// Whether a webhook decides.
+    #[derive(Default)]
+    pub enum WebhookMode {
+        /// It decides.
+        #[default]
+        Enforce = "enforce",
+        /// It is asked, and what it says is counted alone.
+        Shadow = "shadow",
+    }
+}
+
+impl WebhookMode {
+    /// Whether it decides. A spec does not say so, as those do not that came before there were modes.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+    fn is_enforce(&self) -> bool {
+        *self == Self::Enforce
+    }
+}
+
 /// Reads a policy in upper or lower case: objects that were stored under a looser schema have `Fail` and `Ignore`.
 fn in_any_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FailurePolicy, D::Error> {
     FailurePolicy::deserialize(String::deserialize(deserializer)?.to_ascii_lowercase().into_deserializer())
@@ -119,4 +163,7 @@ pub struct MCPWebhookConfigStatus {
     /// The names of the MCPServers that refer to this configuration, sorted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub referencing_servers: Option<Vec<String>>,
+    /// The workloads that refer to this configuration, sorted by kind and name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub referencing_workloads: Option<Vec<WorkloadRef>>,
 }

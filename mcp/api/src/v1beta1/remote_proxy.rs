@@ -115,6 +115,9 @@ pub struct MCPRemoteProxySpec {
     /// Whether the proxy believes `X-Forwarded-*` headers. Set it only behind a proxy that overwrites them.
     #[serde(default)]
     pub trust_proxy_headers: bool,
+    /// The MCPWebhookConfig whose webhooks see every request of this proxy's clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook_config_ref: Option<LenientNameRef>,
 }
 
 absent_spec_is_default!(MCPRemoteProxySpec);
@@ -152,6 +155,7 @@ impl Default for MCPRemoteProxySpec {
             tool_config_ref: None,
             transport: RemoteTransport::default(),
             trust_proxy_headers: false,
+            webhook_config_ref: None,
         }
     }
 }
@@ -233,6 +237,9 @@ pub struct MCPRemoteProxyStatus {
     /// Where clients inside the cluster reach the proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// A digest of the configuration that `spec.webhookConfigRef` names, as last used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook_config_hash: Option<String>,
 }
 
 string_enum! {

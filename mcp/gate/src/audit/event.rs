@@ -1,7 +1,7 @@
 //! The event of one request, in the form of ToolHive's (facts are in toolhive-runner §2.6 and toolhive-0.63 §10).
 //!
-//! The members and their order are ToolHive's. Ours beside them are in `metadata.extra`: `guards`, `denied_by`, `requested_name` and
-//! `cancelled`.
+//! The members and their order are ToolHive's. Ours beside them are in `metadata.extra`: `guards`, `would_refuse`, `denied_by`, `requested_name`
+//! and `cancelled`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use mcp_middleware::{Asked, Decision, End, Exchange, Identity, RequestContext, target_name};
+use mcp_middleware::{Asked, Decision, End, Exchange, Finding, Found, Identity, RequestContext, target_name};
 use mcp_runconfig::chain;
 use mcp_wire::{OwnedMessage, compact};
 use serde::Deserialize;
@@ -137,8 +137,8 @@ impl Event {
         })
     }
 
-    /// Appends the line that is written of it to `text`, now that the request has ended.
-    pub(super) fn line(&self, end: &End<'_>, text: &mut Vec<u8>) {
+    /// Appends the line that is written of it to `text`, now that the request has ended; `findings` are those of shadows that would refuse.
+    pub(super) fn line(&self, end: &End<'_>, findings: &[Finding], text: &mut Vec<u8>) {
         let settings = &*self.settings;
         let time = Timestamp::now().to_string();
         let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
@@ -189,7 +189,9 @@ impl Event {
             target.text_if_any("name", self.name.as_deref());
             target.word("type", self.target_type());
         });
-        line.object("metadata", |metadata| metadata.object("extra", |extra| self.extra(extra, end, error, denied_by)));
+        line.object("metadata", |metadata| {
+            metadata.object("extra", |extra| self.extra(extra, end, findings, error, denied_by));
+        });
         if self.request.is_some() || response.is_some() {
             line.object("data", |data| {
                 data.json_if_any("request", self.request.as_ref());
@@ -199,7 +201,14 @@ impl Event {
         line.end();
     }
 
-    fn extra(&self, extra: &mut Line<'_>, end: &End<'_>, error: Option<RpcError<'_>>, denied_by: Option<&str>) {
+    fn extra(
+        &self,
+        extra: &mut Line<'_>,
+        end: &End<'_>,
+        findings: &[Finding],
+        error: Option<RpcError<'_>>,
+        denied_by: Option<&str>,
+    ) {
         let settings = &*self.settings;
         if end.left {
             extra.json("cancelled", &true);
@@ -210,6 +219,9 @@ impl Event {
         }
         if !self.decisions.is_empty() {
             extra.list("guards", &self.decisions, judged);
+        }
+        if !findings.is_empty() {
+            extra.list("would_refuse", findings, would_refuse);
         }
         if let Some(RpcError { code, message }) = error {
             extra.json("jsonrpc_error_code", &code);
@@ -334,6 +346,15 @@ fn judged(line: &mut Line<'_>, Decision { guard, webhook, outcome, took, .. }: &
     line.text_if_any("webhook", webhook.as_deref());
     line.word("outcome", outcome.as_str());
     line.json("duration_ms", &((took.as_secs_f64() * 1e6).round() / 1e3));
+}
+
+fn would_refuse(line: &mut Line<'_>, Finding { guard, webhook, found }: &Finding) {
+    line.text("guard", guard);
+    line.text_if_any("webhook", webhook.as_deref());
+    match found {
+        Found::Decision(outcome, ..) => line.word("outcome", outcome.as_str()),
+        Found::Hidden(entries) => line.json("hidden", entries),
+    }
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, Guard, beside};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Response, TlsConfig, WebhookConfig};
+use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Mode, Response, Selector, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
 
+use super::shadow::Trial;
 use super::signature::HmacFile;
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-toolhive-signature");
@@ -25,6 +26,10 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!(
 pub(crate) struct Webhook {
     pub(crate) name: String,
     pub(crate) policy: FailurePolicy,
+    /// The messages that it is asked about.
+    pub(crate) selector: Selector,
+    /// Its calls where it is only tried.
+    pub(super) trial: Option<Trial>,
     timeout: Duration,
     secret: Option<HmacFile>,
     client: Client,
@@ -91,7 +96,9 @@ impl Webhook {
             let (text, fix) = problem.message.rsplit_once("; ").unwrap_or((&problem.message, "write another value"));
             return Err(context.error(&member(problem.field), text, fix));
         }
-        let WebhookConfig { name, url, timeout, failure_policy: policy, tls_config, hmac_secret_ref, .. } = config;
+        let WebhookConfig { name, url, timeout, failure_policy: policy, tls_config, hmac_secret_ref, portcullis } =
+            config;
+        let selector = Selector::new(&portcullis.r#match);
         let uri: Uri =
             url.parse().map_err(|error| context.error(&member("url"), format!("{error}"), "write an absolute URL"))?;
         let secret = if hmac_secret_ref.is_empty() {
@@ -123,7 +130,8 @@ impl Webhook {
             fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
         })?;
         let guard = context.webhook(&name);
-        Ok(Self { name, policy, timeout: timeout.duration(), secret, client, guard })
+        let trial = (portcullis.mode == Mode::Shadow).then(|| Trial::new(context.shadow(Some(&name))));
+        Ok(Self { name, policy, selector, trial, timeout: timeout.duration(), secret, client, guard })
     }
 
     /// Logs whom it asks, and loudly that it would believe anybody.
@@ -138,7 +146,8 @@ impl Webhook {
                 "insecure_skip_verify is set: the webhook's certificate is NOT checked, anybody on the path can answer"
             );
         }
-        tracing::info!(webhook, host, policy, signed, "webhook configured");
+        let (selective, shadow) = (!self.selector.is_all(), self.trial.is_some());
+        tracing::info!(webhook, host, policy, signed, selective, shadow, "webhook configured");
     }
 
     /// Posts `payload` and reads the answer, all within the webhook's timeout.

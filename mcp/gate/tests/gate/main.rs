@@ -13,6 +13,8 @@ mod outcomes;
 mod rejudged;
 mod reviews;
 mod rotation;
+mod selectors;
 mod self_signed;
 mod series;
+mod shadows;
 mod support;

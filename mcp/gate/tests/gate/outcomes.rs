@@ -2,13 +2,13 @@
 
 use std::net::TcpListener;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use http::StatusCode;
 use portcullis_pki::{Ca, Usage};
 use serde_json::{Value, json};
 
 use crate::endpoint::{Call, Endpoint, Reply};
-use crate::support::{CALL, Files, Proxy, authority, chain, entry, issue, local_server, server, webhook};
+use crate::support::{CALL, Files, Proxy, authority, chain, entry, issue, local_server, post, server, webhook};
 
 /// What a situation amounts to, before kind and failure policy are asked.
 #[derive(Clone, Copy, Debug)]
@@ -286,6 +286,23 @@ async fn check(world: &World, row: &Situation, kind: &str, policy: &str) {
     }
 }
 
+/// The same call, with the webhook in shadow: it passes as it is, and is counted as refused where it would have been.
+async fn check_shadow(world: &World, row: &Situation, kind: &str, policy: &str) {
+    let what = format!("{} × {kind} × {policy} in shadow", row.name);
+    let url = row.endpoint.as_ref().map_or("", |endpoint| &endpoint.url);
+    let mut hook = webhook(url, policy, row.more.clone());
+    hook["portcullis"] = json!({"mode": "shadow"});
+    let proxy = Proxy::new(&world.files, chain(vec![entry(kind, vec![hook])]));
+    let (context, answer) = proxy.observed([10, 244, 0, 9], post("application/json", CALL)).await;
+    assert_eq!((answer.status, answer.text.as_str()), (200, "done"), "{what}");
+    assert_eq!(proxy.forwarded().remove(0).body, CALL, "{what}");
+    let shadows = context.shadows().unwrap();
+    shadows.done().await;
+    let findings = shadows.findings();
+    assert_eq!(findings.len(), 1, "{what}: {findings:?}");
+    assert_eq!(findings[0].refuses(), expected(row.class, kind, policy).is_some(), "{what}: {findings:?}");
+}
+
 /// M4: the outcome tables of both kinds under both failure policies.
 #[tokio::test]
 async fn every_answer_and_every_failure_has_the_outcome_of_the_tables() {
@@ -296,10 +313,13 @@ async fn every_answer_and_every_failure_has_the_outcome_of_the_tables() {
     let mut cases = Vec::new();
     for row in &world.rows {
         for kind in ["mutating-webhook", "validating-webhook"] {
-            cases.extend(["fail", "ignore"].map(|policy| check(&world, row, kind, policy)));
+            for policy in ["fail", "ignore"] {
+                cases.push(check(&world, row, kind, policy).boxed());
+                cases.push(check_shadow(&world, row, kind, policy).boxed());
+            }
         }
     }
-    assert!(cases.len() > 200, "{} cases", cases.len());
+    assert!(cases.len() > 400, "{} cases", cases.len());
     futures::stream::iter(cases).buffer_unordered(16).collect::<Vec<()>>().await;
 }
 

@@ -8,19 +8,22 @@ use std::sync::{Arc, Mutex, Once};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use mcp_http::{Body, BoxService, full};
-use mcp_middleware::{BuildError, Chain, ProxySettings};
+use mcp_middleware::{BuildError, Chain, Identity, Middleware, Next, ProxySettings, RequestContext};
 use mcp_runconfig::MiddlewareConfig;
+use mcp_store::Bound;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -140,6 +143,23 @@ pub(crate) fn chain(webhooks: Vec<Value>) -> Value {
     Value::from(entries)
 }
 
+/// A middleware that says who calls, as a login does.
+#[derive(Deserialize)]
+struct Caller {
+    subject: String,
+    #[serde(default)]
+    logged_in: bool,
+}
+
+impl Middleware for Caller {
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        let claims = Map::from_iter([("iss".to_owned(), json!("https://i")), ("sub".to_owned(), json!(self.subject))]);
+        let (logged_in, subject) = (self.logged_in, self.subject.clone());
+        next.context().identify(Arc::new(Identity { logged_in, subject, claims, ..Identity::default() }));
+        next.call(request)
+    }
+}
+
 /// What reached the backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarded {
@@ -155,6 +175,7 @@ pub(crate) fn build(files: &Files, entries: Value) -> Result<Chain, BuildError> 
 fn build_with(settings: ProxySettings, entries: Value) -> Result<Chain, BuildError> {
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
+    registry.register("caller", |caller: Caller, _| async move { Ok(caller) });
     registry.build(&configs(entries), settings).now_or_never().expect("no middleware here waits")
 }
 
@@ -207,11 +228,26 @@ impl Proxy {
 
     /// Sends a request as the client at `address`.
     pub(crate) async fn send_from(&self, address: [u8; 4], request: Request<Body>) -> Answer {
+        self.observed(address, request).await.1
+    }
+
+    /// Sends a request as the client at `address`, and returns its context beside the answer.
+    pub(crate) async fn observed(&self, address: [u8; 4], request: Request<Body>) -> (Arc<RequestContext>, Answer) {
         let context = self.chain.context(SocketAddr::from((address, 51874)));
         let response = self.chain.serve(&context, request, &self.backend).await;
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Answer { status: head.status.as_u16(), headers: head.headers, text }
+        (context, Answer { status: head.status.as_u16(), headers: head.headers, text })
+    }
+
+    /// Ends the chain, which waits for its shadows.
+    pub(crate) async fn close(&self) {
+        self.chain.close().await;
+    }
+
+    /// The bound of this name.
+    pub(crate) fn bound(&self, name: &str) -> Bound {
+        self.chain.bounds().find(|bound| bound.name == name).unwrap()
     }
 
     /// Posts a message as a client does.

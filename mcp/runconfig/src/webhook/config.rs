@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT};
+use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT, Match};
 use crate::{duration, endpoint::without_secrets};
 
 /// Parameters of the two webhook middleware. Rules between members are checked by [`WebhookConfig::validate`].
@@ -42,6 +42,22 @@ pub struct WebhookConfig {
     /// Absolute path of the file with the HMAC key; empty means calls are not signed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hmac_secret_ref: String,
+    /// Members that ToolHive's document does not have.
+    #[serde(default, skip_serializing_if = "WebhookAdditions::is_empty")]
+    pub portcullis: WebhookAdditions,
+}
+
+/// Members of a webhook that ToolHive's document does not have. Its runner ignores them: it asks the webhook about everything, and does as
+/// the webhook says. A proxy of this version refuses one that it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookAdditions {
+    /// The messages that the webhook is asked about.
+    #[serde(skip_serializing_if = "Match::is_all")]
+    pub r#match: Match,
+    /// Whether the webhook decides.
+    #[serde(skip_serializing_if = "Mode::is_enforce")]
+    pub mode: Mode,
 }
 
 /// TLS of the calls of one webhook.
@@ -70,6 +86,17 @@ pub enum FailurePolicy {
     Fail,
     /// The request goes on.
     Ignore,
+}
+
+/// Whether a webhook decides about the messages that it is asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It decides.
+    #[default]
+    Enforce,
+    /// It is asked, and what it says is counted alone.
+    Shadow,
 }
 
 /// How long a webhook may take, as written: integer nanoseconds (what the operators write) or a Go duration.
@@ -126,6 +153,7 @@ impl WebhookConfig {
             ),
             _ => {}
         }
+        problems.extend(self.portcullis.r#match.problems());
         problems
     }
 
@@ -136,6 +164,19 @@ impl WebhookConfig {
     pub fn validate(&self) -> Result<(), InvalidWebhook> {
         let problems = self.problems();
         if problems.is_empty() { Ok(()) } else { Err(InvalidWebhook { name: self.name.clone(), problems }) }
+    }
+}
+
+impl WebhookAdditions {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Mode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference to the field")]
+    fn is_enforce(&self) -> bool {
+        *self == Self::Enforce
     }
 }
 

@@ -16,7 +16,7 @@ fn webhook(changes: &Value) -> Value {
 #[test]
 fn every_rule_of_a_webhook_is_named_when_broken() {
     let insecure = json!({"insecure_skip_verify": true});
-    let cases: [(Value, &str); 19] = [
+    let cases: [(Value, &str); 21] = [
         (json!({}), ""),
         (json!({"name": ""}), "name is empty"),
         (json!({"url": ""}), "url is empty"),
@@ -41,6 +41,8 @@ fn every_rule_of_a_webhook_is_named_when_broken() {
             json!({"tls_config": {"client_cert_path": "/c"}}),
             "tls_config.client_key_path is missing while a client certificate",
         ),
+        (json!({"portcullis": {"match": {"tools": ["deploy_*"]}}}), ""),
+        (json!({"portcullis": {"match": {"tools": []}}}), "portcullis.match.tools is empty and matches nothing"),
         (json!({"tls_config": {"client_key_path": "/k"}}), "tls_config.client_cert_path is missing while a client key"),
     ];
     for (changes, message) in cases {
@@ -53,6 +55,14 @@ fn every_rule_of_a_webhook_is_named_when_broken() {
                 assert!(!message.is_empty() && error.to_string().starts_with(&wanted), "{error}\n{wanted}");
             }
         }
+    }
+}
+
+#[test]
+fn a_member_of_ours_that_is_not_known_is_refused() {
+    for member in [json!({"mtach": {}}), json!({"match": {"tool": ["a"]}})] {
+        let error = WebhookConfig::read(webhook(&json!({"portcullis": member})), "w").unwrap_err().to_string();
+        assert!(error.contains("is not known to this proxy"), "{error}");
     }
 }
 

@@ -10,43 +10,70 @@ use crate::contract::document::{Contract, KINDS, contracts};
 /// A path on which our schema and the contract's are meant to differ.
 struct Difference {
     kind: &'static str,
-    path: &'static str,
+    path: String,
     /// What our schema says there; `None` when it has no such path.
     ours: Option<Value>,
     /// Why.
     reason: &'static str,
 }
 
+/// The paths that our kinds have and upstream's do not, and why: kinds, a reason, and what the schema says at each path.
+fn additions() -> Vec<(&'static [&'static str], &'static str, Value)> {
+    let workloads = json!({
+        ".status.referencingWorkloads": {"type": "array"},
+        ".status.referencingWorkloads[]": {"type": "object", "required": ["kind", "name"]},
+        ".status.referencingWorkloads[].kind": {"type": "string"},
+        ".status.referencingWorkloads[].name": {"type": "string"},
+    });
+    let servers = json!({
+        ".status.referencingServers": {"type": "array"}, ".status.referencingServers[]": {"type": "string"},
+    });
+    let of_proxies = json!({
+        ".spec.webhookConfigRef": {"type": "object", "required": ["name"]},
+        ".spec.webhookConfigRef.name": {"type": "string"},
+        ".status.webhookConfigHash": {"type": "string"},
+    });
+    let mut selectors = json!({});
+    for list in ["mutating", "validating"] {
+        selectors[format!(".spec.{list}[].mode")] = json!({"type": "string", "enum": ["enforce", "shadow"]});
+        selectors[format!(".spec.{list}[].match")] = json!({"type": "object"});
+        for member in ["methods", "principals", "tools"] {
+            let path = format!(".spec.{list}[].match.{member}");
+            selectors[format!("{path}[]")] = json!({"type": "string", "minLength": 1, "maxLength": 256});
+            selectors[path] = json!({"type": "array", "minItems": 1, "maxItems": 64});
+        }
+    }
+    let blocks = "shows what blocks a deletion without reading the log; upstream dropped it";
+    let configs = &["MCPAuthzConfig", "MCPOIDCConfig", "MCPTelemetryConfig", "MCPToolConfig", "MCPWebhookConfig"];
+    vec![
+        (configs, blocks, workloads),
+        (&["MCPWebhookConfig"], blocks, servers),
+        (
+            &["MCPWebhookConfig"],
+            "asks each webhook only about what it is for, and tries one before it decides",
+            selectors,
+        ),
+        (&["MCPRemoteProxy"], "webhooks guard remote servers, too", of_proxies),
+    ]
+}
+
 fn allowed_differences() -> Vec<Difference> {
     let server_set = "the API server adds it to every kind, with its own description";
-    let mut allowed = vec![
-        Difference {
-            kind: "MCPWebhookConfig",
-            path: ".status.referencingServers",
-            ours: Some(json!({"type": "array"})),
-            reason: "shows what blocks a deletion without reading the log; upstream dropped it",
-        },
-        Difference {
-            kind: "MCPWebhookConfig",
-            path: ".status.referencingServers[]",
-            ours: Some(json!({"type": "string"})),
-            reason: "an item of the list above",
-        },
-    ];
-    for (path, ours) in [
-        (".status.referencingWorkloads", json!({"type": "array"})),
-        (".status.referencingWorkloads[]", json!({"type": "object", "required": ["kind", "name"]})),
-        (".status.referencingWorkloads[].kind", json!({"type": "string"})),
-        (".status.referencingWorkloads[].name", json!({"type": "string"})),
-    ] {
-        let reason = "shows what blocks a deletion without reading the log; upstream dropped it";
-        for kind in ["MCPAuthzConfig", "MCPOIDCConfig", "MCPTelemetryConfig", "MCPToolConfig"] {
-            allowed.push(Difference { kind, path, ours: Some(ours.clone()), reason });
+    let mut allowed = Vec::new();
+    for (kinds, reason, paths) in additions() {
+        for (path, ours) in paths.as_object().unwrap() {
+            let (path, ours) = (path.clone(), Some(ours.clone()));
+            allowed.extend(kinds.iter().map(|kind| Difference {
+                kind,
+                path: path.clone(),
+                ours: ours.clone(),
+                reason,
+            }));
         }
     }
     for kind in KINDS.iter() {
         for path in [".apiVersion", ".kind", ".metadata"] {
-            allowed.push(Difference { kind, path, ours: None, reason: server_set });
+            allowed.push(Difference { kind, path: path.to_owned(), ours: None, reason: server_set });
         }
     }
     allowed

@@ -8,6 +8,7 @@ mod rules;
 
 use mcp_api::{
     names::{condition, label, reason},
+    v1alpha1::MCPWebhookConfig,
     v1beta1::{
         HeaderFromSecret, MCPAuthzConfig, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPTelemetryConfig,
         MCPToolConfig, RemoteProxyPhase,
@@ -125,11 +126,13 @@ impl Workload for MCPRemoteProxy {
     fn uses(&self) -> Requested {
         let spec = &self.spec;
         let login = spec.oidc_config_ref.as_ref();
+        let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let policies = spec.authz_config_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
+            webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
             policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
             authorization::authorization(spec.authz_config.as_ref(), Some(authorization::LONGEST_OF_REMOTE)),
@@ -231,6 +234,7 @@ impl Workload for MCPRemoteProxy {
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
             telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
             tool_config_hash: report.hash("spec.toolConfigRef"),
+            webhook_config_hash: report.hash("spec.webhookConfigRef"),
             conditions: report.conditions,
             message: Some(report.message),
             observed_generation: report.observed_generation,

@@ -3,9 +3,11 @@
 mod translate;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Resource as _;
 use mcp_api::{
     names::annotation,
     v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
+    v1beta1::MCPServer,
 };
 use mcp_plan::{
     config::{Needs, Target, Words},
@@ -18,7 +20,7 @@ use mcp_runconfig::{
 };
 
 use crate::{
-    config::{ConfigKind, ConfigReport},
+    config::{ConfigKind, ConfigReport, workloads},
     subject::Subject,
 };
 
@@ -69,12 +71,14 @@ impl ConfigKind for MCPWebhookConfig {
     }
 
     fn status_of(report: ConfigReport) -> MCPWebhookConfigStatus {
-        let servers: Vec<_> = report.referrers.into_iter().map(|referrer| referrer.name).collect();
+        let servers = report.referrers.iter().filter(|it| it.kind == MCPServer::kind(&()));
+        let servers: Vec<_> = servers.map(|it| it.name.clone()).collect();
         MCPWebhookConfigStatus {
             conditions: report.conditions,
             config_hash: report.config_hash,
             observed_generation: report.observed_generation,
-            referencing_servers: if servers.is_empty() { None } else { Some(servers) },
+            referencing_servers: (!servers.is_empty()).then_some(servers),
+            referencing_workloads: workloads(report.referrers),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook};
+use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
 use mcp_plan::{
     digest::short_hash,
     problem::Problem,
@@ -10,7 +10,7 @@ use mcp_plan::{
 };
 use mcp_runconfig::{
     duration,
-    webhook::{self, Timeout, TlsConfig, WebhookConfig},
+    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
 };
 
 /// Where the files of webhooks are mounted.
@@ -101,8 +101,21 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
         },
         tls_config: tls,
         hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
+        portcullis: WebhookAdditions {
+            r#match: selected(webhook.matches.as_ref()),
+            mode: match webhook.mode {
+                WebhookMode::Enforce => Mode::Enforce,
+                WebhookMode::Shadow => Mode::Shadow,
+            },
+        },
     };
     Ok((config, files))
+}
+
+/// What the proxy reads of the messages that a webhook is asked about.
+fn selected(lists: Option<&WebhookMatch>) -> Match {
+    let WebhookMatch { methods, principals, tools } = lists.cloned().unwrap_or_default();
+    Match { methods, tools, principals }
 }
 
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
@@ -172,6 +185,9 @@ fn references(webhook: &Webhook) -> impl Iterator<Item = (&'static str, &SecretK
 /// The manifest's name of a member of the proxy's document.
 fn field(member: &'static str) -> &'static str {
     match member {
+        "portcullis.match.methods" => "match.methods",
+        "portcullis.match.principals" => "match.principals",
+        "portcullis.match.tools" => "match.tools",
         "tls_config.client_key_path" => "tlsConfig.clientKeySecretRef",
         "tls_config.client_cert_path" => "tlsConfig.clientCertSecretRef",
         other => other,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Gate, fields,
-    support::{DEADLINE, labelled, minimal, tool_config, webhook_config},
+    support::{DEADLINE, labelled, minimal, remote_proxy, tool_config, webhook_config},
 };
 
 /// What can never work: name, object, field, and words of the message.
@@ -53,6 +53,16 @@ fn never_works() -> Vec<(Value, &'static str, &'static str)> {
         (webhook_config("c-plain", json!({"url": "http://x.example"})), "spec.validating[0].url", "https"),
         (mutating, "spec.mutating[0].url", "https"),
         (webhook_config("c-long", json!({"timeout": "31s"})), "spec.validating[0].timeout", "30"),
+        (
+            webhook_config("c-match", json!({"match": {"tools": ["deploy[12]"]}})),
+            "spec.validating[0].match.tools",
+            "write * for any characters",
+        ),
+        (
+            webhook_config("c-never", json!({"match": {"tools": ["*"], "methods": ["prompts/get"]}})),
+            "spec.validating[0].match.methods",
+            "would never be asked",
+        ),
         (webhook_config("c-short", json!({"timeout": "500ms"})), "spec.validating[0].timeout", "1"),
         (
             webhook_config("c-cert", pair("clientCertSecretRef")),
@@ -171,6 +181,10 @@ async fn a_reference_that_does_not_exist_yet_only_warns_in_both_modes() {
         let reference = json!({"name": "absent-secret", "key": "k"});
         let cases = [
             (labelled(&name("ref"), json!({"webhookConfigRef": {"name": "absent"}})), "MCPWebhookConfig \"absent\""),
+            (
+                remote_proxy(&name("far"), json!({"webhookConfigRef": {"name": "absent"}})),
+                "MCPWebhookConfig \"absent\"",
+            ),
             (labelled(&name("secret"), secret), "Secret \"absent-secret\""),
             (labelled(&name("profile"), profile), "it has no effect"),
             (webhook_config(&name("hmac"), json!({"hmacSecretRef": reference})), "Secret \"absent-secret\""),

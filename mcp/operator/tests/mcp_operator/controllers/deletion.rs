@@ -1,13 +1,14 @@
 //! M2, D9, O4: deletions wait for what refers to the object, and go through as soon as it is gone.
 
 use kube::api::DeleteParams;
+use mcp_api::v1alpha1::MCPWebhookConfig;
 use mcp_plan::workload::ChildKind;
 use portcullis_testing::wait_until;
 use serde_json::{Value, json};
 
 use super::{
     Place,
-    support::{DEADLINE, children_of, labelled, minimal, webhook_config},
+    support::{DEADLINE, children_of, labelled, minimal, remote_proxy, webhook_config},
 };
 
 fn gated(name: &str) -> Value {
@@ -23,9 +24,10 @@ async fn deleting_a_referenced_config_blocks_and_goes_through_when_the_last_refe
     objects.create(webhook_config("gate", json!({}))).await;
     objects.create(gated("first")).await;
     objects.create(gated("second")).await;
+    objects.create(remote_proxy("far", json!({"webhookConfigRef": {"name": "gate"}}))).await;
     let referenced = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        move |config: &mcp_api::v1alpha1::MCPWebhookConfig| {
+        move |config: &MCPWebhookConfig| {
             config.status.as_ref().and_then(|status| status.referencing_servers.clone()).unwrap_or_default() == names
         }
     };
@@ -34,18 +36,30 @@ async fn deleting_a_referenced_config_blocks_and_goes_through_when_the_last_refe
         async move { portcullis_testing::wait_for_object(&configs, "gate", what, DEADLINE, referenced(&names)).await }
     };
     wait("both servers in referencingServers", vec!["first", "second"]).await;
+    let kinds = |config: &MCPWebhookConfig| {
+        let workloads = config.status.iter().flat_map(|status| status.referencing_workloads.iter().flatten());
+        workloads.map(|workload| workload.kind.clone()).collect::<Vec<_>>()
+    };
+    portcullis_testing::wait_for_object(&configs, "gate", "all in referencingWorkloads", DEADLINE, |config| {
+        kinds(config) == ["MCPRemoteProxy", "MCPServer", "MCPServer"]
+    })
+    .await;
 
     configs.delete("gate", &DeleteParams::default()).await.unwrap();
-    let blocked = |config: &mcp_api::v1alpha1::MCPWebhookConfig| {
+    let blocked = |config: &MCPWebhookConfig| {
         let conditions = config.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let mut blocked = conditions.into_iter().filter(|it| it.type_ == "DeletionBlocked" && it.status == "True");
-        blocked.any(|it| it.message.contains("first") && it.message.contains("second"))
+        blocked.any(|it| ["first", "second", "far"].iter().all(|name| it.message.contains(name)))
     };
     portcullis_testing::wait_for_object(&configs, "gate", "DeletionBlocked", DEADLINE, blocked).await;
     // One server lets go by an edit, the other by its own deletion.
     objects.edit("first", json!({"webhookConfigRef": null})).await;
     wait("only the second in referencingServers", vec!["second"]).await;
     objects.servers().delete("second", &DeleteParams::default()).await.unwrap();
+    let blocked_by_one = |config: &MCPWebhookConfig| kinds(config) == ["MCPRemoteProxy"];
+    portcullis_testing::wait_for_object(&configs, "gate", "the remote proxy alone", DEADLINE, blocked_by_one).await;
+    let edit = json!({"spec": {"webhookConfigRef": null}});
+    objects.merge("toolhive.stacklok.dev/v1beta1", "MCPRemoteProxy", "far", edit).await;
     wait_until("the configuration to go", DEADLINE, || async {
         configs.get_opt("gate").await.unwrap().is_none().then_some(())
     })

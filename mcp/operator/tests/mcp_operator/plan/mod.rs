@@ -25,6 +25,7 @@ mod telemetry_config;
 mod tool_config;
 mod virtual_mcp_server;
 mod webhook_config;
+mod webhooks;
 mod world;
 
 use crate::support::pem;

@@ -1,7 +1,7 @@
 //! The plan of an MCPWebhookConfig (MISSION M2).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec};
+use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec, WorkloadRef};
 use mcp_operator::{config::ConfigKind as _, subject::Subject as _};
 use mcp_plan::reference::{Reference, missing};
 use serde_json::json;
@@ -38,8 +38,14 @@ fn a_valid_config_gets_hash_and_condition() {
 
 #[test]
 fn servers_that_refer_to_it_are_listed_live_and_sorted() {
-    let plan = plan(&valid(), &[("MCPServer", "b"), ("MCPServer", "a"), ("MCPServer", "b")]);
-    assert_eq!(plan.status.referencing_servers, Some(vec!["a".into(), "b".into()]));
+    let referrers = [("MCPServer", "b"), ("MCPRemoteProxy", "a"), ("MCPServer", "a"), ("MCPServer", "b")];
+    let status = plan(&valid(), &referrers).status;
+    assert_eq!(status.referencing_servers, Some(vec!["a".into(), "b".into()]));
+    let workload = |(kind, name): (&str, &str)| WorkloadRef { kind: kind.to_owned(), name: name.to_owned() };
+    let all = [("MCPRemoteProxy", "a"), ("MCPServer", "a"), ("MCPServer", "b")].map(workload);
+    assert_eq!(status.referencing_workloads, Some(all.to_vec()));
+    let remote = plan(&valid(), &[("MCPRemoteProxy", "a")]).status;
+    assert_eq!((remote.referencing_servers, remote.referencing_workloads), (None, Some(all[..1].to_vec())));
 }
 
 #[test]
@@ -109,6 +115,9 @@ fn the_hash_changes_with_every_member_of_the_spec() {
         json!({"validating": [{"name": "a", "url": "https://a/", "timeout": "10s"}]}),
         json!({"validating": [{"name": "a", "url": "https://a/", "hmacSecretRef": {"name": "s", "key": "k"}}]}),
         json!({"validating": [{"name": "a", "url": "https://a/", "hmacSecretRef": {"name": "s", "key": "l"}}]}),
+        json!({"validating": [{"name": "a", "url": "https://a/", "match": {"tools": ["a"]}}]}),
+        json!({"validating": [{"name": "a", "url": "https://a/", "match": {"methods": ["a"]}}]}),
+        json!({"validating": [{"name": "a", "url": "https://a/", "match": {"principals": ["a"]}}]}),
     ];
     let hashes: std::collections::BTreeSet<_> =
         specs.iter().map(|spec| config_hash(&serde_json::from_value(spec.clone()).unwrap())).collect();

@@ -1,0 +1,87 @@
+//! Webhooks that are tried: asked as if they decided, beside the request, which never waits for them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use mcp_middleware::{Outcome, Running, Shadow};
+use mcp_runconfig::webhook::MAX_REQUEST_BYTES;
+use mcp_store::{Bound, Shares};
+use mcp_wire::{Kind, OwnedMessage};
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
+
+use super::Asking;
+use super::call::Webhook;
+use super::review::{Review, Verdict};
+
+/// The memory for the calls of one shadow that are under way, in all and of each client, in bytes.
+const LIMIT: usize = 16 << 20;
+const LIMIT_OF_CLIENT: usize = 4 << 20;
+/// The least that a call takes of it: 256 are under way, 64 of them one client's.
+const LEAST: usize = 64 << 10;
+
+/// A webhook's calls that are only tried.
+pub(super) struct Trial {
+    shadow: Shadow,
+    calls: Arc<Shares>,
+    pub(super) running: Running,
+}
+
+impl Trial {
+    pub(super) fn new(shadow: Shadow) -> Self {
+        Self { shadow, calls: Shares::new(LIMIT, LIMIT_OF_CLIENT), running: Running::default() }
+    }
+
+    pub(super) fn bound(&self, name: &'static str) -> Bound {
+        self.calls.bound(name)
+    }
+}
+
+impl Asking {
+    /// Asks a webhook about a request whose body is `body` by now, in a task of its own. What it says is counted, and changes nothing.
+    pub(super) fn try_out(
+        self: &Arc<Self>,
+        trial: &Trial,
+        hook: &Arc<Webhook>,
+        review: &Review,
+        body: Bytes,
+        payload: Option<Bytes>,
+    ) {
+        // The message, and what the webhook is sent.
+        let amount = (2 * body.len()).max(LEAST);
+        let Some(share) = trial.calls.take(&review.context.client(), amount) else {
+            trial.shadow.drop_call();
+            tracing::debug!(webhook = hook.name, "a shadow is not asked: too many of its calls are under way");
+            return;
+        };
+        let (asking, hook, review, shadow) = (Arc::clone(self), Arc::clone(hook), review.clone(), trial.shadow.clone());
+        let under_way = (trial.running.begin(), review.context.run_in_shadow());
+        let started = Instant::now();
+        tokio::spawn(async move {
+            // What the log says of a refusal would be wrong.
+            let outcome = asking.verdict(&hook, &review, body, payload).with_subscriber(NoSubscriber::new()).await;
+            if outcome.refuses() {
+                tracing::info!(webhook = hook.name, outcome = outcome.as_str(), "a shadow would refuse the request");
+            }
+            review.context.decided_in_shadow(&shadow, outcome, started);
+            drop((under_way, share));
+        });
+    }
+
+    /// The outcome that the request would have, were it for this webhook alone.
+    async fn verdict(&self, hook: &Webhook, review: &Review, body: Bytes, payload: Option<Bytes>) -> Outcome {
+        if review.message.body().len() > MAX_REQUEST_BYTES {
+            return Outcome::Denied;
+        }
+        let payload = match payload.filter(|_| !self.is_mutating()) {
+            Some(payload) => Some(payload),
+            None => self.payload(review, body.clone()).await,
+        };
+        let (outcome, verdict) = self.ask(hook, review, &body, payload).await;
+        let Verdict::Change(changed) = verdict else { return outcome };
+        // A message that webhooks spoil is refused.
+        let is_spoilt = OwnedMessage::read(changed).map_or(true, |message| message.kind() == Kind::Response);
+        if is_spoilt { Outcome::Failed } else { outcome }
+    }
+}

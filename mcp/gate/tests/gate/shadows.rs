@@ -1,0 +1,142 @@
+//! Webhooks that are tried: asked as if they decided, and without effect.
+
+use http::Request;
+use mcp_http::Body;
+use mcp_middleware::Found;
+use serde_json::{Value, json};
+
+use crate::endpoint::{Endpoint, Reply};
+use crate::support::{CALL, Files, Proxy, authority, chain, entry, local_server, post, webhook};
+
+const KINDS: [&str; 2] = ["mutating-webhook", "validating-webhook"];
+
+/// Endpoints that give these answers, and the files to call them with.
+async fn endpoints<const N: usize>(replies: [Reply; N]) -> (Files, [Endpoint; N]) {
+    let (files, ca) = (Files::new(), authority("ours"));
+    files.write("/ca.crt", ca.cert_pem());
+    let started = replies.map(|reply| Endpoint::start(Some(local_server(&ca)), move |_| reply.clone()));
+    let mut all = Vec::new();
+    for endpoint in started {
+        all.push(endpoint.await);
+    }
+    let all: [Endpoint; N] = all.try_into().map_err(|_| "as many as there are replies").unwrap();
+    (files, all)
+}
+
+fn deny() -> Reply {
+    Reply::ok(r#"{"allowed":false}"#)
+}
+
+fn shadow(endpoint: &Endpoint, name: &str, more: Value) -> Value {
+    let mut members = json!({"name": name, "portcullis": {"mode": "shadow"}});
+    for (member, value) in more.as_object().cloned().unwrap_or_default() {
+        members[member] = value;
+    }
+    webhook(&endpoint.url, "fail", members)
+}
+
+fn enforced(endpoint: &Endpoint, name: &str) -> Value {
+    webhook(&endpoint.url, "fail", json!({"name": name}))
+}
+
+/// The lines of these metrics that are not zero, without their prefix.
+fn counted(report: &str) -> Vec<String> {
+    let names =
+        ["mcp_runner_shadow_decisions_total", "mcp_runner_would_refuse_total", "mcp_runner_webhook_calls_total"];
+    let lines = report.lines().filter(|line| names.iter().any(|name| line.starts_with(name)) && !line.ends_with(" 0"));
+    lines.map(|line| line.trim_start_matches("mcp_runner_").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_shadow_sees_what_reaches_it_and_changes_nothing() {
+    let rename = Reply::patch(r#"[{"op":"replace","path":"/mcp_request/params/name","value":"other"}]"#);
+    for kind in KINDS {
+        let (files, [refusing, renaming, last]) = endpoints([deny(), rename.clone(), Reply::allow()]).await;
+        let settings = files.settings();
+        let metrics = settings.metrics.clone();
+        let webhooks = vec![
+            shadow(&refusing, "refusing", json!({})),
+            shadow(&renaming, "renaming", json!({})),
+            enforced(&last, "last"),
+        ];
+        let proxy = Proxy::with(settings, chain(vec![entry(kind, webhooks)]));
+        assert_eq!(proxy.post(CALL).await.status, 200);
+        proxy.close().await;
+        assert_eq!(proxy.forwarded()[0].body, CALL);
+        for endpoint in [&refusing, &renaming, &last] {
+            let calls = endpoint.calls();
+            assert_eq!(calls.len(), 1, "{kind}");
+            assert_eq!(calls[0].json()["mcp_request"]["params"]["name"], "echo", "{kind}");
+        }
+        let changes = if kind == "mutating-webhook" { "changed" } else { "allowed" };
+        let expected = [
+            format!(r#"webhook_calls_total{{webhook="last",type="{kind}",outcome="allowed"}} 1"#),
+            format!(r#"shadow_decisions_total{{guard="{kind}",webhook="refusing",outcome="denied"}} 1"#),
+            format!(r#"shadow_decisions_total{{guard="{kind}",webhook="renaming",outcome="{changes}"}} 1"#),
+            format!(r#"would_refuse_total{{guard="{kind}",webhook="refusing",subject="call"}} 1"#),
+        ];
+        let (mut counted, mut expected) = (counted(&metrics.encode()), expected.to_vec());
+        counted.sort();
+        expected.sort();
+        assert_eq!(counted, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_before_reaches_no_shadow() {
+    for kind in KINDS {
+        let (files, [refusing, tried]) = endpoints([deny(), Reply::allow()]).await;
+        let webhooks = vec![enforced(&refusing, "refusing"), shadow(&tried, "tried", json!({}))];
+        let proxy = Proxy::new(&files, chain(vec![entry(kind, webhooks)]));
+        assert_eq!(proxy.post(CALL).await.status, 403);
+        proxy.close().await;
+        assert!(tried.calls().is_empty());
+    }
+}
+
+/// Nor does a shadow that is asked first make a difference to one that decides behind it.
+#[tokio::test]
+async fn a_shadow_that_is_silent_holds_no_call_up() {
+    for kind in KINDS {
+        let (files, [silent, last]) = endpoints([Reply::Silence, Reply::allow()]).await;
+        let webhooks = vec![shadow(&silent, "silent", json!({"timeout": "30s"})), enforced(&last, "last")];
+        let proxy = Proxy::new(&files, chain(vec![entry(kind, webhooks)]));
+        let (context, answer) = proxy.observed([10, 244, 0, 9], post("application/json", CALL)).await;
+        assert_eq!((answer.status, proxy.forwarded().len()), (200, 1), "{kind}");
+        assert!(!context.shadows().unwrap().are_done(), "it is asked still");
+    }
+}
+
+#[tokio::test]
+async fn a_shadow_that_fails_counts_as_its_policy_says() {
+    for (policy, outcome, refused) in [("fail", "failed", 1), ("ignore", "ignored", 0)] {
+        let (files, [broken]) = endpoints([Reply::ok("?")]).await;
+        let hook = webhook(&broken.url, policy, json!({"portcullis": {"mode": "shadow"}}));
+        let proxy = Proxy::new(&files, chain(vec![entry("validating-webhook", vec![hook])]));
+        let (context, answer) = proxy.observed([10, 244, 0, 9], post("application/json", CALL)).await;
+        assert_eq!(answer.status, 200);
+        let shadows = context.shadows().unwrap();
+        shadows.done().await;
+        let findings = shadows.findings();
+        assert!(matches!(findings[0].found, Found::Decision(found, ..) if found.as_str() == outcome), "{findings:?}");
+        assert_eq!(findings.iter().filter(|finding| finding.refuses()).count(), refused);
+    }
+}
+
+/// A client has 64 calls of a shadow under way, and leaves the others theirs.
+#[tokio::test]
+async fn calls_of_a_shadow_beyond_its_bound_are_dropped_and_counted() {
+    let (files, [silent]) = endpoints([Reply::Silence]).await;
+    let settings = files.settings();
+    let metrics = settings.metrics.clone();
+    let hook = shadow(&silent, "silent", json!({"timeout": "30s"}));
+    let proxy = Proxy::with(settings, chain(vec![entry("validating-webhook", vec![hook])]));
+    let call = || -> Request<Body> { post("application/json", CALL) };
+    for _ in 0..66 {
+        assert_eq!(proxy.send_from([10, 1, 0, 1], call()).await.status, 200);
+    }
+    assert_eq!(proxy.send_from([10, 2, 0, 1], call()).await.status, 200);
+    let dropped = r#"shadow_decisions_total{guard="validating-webhook",webhook="silent",outcome="dropped"} 2"#;
+    assert_eq!(counted(&metrics.encode()), [dropped]);
+    assert_eq!(proxy.bound("validating_shadows").used, 65 * (64 << 10));
+}

@@ -1,0 +1,256 @@
+//! M3, M6: webhooks guard the workloads of both kinds alike.
+
+use mcp_api::v1beta1::{MCPRemoteProxy, MCPServer};
+use mcp_operator::workload::Workload;
+use mcp_plan::workload::{ChildKind, ChildRef};
+use serde_json::{Value, json};
+
+use super::world::{World, child, condition, config, deployment, is_absent, run_config};
+
+/// Runs a check for each kind.
+macro_rules! for_both_kinds {
+    ($check:ident) => {
+        $check::<MCPServer>();
+        $check::<MCPRemoteProxy>();
+    };
+}
+
+/// A workload called `fetch`, with these members in its spec.
+fn open<W: Workload>(change: &Value) -> World<W>
+where
+    W::Status: Clone,
+{
+    let kind = W::kind(&());
+    let mut spec = if kind == "MCPServer" {
+        json!({"image": "x:1", "transport": "streamable-http"})
+    } else {
+        json!({"remoteUrl": "https://mcp.example.com/mcp"})
+    };
+    spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    World::around(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": kind,
+        "metadata": {"name": "fetch", "namespace": "team", "uid": "u-1", "generation": 3,
+            "finalizers": ["mcpserver.toolhive.stacklok.dev/finalizer"]},
+        "spec": spec,
+    }))
+}
+
+fn webhooks(url: &str) -> Value {
+    json!({"validating": [{"name": "policy", "url": url}]})
+}
+
+/// A workload behind the webhook configuration `gates`.
+fn gated<W: Workload>() -> World<W>
+where
+    W::Status: Clone,
+{
+    let mut world = open(&json!({"webhookConfigRef": {"name": "gates"}}));
+    world.has(config("gates", webhooks("https://policy/")));
+    world
+}
+
+/// Changes members of the spec.
+fn edit<W: Workload>(world: &mut World<W>, change: &Value)
+where
+    W::Status: Clone,
+{
+    let mut workload = serde_json::to_value(&world.workload).unwrap();
+    for (member, value) in change.as_object().unwrap() {
+        workload["spec"][member] = value.clone();
+    }
+    world.workload = serde_json::from_value(workload).unwrap();
+}
+
+fn assert_nothing_runs<W: Workload>(world: &World<W>, why: &str)
+where
+    W::Status: Clone,
+{
+    let plan = world.plan();
+    let (kind, status) = (W::kind(&()), serde_json::to_value(&plan.status).unwrap());
+    assert!(plan.children.is_empty(), "{kind}, {why}: {:?}", plan.children);
+    assert!(is_absent(&plan, ChildKind::Deployment, "fetch"), "{kind}, {why}");
+    assert_eq!(status["phase"], "Failed", "{kind}, {why}");
+    assert!(status["url"].is_null(), "{kind}, {why}");
+}
+
+fn assert_left_alone<W: Workload>(world: &World<W>, why: &str)
+where
+    W::Status: Clone,
+{
+    let plan = world.plan();
+    let (kind, status) = (W::kind(&()), serde_json::to_value(&plan.status).unwrap());
+    assert!(plan.children.is_empty() && plan.absent.is_empty(), "{kind}, {why}");
+    assert_eq!(status["phase"], "Failed", "{kind}, {why}");
+    assert!(status["message"].as_str().unwrap().ends_with("what runs already is left as it is"), "{kind}, {why}");
+    assert!(status["url"].is_string(), "{kind}, {why}");
+}
+
+fn broken_configs<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let webhook = |change: Value| {
+        let mut webhook = json!({"name": "p", "url": "https://p/"});
+        webhook.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        Some(config("gates", json!({"validating": [webhook]})))
+    };
+    let key = json!({"name": "s", "key": "k"});
+    let cases = [
+        (None, "WebhookConfigNotFound", "MCPWebhookConfig \"gates\" does not exist"),
+        (Some(config("gates", json!({}))), "WebhookConfigNotValid", "at least one validating or mutating webhook"),
+        (webhook(json!({"url": "http://p/"})), "WebhookConfigNotValid", "spec.validating[0].url: "),
+        (webhook(json!({"timeout": "1h"})), "WebhookConfigNotValid", "timeout 1h0m0s is out of range"),
+        (webhook(json!({"tlsConfig": {"clientCertSecretRef": key}})), "WebhookConfigNotValid", "set both or neither"),
+        (webhook(json!({"match": {"tools": ["a?"]}})), "WebhookConfigNotValid", "spec.validating[0].match.tools: "),
+        (webhook(json!({"hmacSecretRef": key})), "WebhookSecretNotFound", "Secret s/k"),
+    ];
+    for (found, reason, message) in cases {
+        let mut world = gated::<W>();
+        world.configs.clear();
+        if let Some(config) = found {
+            world.has(config);
+        }
+        assert_nothing_runs(&world, reason);
+        let condition = condition(&world.plan(), "WebhookConfigValidated", "False").unwrap();
+        assert!(condition.0 == reason && condition.1.contains(message), "{condition:?}");
+    }
+    let nameless = open::<W>(&json!({"webhookConfigRef": {"name": ""}}));
+    assert_nothing_runs(&nameless, "a reference without a name still asks for a guard");
+}
+
+#[test]
+fn without_its_webhook_config_a_new_workload_gets_no_proxy() {
+    for_both_kinds!(broken_configs);
+}
+
+fn vanished_configs<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = gated::<W>();
+    world.applied(&world.plan());
+    world.configs.clear();
+    assert_left_alone(&world, "config deleted by force");
+    world.has(config("gates", webhooks("ftp://p/")));
+    assert_left_alone(&world, "config edited into nonsense");
+}
+
+#[test]
+fn a_gated_proxy_outlives_its_vanished_config() {
+    for_both_kinds!(vanished_configs);
+}
+
+fn wished_gates<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = open::<W>(&json!({}));
+    world.applied(&world.plan());
+    assert!(deployment(&world.plan())["metadata"].get("annotations").is_none());
+    edit(&mut world, &json!({"webhookConfigRef": {"name": "gates"}}));
+    assert_nothing_runs(&world, "the wished-for gate does not exist");
+
+    // It exists: the old pods go before the new ones come, since a rolling update could keep them for ever.
+    world.has(config("gates", webhooks("https://policy/")));
+    let first = world.plan();
+    assert!(is_absent(&first, ChildKind::Deployment, "fetch"), "the ungated proxy goes");
+    assert!(child(&first, ChildKind::Deployment, "fetch").is_none());
+    world.applied(&first);
+    let second = world.plan();
+    assert!(!is_absent(&second, ChildKind::Deployment, "fetch"));
+    assert!(run_config(&second).contains("validating-webhook") && deployment(&second).is_object());
+}
+
+#[test]
+fn an_ungated_proxy_does_not_outlive_the_wish_for_a_gate() {
+    for_both_kinds!(wished_gates);
+}
+
+fn switched_gates<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = gated::<W>();
+    world.applied(&world.plan());
+    edit(&mut world, &json!({"webhookConfigRef": {"name": "stricter"}}));
+    world.configs.clear();
+    assert_nothing_runs(&world, "the stricter gate does not exist");
+    world.has(config("stricter", webhooks("https://q/")));
+    assert!(is_absent(&world.plan(), ChildKind::Deployment, "fetch"));
+}
+
+#[test]
+fn a_proxy_behind_another_config_does_not_outlive_the_switch() {
+    for_both_kinds!(switched_gates);
+}
+
+fn edited_gates<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = gated::<W>();
+    world.applied(&world.plan());
+    let hash = serde_json::to_value(world.plan().status).unwrap()["webhookConfigHash"].clone();
+    assert_eq!(hash, world.hash("MCPWebhookConfig", "gates"));
+    let matched = json!({"name": "policy", "url": "https://new/", "match": {"tools": ["deploy_*"]}});
+    world.has(config("gates", json!({"validating": [matched]})));
+    let plan = world.plan();
+    assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"));
+    let document: Value = serde_json::from_str(run_config(&plan)).unwrap();
+    let webhook = &document["validating_webhooks"][0];
+    assert_eq!(webhook["url"], "https://new/");
+    assert_eq!(webhook["portcullis"], json!({"match": {"tools": ["deploy_*"]}}));
+
+    edit(&mut world, &json!({"webhookConfigRef": null}));
+    let plan = world.plan();
+    assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "a gate that is no longer asked for goes the same way");
+    assert!(deployment(&plan)["metadata"].get("annotations").is_none());
+}
+
+#[test]
+fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
+    for_both_kinds!(edited_gates);
+}
+
+fn broken_specs<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = gated::<W>();
+    world.applied(&world.plan());
+    edit(&mut world, &json!({"image": "", "remoteUrl": "ftp://x"}));
+    assert_left_alone(&world, "the guard is the one asked for");
+    world.has(config("gates", webhooks("https://new/")));
+    let plan = world.plan();
+    assert!(plan.children.is_empty(), "the new webhook cannot be put in place");
+    assert_eq!(plan.absent, [ChildRef::new(ChildKind::Deployment, "fetch")], "what runs behind it does no wrong");
+    world.applied(&plan);
+    assert_eq!(world.plan().absent, [], "nor does it later");
+}
+
+#[test]
+fn a_stricter_config_beside_a_broken_spec_leaves_no_laxer_proxy() {
+    for_both_kinds!(broken_specs);
+}
+
+fn forged_gates<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = gated::<W>();
+    let forged = json!({"proxyDeployment": {"annotations": {"toolhive.stacklok.dev/webhook-config": "gates/forged"}}});
+    edit(&mut world, &json!({"resourceOverrides": forged}));
+    let plan = world.plan();
+    let annotations = &deployment(&plan)["metadata"]["annotations"];
+    let gate = annotations["toolhive.stacklok.dev/webhook-config"].as_str().unwrap();
+    assert!(gate.starts_with("gates/") && gate != "gates/forged", "{gate}");
+
+    // Without a gate there is nothing to say, and what the user says there counts for nothing.
+    edit(&mut world, &json!({"webhookConfigRef": null}));
+    assert!(deployment(&world.plan())["metadata"].get("annotations").is_none());
+}
+
+#[test]
+fn users_cannot_forge_the_gate_of_their_proxy() {
+    for_both_kinds!(forged_gates);
+}
