@@ -4,9 +4,12 @@
 mod audit;
 mod auth;
 mod authorization;
+mod aws_sts;
 mod header_forward;
 mod rate_limit;
+mod remote_auth;
 mod telemetry;
+mod token_exchange;
 mod tool_filter;
 
 use serde::Serialize;
@@ -19,9 +22,12 @@ pub use self::{
         AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
         PdpContext, PdpHttp,
     },
+    aws_sts::{AWS_STS, AwsStsConfig, AwsStsParameters, RoleMapping},
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
     rate_limit::{LONGEST_PERIOD, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, ToolRateLimit},
+    remote_auth::{RemoteAuthConfig, TOKEN_INJECTION, secret_identifier},
     telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
+    token_exchange::{TOKEN_EXCHANGE, TokenExchangeConfig, TokenExchangeParameters, token_type},
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
 use crate::{
@@ -59,8 +65,10 @@ pub(crate) enum Typed {
     Audit(AuditParameters),
     Auth(AuthParameters),
     Authorization(AuthorizationParameters),
+    AwsSts(AwsStsParameters),
     RateLimit(RateLimitParameters),
     Telemetry(TelemetryParameters),
+    TokenExchange(TokenExchangeParameters),
     Tools(ToolFilterParameters),
     Webhooks(WebhookParameters),
     /// They have one member at most, or no operator writes them.
@@ -130,7 +138,14 @@ static TABLE: &[Row] = &[
     },
     Row { members: &[("", "upstream_swap_config"), ("", "embedded_auth_server_config")], ..later("upstreamswap") },
     later("strip-auth"),
-    Row { members: &[("", "token_exchange_config")], flags: &["token-exchange-"], ..later("tokenexchange") },
+    Row {
+        members: &[("parameters.token_exchange_config", "token_exchange_config")],
+        yields: true,
+        flags: &["token-exchange-"],
+        of: |config| TokenExchangeParameters::of(config).map(Typed::TokenExchange),
+        read: |value| TokenExchangeParameters::read(value, "").map(Typed::TokenExchange),
+        ..later(TOKEN_EXCHANGE)
+    },
     TOOLS,
     Row { kind: TOOL_CALL_FILTER, ..TOOLS },
     Row { of: |_| Some(Typed::Other(json!({}))), ..built(PARSER) },
@@ -179,7 +194,12 @@ static TABLE: &[Row] = &[
         // The default `read` keeps the order of members, which tells where policies were written.
         ..built(AUTHORIZATION)
     },
-    Row { members: &[("", "aws_sts_config")], ..later("awssts") },
+    Row {
+        members: &[("parameters.aws_sts_config", "aws_sts_config")],
+        of: |config| AwsStsParameters::of(config).map(Typed::AwsSts),
+        read: |value| AwsStsParameters::read(value, "").map(Typed::AwsSts),
+        ..later(AWS_STS)
+    },
     Row {
         members: &[
             ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),

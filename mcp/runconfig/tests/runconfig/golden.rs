@@ -9,7 +9,7 @@ use mcp_runconfig::{
 };
 use serde_json::{Value, json};
 
-const GOLDEN: [(&str, &str); 9] = [
+const GOLDEN: [(&str, &str); 14] = [
     ("01", include_str!("../../../operator/tests/golden/01-minimal/minimal.runconfig.json")),
     ("02", include_str!("../../../operator/tests/golden/02-streamable/streamable.runconfig.json")),
     ("03", include_str!("../../../operator/tests/golden/03-sse-secrets-volumes/sse.runconfig.json")),
@@ -18,6 +18,14 @@ const GOLDEN: [(&str, &str); 9] = [
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-inline.runconfig.json")),
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-cluster.runconfig.json")),
     ("08", include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json")),
+    ("09 aws-remote", include_str!("../../../operator/tests/golden/09-external-auth/aws-remote.runconfig.json")),
+    ("09 bearer-remote", include_str!("../../../operator/tests/golden/09-external-auth/bearer-remote.runconfig.json")),
+    ("09 ex-custom", include_str!("../../../operator/tests/golden/09-external-auth/ex-custom.runconfig.json")),
+    ("09 ex-default", include_str!("../../../operator/tests/golden/09-external-auth/ex-default.runconfig.json")),
+    (
+        "09 ex-remote-public",
+        include_str!("../../../operator/tests/golden/09-external-auth/ex-remote-public.runconfig.json"),
+    ),
     ("12", include_str!("../../../operator/tests/golden/12-rate-limits/limited.runconfig.json")),
 ];
 
@@ -93,7 +101,7 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
     for members in [
         r#","from_the_future":[1,2.5,18446744073709551615]"#,
         r#","permission_profile":null,"tools_override":{}"#,
-        r#","authz_config":null,"authz_config_path":"","aws_sts_config":false"#,
+        r#","authz_config":null,"authz_config_path":"","aws_sts_config":null,"token_exchange_config":null"#,
         r#","scaling_config":null,"telemetry_config":null"#,
     ] {
         assert_eq!(parse(members).unwrap(), plain, "{members}");
@@ -107,9 +115,9 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
             let error = parse(&format!("{members}{chain}")).unwrap_err();
             assert!(error.field == member && error.problem.contains("not built"), "{error}");
         }
-        // It lists what there is.
+        // It lists what there is. An exchange that is not in the list would leave the server with the caller's own token.
         let chain = r#","middleware_configs":[{"type":"auth"}]"#;
-        assert!(parse(&format!("{members}{chain}")).is_ok(), "{members}");
+        assert_eq!(parse(&format!("{members}{chain}")).is_ok(), !members.contains("exchange"), "{members}");
     }
 }
 
