@@ -4,10 +4,7 @@ pub mod chain;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error as _, IgnoredAny},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
 use crate::{
@@ -19,8 +16,8 @@ use crate::{
 };
 
 use chain::{
-    AUTH, AuditConfig, AuthParameters, AuthzConfig, HeaderForward, OidcConfig, RateLimitConfig, TelemetryConfig,
-    ToolOverride,
+    AUTH, AuditConfig, AuthParameters, AuthzConfig, AwsStsConfig, HeaderForward, OidcConfig, RateLimitConfig,
+    RemoteAuthConfig, TelemetryConfig, TokenExchangeConfig, ToolOverride,
 };
 
 /// The version of the document that is written, and assumed where none is given.
@@ -43,6 +40,9 @@ pub struct RunConfig {
     /// URL of a remote MCP server.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remote_url: String,
+    /// The proxy's own login at the remote MCP server; `None` where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_auth_config: Option<RemoteAuthConfig>,
     /// Arguments of the MCP server's container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cmd_args: Vec<String>,
@@ -89,6 +89,12 @@ pub struct RunConfig {
     /// The login of callers; `None` where nobody has to log in. The `auth` entry of the chain says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_config: Option<OidcConfig>,
+    /// The exchange of callers' tokens; `None` where they go on as they are. Read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_exchange_config: Option<TokenExchangeConfig>,
+    /// The roles of AWS that sign requests; `None` where nobody signs. Read only where `middleware_configs` is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aws_sts_config: Option<AwsStsConfig>,
     /// The authorization of calls; `None` where everybody may call all. Read only where `middleware_configs` is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authz_config: Option<AuthzConfig>,
@@ -174,9 +180,6 @@ pub struct RunConfig {
     /// Members that ToolHive's document does not have.
     #[serde(skip_serializing_if = "Additions::is_empty")]
     pub portcullis: Additions,
-    /// How clients log in at a remote MCP server, which no proxy of this version does.
-    #[serde(skip_serializing)]
-    pub remote_auth_config: Option<IgnoredAny>,
 }
 
 /// How an MCP server is spoken to.

@@ -13,6 +13,10 @@ pub const SECRETS_PROVIDER: &str = "TOOLHIVE_SECRETS_PROVIDER";
 pub const SECRET_PREFIX: &str = "TOOLHIVE_SECRET_";
 /// The client secret that goes with the client id of the RunConfig's `oidc_config`.
 pub const OIDC_CLIENT_SECRET: &str = "TOOLHIVE_OIDC_CLIENT_SECRET";
+/// The client secret that goes with the client id of the RunConfig's `token_exchange_config`.
+pub const TOKEN_EXCHANGE_CLIENT_SECRET: &str = "TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET";
+/// The file that has that secret, which is read again when it changes.
+pub const TOKEN_EXCHANGE_CLIENT_SECRET_FILE: &str = "PORTCULLIS_TOKEN_EXCHANGE_CLIENT_SECRET_FILE";
 /// The password of the RunConfig's `session_redis`.
 pub const SESSION_REDIS_PASSWORD: &str = "THV_SESSION_REDIS_PASSWORD";
 /// The file that has that password, which is read again for each connection.
@@ -48,6 +52,13 @@ pub fn is_unread_in_pods(name: &str) -> bool {
 
 /// Whether the operator alone sets the variable on proxies.
 pub fn is_operators(name: &str) -> bool {
-    let secrets = [SECRETS_PROVIDER, OIDC_CLIENT_SECRET, SESSION_REDIS_PASSWORD, SESSION_REDIS_PASSWORD_FILE];
+    let secrets = [
+        SECRETS_PROVIDER,
+        OIDC_CLIENT_SECRET,
+        TOKEN_EXCHANGE_CLIENT_SECRET,
+        TOKEN_EXCHANGE_CLIENT_SECRET_FILE,
+        SESSION_REDIS_PASSWORD,
+        SESSION_REDIS_PASSWORD_FILE,
+    ];
     [RUNTIME, RUN_CONFIG_CHECKSUM].contains(&name) || secrets.contains(&name) || name.starts_with(SECRET_PREFIX)
 }

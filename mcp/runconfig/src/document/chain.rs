@@ -4,9 +4,12 @@
 mod audit;
 mod auth;
 mod authorization;
+mod aws_sts;
 mod header_forward;
 mod rate_limit;
+mod remote_auth;
 mod telemetry;
+mod token_exchange;
 mod tool_filter;
 
 use serde::Serialize;
@@ -19,9 +22,12 @@ pub use self::{
         AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
         PdpContext, PdpHttp,
     },
+    aws_sts::{AWS_STS, AwsStsConfig, AwsStsParameters, RoleMapping},
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
     rate_limit::{LONGEST_PERIOD, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, ToolRateLimit},
+    remote_auth::{RemoteAuthConfig, TOKEN_INJECTION, secret_identifier},
     telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},
+    token_exchange::{TOKEN_EXCHANGE, TokenExchangeConfig, TokenExchangeParameters, token_type},
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
 use crate::{
@@ -47,6 +53,10 @@ pub const RECOVERY: &str = "recovery";
 pub const BEFORE_RATE_LIMIT: [&str; 5] =
     [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION];
 
+/// The types behind which proxies put what gets a credential for the server, wherever a document has it: what they refuse costs nobody a credential.
+pub const BEFORE_CREDENTIALS: [&str; 7] =
+    [PARSER, TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION, RATE_LIMIT];
+
 /// The longest request body where nothing else is said, in bytes.
 pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
 /// The longest request body that a proxy reads, whatever its document says, in bytes: it holds bodies whole, in memory.
@@ -59,8 +69,10 @@ pub(crate) enum Typed {
     Audit(AuditParameters),
     Auth(AuthParameters),
     Authorization(AuthorizationParameters),
+    AwsSts(AwsStsParameters),
     RateLimit(RateLimitParameters),
     Telemetry(TelemetryParameters),
+    TokenExchange(TokenExchangeParameters),
     Tools(ToolFilterParameters),
     Webhooks(WebhookParameters),
     /// They have one member at most, or no operator writes them.
@@ -130,7 +142,14 @@ static TABLE: &[Row] = &[
     },
     Row { members: &[("", "upstream_swap_config"), ("", "embedded_auth_server_config")], ..later("upstreamswap") },
     later("strip-auth"),
-    Row { members: &[("", "token_exchange_config")], flags: &["token-exchange-"], ..later("tokenexchange") },
+    Row {
+        members: &[("parameters.token_exchange_config", "token_exchange_config")],
+        yields: true,
+        flags: &["token-exchange-"],
+        of: |config| TokenExchangeParameters::of(config).map(Typed::TokenExchange),
+        read: |value| TokenExchangeParameters::read(value, "").map(Typed::TokenExchange),
+        ..built(TOKEN_EXCHANGE)
+    },
     TOOLS,
     Row { kind: TOOL_CALL_FILTER, ..TOOLS },
     Row { of: |_| Some(Typed::Other(json!({}))), ..built(PARSER) },
@@ -179,7 +198,12 @@ static TABLE: &[Row] = &[
         // The default `read` keeps the order of members, which tells where policies were written.
         ..built(AUTHORIZATION)
     },
-    Row { members: &[("", "aws_sts_config")], ..later("awssts") },
+    Row {
+        members: &[("parameters.aws_sts_config", "aws_sts_config")],
+        of: |config| AwsStsParameters::of(config).map(Typed::AwsSts),
+        read: |value| AwsStsParameters::read(value, "").map(Typed::AwsSts),
+        ..later(AWS_STS)
+    },
     Row {
         members: &[
             ("parameters.add_headers_from_secret", "header_forward.add_headers_from_secret"),
@@ -193,6 +217,8 @@ static TABLE: &[Row] = &[
         },
         ..built(HEADER_FORWARD)
     },
+    // The document's own member asks for it, and no operator writes an entry.
+    Row { members: &[("parameters", "remote_auth_config")], ..built(TOKEN_INJECTION) },
     Row { of: |_| Some(Typed::Other(Value::Null)), ..built(RECOVERY) },
 ];
 

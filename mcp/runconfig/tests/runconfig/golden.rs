@@ -9,7 +9,7 @@ use mcp_runconfig::{
 };
 use serde_json::{Value, json};
 
-const GOLDEN: [(&str, &str); 9] = [
+const GOLDEN: [(&str, &str); 14] = [
     ("01", include_str!("../../../operator/tests/golden/01-minimal/minimal.runconfig.json")),
     ("02", include_str!("../../../operator/tests/golden/02-streamable/streamable.runconfig.json")),
     ("03", include_str!("../../../operator/tests/golden/03-sse-secrets-volumes/sse.runconfig.json")),
@@ -18,6 +18,14 @@ const GOLDEN: [(&str, &str); 9] = [
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-inline.runconfig.json")),
     ("06", include_str!("../../../operator/tests/golden/06-oidc/oidc-cluster.runconfig.json")),
     ("08", include_str!("../../../operator/tests/golden/08-audit-authz-telemetry/full.runconfig.json")),
+    ("09 aws-remote", include_str!("../../../operator/tests/golden/09-external-auth/aws-remote.runconfig.json")),
+    ("09 bearer-remote", include_str!("../../../operator/tests/golden/09-external-auth/bearer-remote.runconfig.json")),
+    ("09 ex-custom", include_str!("../../../operator/tests/golden/09-external-auth/ex-custom.runconfig.json")),
+    ("09 ex-default", include_str!("../../../operator/tests/golden/09-external-auth/ex-default.runconfig.json")),
+    (
+        "09 ex-remote-public",
+        include_str!("../../../operator/tests/golden/09-external-auth/ex-remote-public.runconfig.json"),
+    ),
     ("12", include_str!("../../../operator/tests/golden/12-rate-limits/limited.runconfig.json")),
 ];
 
@@ -93,13 +101,12 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
     for members in [
         r#","from_the_future":[1,2.5,18446744073709551615]"#,
         r#","permission_profile":null,"tools_override":{}"#,
-        r#","authz_config":null,"authz_config_path":"","aws_sts_config":false"#,
+        r#","authz_config":null,"authz_config_path":"","aws_sts_config":null,"token_exchange_config":null"#,
         r#","scaling_config":null,"telemetry_config":null"#,
     ] {
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }
     for (members, member) in [
-        (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
         (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         (r#","embedded_auth_server_config":{}"#, "embedded_auth_server_config"),
     ] {
@@ -111,6 +118,9 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         let chain = r#","middleware_configs":[{"type":"auth"}]"#;
         assert!(parse(&format!("{members}{chain}")).is_ok(), "{members}");
     }
+    // Where the list has no exchange, the server would get the caller's own token.
+    let error = parse(r#","to\u212Aen_exchange_config":{},"middleware_configs":[{"type":"auth"}]"#).unwrap_err();
+    assert!(error.field == "token_exchange_config" && error.fix.contains("tokenexchange"), "{error}");
 }
 
 #[test]
@@ -254,6 +264,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             open_paths: vec!["/docs/*".into()],
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
             rate_limits_fail_closed: true,
+            actor_token_file: "/actor/token".into(),
         },
         ..RunConfig::default()
     };
@@ -274,7 +285,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
         r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
         r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}},"#,
-        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"],"rate_limits_fail_closed":true}}"#,
+        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"],"rate_limits_fail_closed":true,"actor_token_file":"/actor/token"}}"#,
     ]
     .concat();
     assert_eq!(config.to_json().replace([' ', '\n'], ""), document);
