@@ -5,7 +5,10 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::IntoDeserializer};
 
-use crate::reference::SecretKeyRef;
+use crate::{
+    reference::{SecretKeyRef, WorkloadRef},
+    v1beta1::ConfigStatus,
+};
 
 /// Which webhooks are asked about an MCP request, and in which order. At least one has to be given.
 ///
@@ -119,4 +122,20 @@ pub struct MCPWebhookConfigStatus {
     /// The names of the MCPServers that refer to this configuration, sorted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub referencing_servers: Option<Vec<String>>,
+}
+
+impl From<MCPWebhookConfigStatus> for ConfigStatus {
+    fn from(status: MCPWebhookConfigStatus) -> Self {
+        let MCPWebhookConfigStatus { conditions, config_hash, observed_generation, .. } = status;
+        Self { conditions, config_hash, observed_generation, referencing_workloads: None }
+    }
+}
+
+impl From<ConfigStatus> for MCPWebhookConfigStatus {
+    /// Lists names alone: MCPServers refer to such a configuration, and nothing else does.
+    fn from(status: ConfigStatus) -> Self {
+        let ConfigStatus { conditions, config_hash, observed_generation, referencing_workloads } = status;
+        let names = |workloads: Vec<WorkloadRef>| workloads.into_iter().map(|workload| workload.name).collect();
+        Self { conditions, config_hash, observed_generation, referencing_servers: referencing_workloads.map(names) }
+    }
 }

@@ -10,7 +10,8 @@ use std::{
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        MCPAuthzConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer,
+        MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig,
+        MCPToolConfig, VirtualMCPServer,
     },
 };
 use mcp_operator::{
@@ -50,8 +51,9 @@ type ReadConfig = fn(&Value) -> Arc<dyn Config>;
 type PlanOne = fn(&Value, &Configs, &Data) -> Planned;
 
 /// The kinds of configurations, each with what reads one.
-const CONFIGS: [(&str, ReadConfig); 5] = [
+const CONFIGS: [(&str, ReadConfig); 6] = [
     ("MCPAuthzConfig", config::<MCPAuthzConfig>),
+    ("MCPExternalAuthConfig", config::<MCPExternalAuthConfig>),
     ("MCPOIDCConfig", config::<MCPOIDCConfig>),
     ("MCPTelemetryConfig", config::<MCPTelemetryConfig>),
     ("MCPToolConfig", config::<MCPToolConfig>),

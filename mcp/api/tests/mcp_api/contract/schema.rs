@@ -40,7 +40,8 @@ fn allowed_differences() -> Vec<Difference> {
         (".status.referencingWorkloads[].name", json!({"type": "string"})),
     ] {
         let reason = "shows what blocks a deletion without reading the log; upstream dropped it";
-        for kind in ["MCPAuthzConfig", "MCPOIDCConfig", "MCPTelemetryConfig", "MCPToolConfig"] {
+        for kind in ["MCPAuthzConfig", "MCPExternalAuthConfig", "MCPOIDCConfig", "MCPTelemetryConfig", "MCPToolConfig"]
+        {
             allowed.push(Difference { kind, path, ours: Some(ours.clone()), reason });
         }
     }

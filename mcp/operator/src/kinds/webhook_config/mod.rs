@@ -2,11 +2,7 @@
 
 mod translate;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::{
-    names::annotation,
-    v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
-};
+use mcp_api::{names::annotation, v1alpha1::MCPWebhookConfig};
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
@@ -17,10 +13,7 @@ use mcp_runconfig::{
     webhook::{MUTATING, VALIDATING},
 };
 
-use crate::{
-    config::{ConfigKind, ConfigReport},
-    subject::Subject,
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 impl Subject for MCPWebhookConfig {
     const FINALIZER: Option<&'static str> = Some("mcpwebhookconfig.toolhive.stacklok.dev/finalizer");
@@ -58,23 +51,5 @@ impl ConfigKind for MCPWebhookConfig {
     fn render(&self, _: &Target, (): &(), document: &mut RunConfig) {
         let (mutating, validating, _) = translate::translated(&self.spec);
         (document.mutating_webhooks, document.validating_webhooks) = (mutating, validating);
-    }
-
-    fn conditions(status: &MCPWebhookConfigStatus) -> Option<&Vec<Condition>> {
-        status.conditions.as_ref()
-    }
-
-    fn last_hash(status: &MCPWebhookConfigStatus) -> Option<&str> {
-        status.config_hash.as_deref()
-    }
-
-    fn status_of(report: ConfigReport) -> MCPWebhookConfigStatus {
-        let servers: Vec<_> = report.referrers.into_iter().map(|referrer| referrer.name).collect();
-        MCPWebhookConfigStatus {
-            conditions: report.conditions,
-            config_hash: report.config_hash,
-            observed_generation: report.observed_generation,
-            referencing_servers: if servers.is_empty() { None } else { Some(servers) },
-        }
     }
 }
