@@ -10,6 +10,7 @@ use futures::future::{BoxFuture, join_all};
 use kube::ResourceExt as _;
 use mcp_plan::{
     additions::Additions,
+    config::Configs,
     problem::Problem,
     reference::{Data, Reference, Referrer, missing},
     settings::Settings,
@@ -40,6 +41,8 @@ pub trait Known: Send + Sync + 'static {
     fn is_missing<'a>(&'a self, namespace: &'a str, reference: &'a Reference) -> BoxFuture<'a, bool>;
     /// The ConfigMaps among `references` whose texts are read, as the API server has them: those that it shows in time.
     fn texts<'a>(&'a self, namespace: &'a str, references: &'a [Reference]) -> BoxFuture<'a, Data>;
+    /// The configurations among `references` that exist, as far as the cluster has been seen.
+    fn configs(&self, namespace: &str, references: &[Reference]) -> Configs;
     /// The workloads of a namespace that this child may be made for; none while the cluster has not been seen.
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
 }
@@ -62,16 +65,19 @@ struct Rules<K> {
     children: fn(&K) -> Vec<ChildRef>,
     /// The parts of its node and of the operator that an object may not have.
     refused: fn(&K, &Settings) -> Vec<Problem>,
+    /// The warnings that the configurations which an object refers to have for it.
+    advice: fn(&K, &Configs) -> Vec<String>,
 }
 
 /// The validating webhook of a kind, named after it. `children` are all that may be made for an object, and `refused` says what it may
-/// not have of its node and of the operator.
+/// not have of its node and of the operator; `advice` are the warnings that the configurations to which it refers have for it.
 pub fn webhook<K: Subject>(
     judging: &Judging,
     children: fn(&K) -> Vec<ChildRef>,
     refused: fn(&K, &Settings) -> Vec<Problem>,
+    advice: fn(&K, &Configs) -> Vec<String>,
 ) -> Validate<K> {
-    let rules = Rules { judging: judging.clone(), children, refused };
+    let rules = Rules { judging: judging.clone(), children, refused, advice };
     Validate::named(K::kind(&()).to_lowercase()).validator(Arc::new(rules))
 }
 
@@ -102,6 +108,7 @@ impl<K: Subject> Rules<K> {
         new.warnings(settings)
             .into_iter()
             .chain(unknown)
+            .chain((self.advice)(new, &known.configs(namespace, &references)))
             .chain(missing)
             .chain(texts)
             .chain(shared)

@@ -5,7 +5,10 @@ use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::IntoDeserializer};
 
-use crate::reference::{SecretKeyRef, WorkloadRef};
+use crate::{
+    reference::{SecretKeyRef, WorkloadRef},
+    v1beta1::ConfigStatus,
+};
 
 /// Which webhooks are asked about an MCP request, and in which order. At least one has to be given.
 ///
@@ -166,4 +169,27 @@ pub struct MCPWebhookConfigStatus {
     /// The workloads that refer to this configuration, sorted by kind and name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub referencing_workloads: Option<Vec<WorkloadRef>>,
+}
+
+impl From<MCPWebhookConfigStatus> for ConfigStatus {
+    fn from(status: MCPWebhookConfigStatus) -> Self {
+        let MCPWebhookConfigStatus {
+            conditions,
+            config_hash,
+            observed_generation,
+            referencing_workloads,
+            referencing_servers: _,
+        } = status;
+        Self { conditions, config_hash, observed_generation, referencing_workloads }
+    }
+}
+
+impl From<ConfigStatus> for MCPWebhookConfigStatus {
+    fn from(status: ConfigStatus) -> Self {
+        let ConfigStatus { conditions, config_hash, observed_generation, referencing_workloads } = status;
+        let workloads = referencing_workloads.iter().flatten().filter(|workload| workload.kind == "MCPServer");
+        let servers: Vec<_> = workloads.map(|server| server.name.clone()).collect();
+        let referencing_servers = (!servers.is_empty()).then_some(servers);
+        Self { conditions, config_hash, observed_generation, referencing_servers, referencing_workloads }
+    }
 }

@@ -1,13 +1,12 @@
 //! MCPAuthzConfig: who may call what.
 #![allow(clippy::duplicated_attributes, reason = "printer columns have the same type")]
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::reference::WorkloadRef;
+use super::ConfigStatus;
 
 /// Rules on what callers may do, and the party that decides by them.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +15,7 @@ use crate::reference::WorkloadRef;
     version = "v1beta1",
     kind = "MCPAuthzConfig",
     namespaced,
-    status = "MCPAuthzConfigStatus",
+    status = "ConfigStatus",
     derive = "Default",
     derive = "PartialEq",
     shortname = "authzcfg",
@@ -41,22 +40,3 @@ pub struct MCPAuthzConfigSpec {
 }
 
 absent_spec_is_default!(MCPAuthzConfigSpec);
-
-/// The operator's findings about the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MCPAuthzConfigStatus {
-    /// Whether the spec can be used (`Valid`), and whether a deletion waits for workloads (`DeletionBlocked`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::conditions")]
-    pub conditions: Option<Vec<Condition>>,
-    /// A digest of the last valid spec; it changes when the spec does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config_hash: Option<String>,
-    /// The `metadata.generation` that this status describes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The workloads of this namespace that refer to this configuration, sorted by kind and name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub referencing_workloads: Option<Vec<WorkloadRef>>,
-}

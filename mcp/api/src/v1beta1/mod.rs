@@ -4,6 +4,8 @@ mod auth;
 pub mod auth_server;
 mod authz_config;
 pub mod composite_tool;
+mod config_status;
+pub mod external_auth;
 mod oidc_config;
 mod overrides;
 mod rate_limit;
@@ -22,11 +24,10 @@ pub use self::{
         AuthServerKind, AuthServerRef, AuthzConfig, AuthzConfigMapRef, AuthzConfigType, InlineAuthzConfig,
         OidcConfigRef,
     },
-    authz_config::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus},
-    oidc_config::{
-        InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfig, MCPOIDCConfigSpec, MCPOIDCConfigStatus,
-        OidcConfigType,
-    },
+    authz_config::{MCPAuthzConfig, MCPAuthzConfigSpec},
+    config_status::ConfigStatus,
+    external_auth::{ExternalAuthSpec, MCPExternalAuthConfig},
+    oidc_config::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfig, MCPOIDCConfigSpec, OidcConfigType},
     overrides::{
         EnvVar, ImagePullSecret, MetadataOverrides, ProxyDeploymentOverrides, ResourceList, ResourceOverrides,
         ResourceRequirements,
@@ -42,10 +43,10 @@ pub use self::{
     },
     session_storage::{SessionStorage, SessionStorageProvider, SessionStorageTls},
     telemetry_config::{
-        MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPTelemetryConfigStatus, OpenTelemetry, OpenTelemetryMetrics,
-        OpenTelemetryTracing, Prometheus, SensitiveHeader,
+        MCPTelemetryConfig, MCPTelemetryConfigSpec, OpenTelemetry, OpenTelemetryMetrics, OpenTelemetryTracing,
+        Prometheus, SensitiveHeader,
     },
-    tool_config::{MCPToolConfig, MCPToolConfigSpec, MCPToolConfigStatus, ToolAnnotations, ToolOverride},
+    tool_config::{MCPToolConfig, MCPToolConfigSpec, ToolAnnotations, ToolOverride},
     virtual_server::{VirtualMCPServer, VirtualMCPServerSpec, VirtualMCPServerStatus, VirtualServerPhase},
 };
 pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef, SecretKeyRef, WorkloadRef};
@@ -54,6 +55,7 @@ pub use crate::reference::{CaBundleRef, ConfigMapKeyRef, LenientNameRef, NameRef
 pub(crate) fn derived() -> Vec<CustomResourceDefinition> {
     vec![
         MCPAuthzConfig::crd(),
+        MCPExternalAuthConfig::crd(),
         MCPOIDCConfig::crd(),
         MCPRemoteProxy::crd(),
         MCPServer::crd(),

@@ -1,12 +1,12 @@
 //! MCPOIDCConfig: how the tokens of callers are checked.
 #![allow(clippy::duplicated_attributes, reason = "printer columns have the same type")]
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::reference::{CaBundleRef, SecretKeyRef, WorkloadRef};
+use super::ConfigStatus;
+use crate::reference::{CaBundleRef, SecretKeyRef};
 
 /// Who issues the tokens that callers show, and how they are checked.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +15,7 @@ use crate::reference::{CaBundleRef, SecretKeyRef, WorkloadRef};
     version = "v1beta1",
     kind = "MCPOIDCConfig",
     namespaced,
-    status = "MCPOIDCConfigStatus",
+    status = "ConfigStatus",
     derive = "Default",
     derive = "PartialEq",
     shortname = "mcpoidc",
@@ -140,23 +140,4 @@ impl Default for KubernetesServiceAccountConfig {
             use_cluster_auth: None,
         }
     }
-}
-
-/// What the operator has found out about the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MCPOIDCConfigStatus {
-    /// Whether the spec can be used (`Valid`), and whether a deletion waits for workloads (`DeletionBlocked`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::conditions")]
-    pub conditions: Option<Vec<Condition>>,
-    /// A digest of the last valid spec; it changes when the spec does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config_hash: Option<String>,
-    /// The `metadata.generation` that this status describes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The workloads of this namespace that refer to this configuration, sorted by kind and name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub referencing_workloads: Option<Vec<WorkloadRef>>,
 }

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::reference::{CaBundleRef, SecretKeyRef, WorkloadRef};
+use super::ConfigStatus;
+use crate::reference::{CaBundleRef, SecretKeyRef};
 
 /// The traces and metrics of requests, and where they go.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ use crate::reference::{CaBundleRef, SecretKeyRef, WorkloadRef};
     version = "v1beta1",
     kind = "MCPTelemetryConfig",
     namespaced,
-    status = "MCPTelemetryConfigStatus",
+    status = "ConfigStatus",
     derive = "Default",
     derive = "PartialEq",
     shortname = "mcpotel",
@@ -163,23 +163,4 @@ pub struct Prometheus {
     /// Whether the port that clients use serves `/metrics` as well. Yes when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_on_transport_port: Option<bool>,
-}
-
-/// The findings of the operator about the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MCPTelemetryConfigStatus {
-    /// Whether the spec can be used (`Valid`), and whether a deletion waits for workloads (`DeletionBlocked`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::conditions")]
-    pub conditions: Option<Vec<Condition>>,
-    /// A digest of the last valid spec; it changes when the spec does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config_hash: Option<String>,
-    /// The `metadata.generation` that this status describes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The workloads of this namespace that refer to this configuration, sorted by kind and name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub referencing_workloads: Option<Vec<WorkloadRef>>,
 }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::reference::WorkloadRef;
+use super::ConfigStatus;
 
 /// Which tools clients see, and how the proxy presents them.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +15,7 @@ use crate::reference::WorkloadRef;
     version = "v1beta1",
     kind = "MCPToolConfig",
     namespaced,
-    status = "MCPToolConfigStatus",
+    status = "ConfigStatus",
     derive = "Default",
     derive = "PartialEq",
     shortname = "tc",
@@ -74,23 +73,4 @@ pub struct ToolAnnotations {
     /// The title that clients show to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-}
-
-/// What the operator has found out about the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MCPToolConfigStatus {
-    /// Whether the spec can be used (`Valid`), and whether a deletion waits for workloads (`DeletionBlocked`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::conditions")]
-    pub conditions: Option<Vec<Condition>>,
-    /// A digest of the last valid spec; it changes when the spec does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config_hash: Option<String>,
-    /// The `metadata.generation` that this status describes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// The workloads of this namespace that refer to this configuration, sorted by kind and name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub referencing_workloads: Option<Vec<WorkloadRef>>,
 }

@@ -3,10 +3,10 @@
 use mcp_api::{
     v1alpha1::{FailurePolicy, MCPWebhookConfig, MCPWebhookConfigStatus},
     v1beta1::{
-        MCPAuthzConfig, MCPAuthzConfigSpec, MCPOIDCConfig, MCPOIDCConfigSpec, MCPRemoteProxy, MCPRemoteProxySpec,
-        MCPServer, MCPServerSpec, MCPServerStatus, MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPToolConfig,
-        MCPToolConfigSpec, MCPToolConfigStatus, Phase, ProxyMode, SessionAffinity, Transport, VirtualMCPServer,
-        VirtualMCPServerSpec, VirtualServerPhase, WorkloadRef,
+        ConfigStatus, ExternalAuthSpec, MCPAuthzConfig, MCPAuthzConfigSpec, MCPExternalAuthConfig, MCPOIDCConfig,
+        MCPOIDCConfigSpec, MCPRemoteProxy, MCPRemoteProxySpec, MCPServer, MCPServerSpec, MCPServerStatus,
+        MCPTelemetryConfig, MCPTelemetryConfigSpec, MCPToolConfig, MCPToolConfigSpec, Phase, ProxyMode,
+        SessionAffinity, Transport, VirtualMCPServer, VirtualMCPServerSpec, VirtualServerPhase, WorkloadRef,
     },
 };
 use serde_json::{Value, json};
@@ -44,6 +44,8 @@ fn an_object_without_a_spec_decodes_because_the_api_server_admits_it() {
     assert_eq!(telemetry.spec, MCPTelemetryConfigSpec::default());
     let authz: MCPAuthzConfig = serde_json::from_value(bare("MCPAuthzConfig")).unwrap();
     assert_eq!(authz.spec, MCPAuthzConfigSpec::default());
+    let credential: MCPExternalAuthConfig = serde_json::from_value(bare("MCPExternalAuthConfig")).unwrap();
+    assert_eq!(credential.spec, ExternalAuthSpec::default());
     let oidc: MCPOIDCConfig = serde_json::from_value(bare("MCPOIDCConfig")).unwrap();
     assert_eq!(oidc.spec, MCPOIDCConfigSpec::default());
     let proxy: MCPRemoteProxy = serde_json::from_value(bare("MCPRemoteProxy")).unwrap();
@@ -111,6 +113,18 @@ fn a_virtual_server_s_defaults_are_those_of_the_schema() {
 }
 
 #[test]
+fn the_defaults_of_credentials_of_aws_are_those_of_the_schema() {
+    let mut object = bare("MCPExternalAuthConfig");
+    object["spec"] = json!({"type": "awsSts", "awsSts": {"region": "eu-central-1"}});
+    let config: MCPExternalAuthConfig = serde_json::from_value(object).unwrap();
+    let expected = json!({"type": "awsSts", "awsSts": {
+        "region": "eu-central-1", "roleClaim": "groups", "service": "aws-mcp", "sessionDuration": 3600,
+        "sessionNameClaim": "sub",
+    }});
+    assert_eq!(serde_json::to_value(&config.spec).unwrap(), expected);
+}
+
+#[test]
 fn a_telemetry_configuration_s_defaults_are_those_of_the_schema() {
     let mut object = bare("MCPTelemetryConfig");
     object["spec"] = json!({"openTelemetry": {"tracing": {}, "metrics": {}}, "prometheus": {}});
@@ -174,7 +188,7 @@ fn referring_workloads_sort_by_kind_and_then_by_name() {
     let workload = |kind: &str, name: &str| WorkloadRef { kind: kind.into(), name: name.into() };
     let mut workloads = vec![workload("VirtualMCPServer", "a"), workload("MCPServer", "b"), workload("MCPServer", "a")];
     workloads.sort();
-    let status = MCPToolConfigStatus { referencing_workloads: Some(workloads), ..MCPToolConfigStatus::default() };
+    let status = ConfigStatus { referencing_workloads: Some(workloads), ..ConfigStatus::default() };
     let expected = json!({"referencingWorkloads": [
         {"kind": "MCPServer", "name": "a"}, {"kind": "MCPServer", "name": "b"}, {"kind": "VirtualMCPServer", "name": "a"},
     ]});
@@ -233,7 +247,7 @@ fn nothing_absent_is_written_so_that_an_apply_claims_only_what_was_set() {
     assert_eq!(serde_json::to_value(MCPServerStatus::default()).unwrap(), json!({}));
     assert_eq!(serde_json::to_value(MCPWebhookConfigStatus::default()).unwrap(), json!({}));
     assert_eq!(serde_json::to_value(MCPToolConfigSpec::default()).unwrap(), json!({}));
-    assert_eq!(serde_json::to_value(MCPToolConfigStatus::default()).unwrap(), json!({}));
+    assert_eq!(serde_json::to_value(ConfigStatus::default()).unwrap(), json!({}));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The terms of a workload's reference to a login, which every kind of workload has.
 
 use http::Uri;
-use mcp_plan::problem::Problem;
+use mcp_plan::{oauth::scope_problems, problem::Problem};
 use serde::{Deserialize, Serialize};
 
 /// The terms on which a workload is opened by tokens.
@@ -30,10 +30,7 @@ impl LoginTerms {
             );
             problems.push(Problem::new(format!("{field}.resourceUrl"), message));
         }
-        for (at, scope) in self.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
-            let message = format!("{scope:?} is not a scope; write one word of ASCII without quotes and backslashes");
-            problems.push(Problem::new(format!("{field}.scopes[{at}]"), message));
-        }
+        problems.extend(scope_problems(&format!("{field}.scopes"), Some(&self.scopes)));
         problems
     }
 }
@@ -44,9 +41,4 @@ fn is_resource(url: &str) -> bool {
     let http = matches!(uri.scheme_str(), Some("http" | "https"));
     let named = uri.authority().is_some_and(|it| !it.host().is_empty() && !it.as_str().contains('@'));
     http && named && !url.contains('#')
-}
-
-/// Whether it is a scope token (RFC 6749 §3.3).
-fn is_scope(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))
 }

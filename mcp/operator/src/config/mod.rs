@@ -4,20 +4,19 @@
 //! controller and an admission webhook of its own. Unlike [`mcp_plan::config`], which has what a workload's plan takes from
 //! a configuration of any kind, this is about the configuration itself.
 
-mod audit;
 pub mod bundle;
 mod login;
 mod plan;
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::{names::reason, v1beta1::WorkloadRef};
+use kube::core::object::HasStatus;
+use mcp_api::{names::reason, v1beta1::ConfigStatus};
 use mcp_plan::{
-    config::{Config, ConfigUse, Needs, Origin, Role, Target, Terms, Words},
+    config::{Config, ConfigUse, Needs, Origin, Part, Role, Target, Terms, Words},
     digest::short_digest,
     problem::Problem,
-    reference::{Reference, Referrer, SECRET},
+    reference::{Reference, SECRET},
     settings::Settings,
 };
 use mcp_runconfig::RunConfig;
@@ -25,12 +24,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::subject::Subject;
 
-pub use audit::audit;
 pub use login::LoginTerms;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
 
 /// A kind of configuration.
-pub trait ConfigKind: Subject {
+pub trait ConfigKind: Subject + HasStatus<Status: Clone + From<ConfigStatus> + Into<ConfigStatus>> {
     /// How the conditions of workloads speak of it.
     const WORDS: Words;
 
@@ -41,7 +39,7 @@ pub trait ConfigKind: Subject {
     /// Reasons of its own condition `Valid`: where it is true, where it is false.
     const VALIDITY: (&'static str, &'static str) = (reason::VALIDATION_SUCCEEDED, reason::VALIDATION_FAILED);
 
-    /// The types of middleware that it takes.
+    /// The types of middleware that every configuration of this kind takes.
     const MIDDLEWARE: &'static [&'static str];
 
     /// The terms of a workload's reference to it, beside the name; `()` where there are none.
@@ -51,6 +49,12 @@ pub trait ConfigKind: Subject {
     fn needs(&self, target: &Target, terms: &Self::Terms) -> Needs {
         let _ = (target, terms);
         Needs::default()
+    }
+
+    /// Its part in `target`, which uses it as `asked` says.
+    fn part(&self, asked: &ConfigUse, target: &Target) -> Part {
+        let _ = target;
+        Part::of(asked)
     }
 
     /// Puts into the document of the proxy of `target` what it is to do, on these terms.
@@ -66,35 +70,19 @@ pub trait ConfigKind: Subject {
             words: Some(Self::WORDS),
             annotation: Self::ANNOTATION,
             middleware: Self::MIDDLEWARE,
+            mark: None,
         }
     }
 
-    /// The conditions of a status.
-    fn conditions(status: &Self::Status) -> Option<&Vec<Condition>>;
-
-    /// The hash in a status.
-    fn last_hash(status: &Self::Status) -> Option<&str>;
-
-    /// The status of the kind.
-    fn status_of(report: ConfigReport) -> Self::Status;
+    /// The reason of its condition `Valid` where that is false.
+    fn invalid(&self) -> &'static str {
+        Self::VALIDITY.1
+    }
 
     /// The hash of the spec.
     fn hash(&self) -> String {
         short_digest(self.spec())
     }
-}
-
-/// What a controller of configurations reports, whatever the kind.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ConfigReport {
-    /// The conditions.
-    pub conditions: Option<Vec<Condition>>,
-    /// The hash of the last spec that could be used.
-    pub config_hash: Option<String>,
-    /// The generation that this describes.
-    pub observed_generation: Option<i64>,
-    /// Who refers to it, sorted, each once.
-    pub referrers: Vec<Referrer>,
 }
 
 /// The parts that it may not have in the operator's own namespace: the Secrets there that belong to the operator, whose values it would send to
@@ -105,12 +93,6 @@ pub fn refused_secrets<K: ConfigKind>(config: &K, settings: &Settings) -> Vec<Pr
     };
     let secrets = config.references().into_iter().filter(|reference| reference.kind == SECRET);
     secrets.filter_map(|it| Some(Problem::new(it.field, home.secret_problem(&it.name)?))).collect()
-}
-
-/// The workloads that a status lists; none where there is none.
-pub fn workloads(referrers: Vec<Referrer>) -> Option<Vec<WorkloadRef>> {
-    let workloads: Vec<_> = referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name }).collect();
-    (!workloads.is_empty()).then_some(workloads)
 }
 
 /// The configuration, for those to whom its kind does not matter.
@@ -132,6 +114,10 @@ impl<K: ConfigKind> Config for Erased<K> {
 
     fn hash(&self) -> String {
         ConfigKind::hash(&*self.0)
+    }
+
+    fn part(&self, asked: &ConfigUse, target: &Target) -> Part {
+        ConfigKind::part(&*self.0, asked, target)
     }
 
     fn needs(&self, target: &Target, terms: &Terms) -> Needs {

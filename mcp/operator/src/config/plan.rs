@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use mcp_api::names::{condition, reason};
+use mcp_api::{
+    names::{condition, reason},
+    v1beta1::{ConfigStatus, WorkloadRef},
+};
 use mcp_plan::{problem::sentences, reference::Referrer, settings::Settings};
 use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEvent};
 
-use super::{ConfigKind, ConfigReport, refused_secrets};
+use super::{ConfigKind, refused_secrets};
 
 /// Everything [`plan_config`] looks at.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +31,7 @@ pub struct ConfigPlan {
     /// It is being deleted and nobody refers to it any more.
     pub may_go: bool,
     /// What its status should say.
-    pub report: ConfigReport,
+    pub report: ConfigStatus,
     /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
     pub events: Vec<PlannedEvent>,
 }
@@ -36,8 +39,8 @@ pub struct ConfigPlan {
 /// Decides what should become of one configuration.
 pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let (config, metadata) = (inputs.config, inputs.config.meta());
-    let previous = config.status();
-    let mut conditions = Conditions::new(previous.and_then(K::conditions), metadata.generation, inputs.now);
+    let previous: ConfigStatus = config.status().cloned().map(Into::into).unwrap_or_default();
+    let mut conditions = Conditions::new(previous.conditions.as_ref(), metadata.generation, inputs.now);
 
     let mut problems = config.every_problem(inputs.settings);
     problems.extend(refused_secrets(config, inputs.settings));
@@ -45,7 +48,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     if valid {
         conditions.set(condition::VALID, ConditionStatus::True, K::VALIDITY.0, "Spec validation passed");
     } else {
-        conditions.set(condition::VALID, ConditionStatus::False, K::VALIDITY.1, sentences(&problems));
+        conditions.set(condition::VALID, ConditionStatus::False, config.invalid(), sentences(&problems));
     }
 
     let mut referrers = inputs.referrers.to_vec();
@@ -58,7 +61,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     }
     let may_go = deleting && referrers.is_empty();
 
-    let said = previous.and_then(K::conditions).into_iter().flatten();
+    let said = previous.conditions.iter().flatten();
     let said: Vec<_> = said.map(|it| (&*it.type_, &*it.status, &*it.reason)).collect();
     let events = conditions
         .news()
@@ -72,13 +75,13 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
             _ => PlannedEvent::new(EventType::Warning, &new.reason, &new.message),
         })
         .collect();
-    let last_hash = previous.and_then(K::last_hash).map(str::to_owned);
-    let report = ConfigReport {
+    let referrers = referrers.into_iter().map(|Referrer { kind, name }| WorkloadRef { kind, name });
+    let report = ConfigStatus {
         conditions: conditions.into_list(),
         // The hash of the last spec that could be used.
-        config_hash: if valid { Some(config.hash()) } else { last_hash },
+        config_hash: if valid { Some(config.hash()) } else { previous.config_hash.clone() },
         observed_generation: metadata.generation,
-        referrers,
+        referencing_workloads: Some(referrers.collect()).filter(|all: &Vec<_>| !all.is_empty()),
     };
     ConfigPlan { may_go, report, events }
 }

@@ -68,7 +68,7 @@ impl ConfigController {
         let inputs =
             ConfigInputs { config: &*cx.object, referrers, settings: &self.settings, now: jiff::Timestamp::now() };
         let plan = plan_config(&inputs);
-        if !plan.may_go && cx.apply_status(&K::status_of(plan.report)).await? && with_events {
+        if !plan.may_go && cx.apply_status(&K::Status::from(plan.report)).await? && with_events {
             cx.publish_events(&plan.events).await;
         }
         Ok(())

@@ -8,8 +8,9 @@ use std::{collections::BTreeSet, time::Duration};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DynamicObject, ListParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
+use mcp_api::names::GROUP;
 use mcp_plan::{
     digest::DigestKey,
     reference::{Entries, Entry, token},
@@ -38,19 +39,58 @@ pub async fn referrers<K: Subject>(
     name: &str,
     page: u32,
 ) -> Result<Vec<String>, ControllerError> {
-    let resource = ApiResource::erase::<K>(&());
-    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let refers = |object: &DynamicObject| may_refer::<K>(object, kind, name);
+    named(client, namespace, &ApiResource::erase::<K>(&()), page, refers).await
+}
+
+/// The names of the objects of a namespace of which `refers` is true.
+async fn named(
+    client: &Client,
+    namespace: &str,
+    resource: &ApiResource,
+    page: u32,
+    refers: impl Fn(&DynamicObject) -> bool,
+) -> Result<Vec<String>, ControllerError> {
+    let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, resource);
     let mut params = ListParams::default().limit(page);
     let mut found = Vec::new();
     loop {
         let what = || format!("{} in {namespace}", resource.plural);
         let Some(page) = in_time("list", what, served(objects.list(&params))).await? else { return Ok(found) };
-        let referring = page.items.iter().filter(|object| may_refer::<K>(object, kind, name));
+        let referring = page.items.iter().filter(|object| refers(object));
         found.extend(referring.map(DynamicObject::name_any));
         match page.metadata.continue_.filter(|next| !next.is_empty()) {
             Some(next) => params = params.continue_token(&next),
             None => return Ok(found),
         }
+    }
+}
+
+/// A kind of ToolHive's that has no controller here: its objects are looked at before a configuration that they refer to goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Outsider {
+    /// The kind.
+    pub kind: &'static str,
+    /// The name of its objects in the API.
+    pub plural: &'static str,
+    /// The kind that it refers to.
+    pub of: &'static str,
+    /// The JSON pointer of the name in its objects.
+    pub name: &'static str,
+}
+
+impl Outsider {
+    /// The names of its objects in a namespace that refer to the one of this name; none where the kind is not served.
+    pub(super) async fn referrers(
+        &self,
+        client: &Client,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<String>, ControllerError> {
+        let kind = GroupVersionKind::gvk(GROUP, "v1beta1", self.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, self.plural);
+        let refers = |object: &DynamicObject| object.data.pointer(self.name).and_then(Value::as_str) == Some(name);
+        named(client, namespace, &resource, PAGE, refers).await
     }
 }
 

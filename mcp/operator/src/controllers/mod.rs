@@ -39,7 +39,7 @@ use tokio::sync::watch;
 
 use crate::admission::{Admission, Judging};
 
-pub use live::referrers;
+pub use live::{Outsider, referrers};
 pub use registry::Registry;
 pub use stores::Stores;
 pub use traces::{DeploymentTrace, PodTrace, Trace};
@@ -74,9 +74,10 @@ impl Debug for Controllers {
 impl Controllers {
     /// The controllers of these kinds.
     pub fn new(registry: Registry, settings: Settings, namespaces: Namespaces) -> Self {
-        let Registry { kinds, stores } = registry;
+        let Registry { kinds, stores, outsiders } = registry;
         let watched = watch::Sender::new(None);
-        Self { kinds: Arc::new(kinds), stores: Arc::new(Stores::new(stores)), settings, namespaces, watched }
+        let stores = Arc::new(Stores::new(stores, outsiders));
+        Self { kinds: Arc::new(kinds), stores, settings, namespaces, watched }
     }
 
     /// The admission webhooks of the kinds. References are looked up in the stores, once those are filled.

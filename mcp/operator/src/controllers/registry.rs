@@ -28,6 +28,7 @@ use super::{
     backend_pods::BackendPod,
     config::ConfigController,
     contents::Contents,
+    live::Outsider,
     stores::{ConfigStore, KindStore, OPEN_SESSIONS, Workloads},
     traces::marks,
     wake::Wake,
@@ -38,7 +39,7 @@ use crate::{
     config::{ConfigKind, refused_secrets},
     rights,
     subject::{self, Subject},
-    workload::{Workload, refused_pods},
+    workload::{Workload, checks, refused_pods},
 };
 
 /// The kinds of this operator.
@@ -46,6 +47,7 @@ use crate::{
 pub struct Registry {
     pub(super) kinds: Vec<Box<dyn Registered>>,
     pub(super) stores: Vec<(Cow<'static, str>, Arc<dyn KindStore>)>,
+    pub(super) outsiders: Vec<Outsider>,
 }
 
 /// A registered kind.
@@ -101,9 +103,18 @@ impl Registry {
         self
     }
 
-    /// What the stores hold of the kinds.
+    /// Adds a kind that has no controller here and whose objects keep what they refer to.
+    #[must_use]
+    pub fn outsider(mut self, outsider: Outsider) -> Self {
+        self.outsiders.push(outsider);
+        self
+    }
+
+    /// What the stores hold of the kinds, and what is asked for before an object of theirs goes.
     pub fn reads(&self) -> Vec<Grant> {
-        self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"])).collect()
+        let held = self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"]));
+        let asked = self.outsiders.iter().map(|kind| Grant::new(GROUP, &[kind.plural], &["list"]));
+        held.chain(asked).collect()
     }
 }
 
@@ -114,7 +125,7 @@ struct WorkloadKind<W> {
 
 impl<W: Workload> Registered for WorkloadKind<W> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<W>(judging, made::<W>, refused_pods::<W>))
+        webhooks.validate(admission::webhook::<W>(judging, made::<W>, refused_pods::<W>, checks::advice::<W>))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {
@@ -212,7 +223,7 @@ struct Config<K> {
 
 impl<K: ConfigKind> Registered for Config<K> {
     fn webhook(&self, webhooks: Webhooks, judging: &Judging) -> Webhooks {
-        webhooks.validate(admission::webhook::<K>(judging, |_| Vec::new(), refused_secrets::<K>))
+        webhooks.validate(admission::webhook::<K>(judging, |_| Vec::new(), refused_secrets::<K>, |_, _| Vec::new()))
     }
 
     fn controller(&self, building: &Building) -> Box<dyn KindController> {

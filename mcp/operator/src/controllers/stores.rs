@@ -21,7 +21,10 @@ use mcp_plan::{
 };
 use portcullis::controller::{ControllerError, Key, Observed, Store, Stored as _};
 
-use super::{Trace, live};
+use super::{
+    Trace,
+    live::{self, Outsider},
+};
 use crate::{
     admission::Known,
     config::{ConfigKind, erased},
@@ -35,6 +38,8 @@ pub(super) const OPEN_SESSIONS: &str = "open-sessions";
 pub struct Stores {
     /// Of our own kinds, by their names.
     kinds: BTreeMap<Cow<'static, str>, Arc<dyn KindStore>>,
+    /// Kinds without a store.
+    outsiders: Vec<Outsider>,
     children: BTreeMap<ChildKind, Arc<Store<Trace>>>,
     secrets: Arc<Store<Trace>>,
     ready: AtomicBool,
@@ -172,6 +177,10 @@ impl Known for Stores {
         .boxed()
     }
 
+    fn configs(&self, namespace: &str, references: &[Reference]) -> Configs {
+        self.configs(namespace, references)
+    }
+
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer> {
         if self.is_ready() { self.each(|store| store.makers(namespace, child)) } else { Vec::new() }
     }
@@ -186,9 +195,13 @@ impl Debug for Stores {
 }
 
 impl Stores {
-    pub(super) fn new(kinds: impl IntoIterator<Item = (Cow<'static, str>, Arc<dyn KindStore>)>) -> Self {
+    pub(super) fn new(
+        kinds: impl IntoIterator<Item = (Cow<'static, str>, Arc<dyn KindStore>)>,
+        outsiders: Vec<Outsider>,
+    ) -> Self {
         Self {
             kinds: kinds.into_iter().collect(),
+            outsiders,
             children: ChildKind::ALL.into_iter().map(|kind| (kind, Arc::default())).collect(),
             secrets: Arc::default(),
             ready: AtomicBool::new(false),
@@ -242,6 +255,10 @@ impl Stores {
         for (of, store) in &self.kinds {
             let names = store.ask(client, kind, key).await?;
             all.extend(names.into_iter().map(|name| Referrer { kind: of.clone().into_owned(), name }));
+        }
+        for outsider in self.outsiders.iter().filter(|it| it.of == kind) {
+            let names = outsider.referrers(client, &key.namespace, &key.name).await?;
+            all.extend(names.into_iter().map(|name| Referrer { kind: outsider.kind.to_owned(), name }));
         }
         Ok(all)
     }

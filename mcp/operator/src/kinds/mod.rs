@@ -1,6 +1,7 @@
 //! The kinds of this operator, a folder and a line each.
 
 mod authz_config;
+mod external_auth_config;
 mod mcp_server;
 mod oidc_config;
 mod remote_proxy;
@@ -12,11 +13,12 @@ mod webhook_config;
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        MCPAuthzConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer,
+        MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPServer, MCPTelemetryConfig,
+        MCPToolConfig, VirtualMCPServer,
     },
 };
 
-use crate::controllers::Registry;
+use crate::controllers::{Outsider, Registry};
 
 /// Every kind, registered.
 pub fn all() -> Registry {
@@ -25,8 +27,15 @@ pub fn all() -> Registry {
         .workload::<MCPRemoteProxy>()
         .workload::<VirtualMCPServer>()
         .config::<MCPAuthzConfig>()
+        .config::<MCPExternalAuthConfig>()
         .config::<MCPOIDCConfig>()
         .config::<MCPTelemetryConfig>()
         .config::<MCPToolConfig>()
         .config::<MCPWebhookConfig>()
+        .outsider(Outsider {
+            kind: "MCPServerEntry",
+            plural: "mcpserverentries",
+            of: "MCPExternalAuthConfig",
+            name: "/spec/externalAuthConfigRef/name",
+        })
 }

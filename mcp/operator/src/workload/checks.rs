@@ -6,12 +6,13 @@ use mcp_api::{
     v1beta1::AuthzConfig,
 };
 use mcp_plan::{
-    authorization, problem::Problem, session_storage, settings::Settings, workload::pod_template::Template,
+    authorization, config::Configs, problem::Problem, session_storage, settings::Settings,
+    workload::pod_template::Template,
 };
 use mcp_runconfig::{RATE_LIMIT, RunConfig};
 use portcullis::controller::ConditionStatus;
 
-use super::{Findings, Workload};
+use super::{Findings, Workload, target};
 
 /// Condition: fields without effect are set (`True` is the warning). Present only while they are.
 pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
@@ -19,11 +20,6 @@ pub const UNSUPPORTED_FIELDS: &str = "UnsupportedFields";
 pub const CLAIMS_MISSING: &str = "AuthzClaimsMissing";
 /// The reason why a setting has no effect: the end of a sentence.
 const OF_IMAGE: &str = "with the image of the proxy, which does not have it";
-
-/// Of `fields` that change nothing in this version, and whether they are set, those that are. None of them guards anything.
-pub fn set_fields(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
-    fields.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
-}
 
 /// `spec.podTemplateSpec` as it was read, and what its author has to know of it.
 pub fn pod_template(template: Option<Result<Template, Problem>>, notes: &[String], findings: &mut Findings<'_>) {
@@ -103,4 +99,16 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
     let closed = (uses.additions.members.rate_limits_fail_closed && !uses.has(RATE_LIMIT))
         .then(|| format!("metadata.annotations[{FAIL_CLOSED}] has no effect: there is no rate limit"));
     unbuilt.chain(idle).chain(closed).chain(unsupported).chain(settings).collect()
+}
+
+/// The warnings at `kubectl apply` that the configurations of a workload have for it, as far as they exist.
+pub fn advice<W: Workload>(workload: &W, configs: &Configs) -> Vec<String> {
+    let requested = workload.uses();
+    let target = target(workload, &requested);
+    let each = requested.uses.iter().filter_map(|asked| {
+        let part = asked.found(configs)?.part(asked, &target);
+        let said = part.misfit.map(|misfit| misfit.problem).or(part.warning)?;
+        Some(format!("{}: {} {said}", asked.field, asked.title()))
+    });
+    each.collect()
 }

@@ -13,12 +13,13 @@ use std::borrow::Cow;
 
 use mcp_api::names::reason;
 use mcp_plan::{
-    config::{ConfigUse, Requested, UseCondition, Uses},
+    config::{Behind, ConfigUse, Requested, Target, UseCondition, Uses},
     reference::{Data, Reference},
     session_storage,
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Previous, Report, deaf::Attached},
+    workload::{Child, ChildKind, ChildRef, Owner, Previous, Report, deaf::Attached},
 };
+use mcp_runconfig::chain::AUTH;
 use portcullis::{
     controller::{ConditionStatus, Conditions, PlannedEvent},
     manifest::Grant,
@@ -37,6 +38,9 @@ pub const GUARD_NOT_BUILT: &str = "GuardNotBuilt";
 pub trait Workload: Subject {
     /// The kind in lower case: the label `app` of its proxies.
     const APP: &'static str;
+
+    /// The servers behind it.
+    const BEHIND: Behind = Behind::Container;
 
     /// What a workload is called in messages.
     const NOUN: &'static str;
@@ -206,6 +210,19 @@ pub struct Rendering<'a> {
     pub data: &'a Data,
     /// What the operator was started with.
     pub settings: &'a Settings,
+}
+
+/// The workload, for the configurations that it asks for.
+fn target<W: Workload>(workload: &W, requested: &Requested) -> Target {
+    let Owner { name, namespace, .. } = Owner::of(workload);
+    Target {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        url: workload.url(),
+        behind: W::BEHIND,
+        has_login: requested.has(AUTH),
+        in_group: workload.references().iter().any(|it| it.field == "spec.groupRef"),
+    }
 }
 
 impl Findings<'_> {

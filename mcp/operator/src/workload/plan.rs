@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use mcp_api::names::{condition, reason};
 use mcp_plan::{
-    config::{Configs, Target, UseCondition, Uses},
+    config::{Configs, UseCondition, Uses},
     guards::{CHANGED, InForce, MISSING, OUTDATED, ProxyContainer, Running, Standing, Verdict, belongs_to, judge},
     problem::{Problem, sentences},
     reference::Data,
@@ -26,7 +26,7 @@ use portcullis::controller::{ConditionStatus, Conditions, EventType, PlannedEven
 
 use serde_json::Value;
 
-use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, checks, network, refused_pods};
+use super::{Findings, GUARD_NOT_BUILT, Reach, Rendering, Workload, checks, network, refused_pods, target};
 
 /// Condition: every guard that the spec asks for is enforced by every proxy pod that serves.
 const GUARDS_ENFORCED: &str = "GuardsEnforced";
@@ -110,7 +110,9 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     }
 
     // The workload as it is asked for, and the reasons against making it.
-    let uses = Uses::look_up(workload.all_uses(settings), target(workload), inputs.configs, data, settings);
+    let requested = workload.all_uses(settings);
+    let target = target(workload, &requested);
+    let uses = Uses::look_up(requested, target, inputs.configs, data, settings);
     let refused = refused_pods(workload, settings);
     let mut findings = findings(inputs, &uses, &refused);
     let rendered = (findings.blocks.is_empty() && W::NOT_BUILT.is_none())
@@ -251,11 +253,6 @@ pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Times
     let mut absent = workload.all_children();
     absent.retain(|child| ended || child.kind != ChildKind::NetworkPolicy);
     Plan { children: Vec::new(), absent, report, events: Vec::new(), again: None }
-}
-
-fn target<W: Workload>(workload: &W) -> Target {
-    let Owner { name, namespace, .. } = Owner::of(workload);
-    Target { name: name.to_owned(), namespace: namespace.to_owned(), url: workload.url() }
 }
 
 /// Checks a workload before anything is made of it. The first that is said matters most.

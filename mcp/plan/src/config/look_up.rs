@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::EnvVar;
 use mcp_api::names::{condition, reason};
 use mcp_runconfig::RunConfig;
 
-use super::{BundleWords, Config, ConfigUse, Configs, Needs, Origin, Requested, Role, Target, Words};
+use super::{BundleWords, Config, ConfigUse, Configs, Misfit, Needs, Origin, Part, Requested, Role, Target, Words};
 use crate::{
     additions::Additions,
     digest::short_digest_of,
@@ -31,8 +31,12 @@ pub struct Uses {
 /// A use, looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Used {
+    /// The use, with its part as the configuration says it.
     pub(crate) asked: ConfigUse,
     pub(crate) state: State,
+    /// Whether pods tell of it: the use asks for a guard, whatever the configuration says. While that is gone, those pods stay that were
+    /// made with it.
+    is_told: bool,
     conditions: Vec<UseCondition>,
 }
 
@@ -70,9 +74,15 @@ pub(crate) struct Usable {
 /// Something that keeps a configuration from being used.
 struct Fault {
     /// The word for it.
-    reason: fn(&Words) -> &'static str,
+    reason: Reason,
     /// The end of a sentence that begins with the configuration.
     problem: String,
+}
+
+/// A word for a fault: one of the use's, or its own.
+enum Reason {
+    OfUse(fn(&Words) -> &'static str),
+    Own(&'static str),
 }
 
 // === impl Uses ===
@@ -105,9 +115,9 @@ impl Uses {
 
     /// The annotation of a proxy made with these guards; none where there are none.
     pub fn digest(&self) -> Option<String> {
-        let mut all: Vec<String> = self
-            .usable()
-            .filter(|(asked, _)| asked.role == Role::Guard)
+        let told = self.all.iter().filter(|used| used.is_told);
+        let mut all: Vec<String> = told
+            .filter_map(Used::usable)
             .map(|(asked, usable)| {
                 let (kind, name) = asked.id();
                 format!("{kind}/{name}/{}", self.mark(asked, &usable.hash))
@@ -181,10 +191,7 @@ impl Uses {
     }
 
     fn usable(&self) -> impl Iterator<Item = (&ConfigUse, &Usable)> {
-        self.all.iter().filter_map(|Used { asked, state, .. }| match state {
-            State::Usable(usable) => Some((asked, usable)),
-            State::Unusable(_) => None,
-        })
+        self.all.iter().filter_map(Used::usable)
     }
 
     fn needs(&self) -> impl Iterator<Item = &Needs> {
@@ -196,16 +203,18 @@ impl Uses {
 
 impl Used {
     /// Whether it can be used with these configurations and what they need.
-    fn look_up(asked: ConfigUse, target: &Target, configs: &Configs, data: &Data, settings: &Settings) -> Self {
-        let what = asked.title();
+    fn look_up(mut asked: ConfigUse, target: &Target, configs: &Configs, data: &Data, settings: &Settings) -> Self {
+        let (what, is_told) = (asked.title(), asked.role == Role::Guard);
         let kind = match &asked.origin {
             Origin::Object { kind, .. } => Some(kind.clone()),
             Origin::Inline(_) => None,
         };
-        let config = match &asked.origin {
-            Origin::Object { kind, name } => configs.get(&(kind.clone(), name.clone())).cloned(),
-            Origin::Inline(config) => Some(config.clone()),
-        };
+        let config = asked.found(configs);
+        let part = config.as_ref().map_or_else(|| Part::of(&asked), |config| config.part(&asked, target));
+        let lacks = |kind: &&'static str| !asked.middleware.contains(kind) && !settings.can_run(&[kind]);
+        let unbuilt: Vec<_> = part.middleware.iter().copied().filter(lacks).collect();
+        let misfit = part.misfit.map(|Misfit { reason, problem }| Fault::own(reason, problem));
+        (asked.role, asked.middleware) = (part.role, part.middleware);
         let problems = config.as_ref().map(|config| config.problems(settings)).unwrap_or_default();
         let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
         let bundle = asked.words.and_then(|words| words.bundle).zip(needs.as_ref());
@@ -215,12 +224,16 @@ impl Used {
             (Some(_), None) => {
                 Err(Fault::new(|words| words.not_valid, format!("is not valid: {}", sentences(&problems))))
             }
+            _ if !unbuilt.is_empty() => {
+                let problem = format!("takes {}, which the image of the proxies does not have", unbuilt.join(", "));
+                Err(Fault::new(|words| words.not_valid, problem))
+            }
             (Some(config), Some(needs)) => Usable::of(config, needs, data, settings),
         };
         let words = asked.words;
-        let (state, condition) = match found {
+        let (state, condition) = match misfit.map_or(found, Err) {
             Ok(usable) => {
-                let message = format!("{what} is valid");
+                let message = format!("{what} {}", part.note.unwrap_or("is valid"));
                 let valid = |Words { condition, valid, .. }| UseCondition {
                     kind: kind.clone(),
                     type_: condition,
@@ -234,13 +247,20 @@ impl Used {
                 let message = format!("{what} {problem}");
                 let (type_, reason) = words
                     .as_ref()
-                    .map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason(words)));
+                    .map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason.of(words)));
                 let condition =
                     UseCondition { kind: kind.clone(), type_, good: false, reason, message: message.clone() };
                 (State::Unusable(message), Some(condition))
             }
         };
-        Self { asked, state, conditions: condition.into_iter().chain(bundle).collect() }
+        Self { asked, state, is_told, conditions: condition.into_iter().chain(bundle).collect() }
+    }
+
+    fn usable(&self) -> Option<(&ConfigUse, &Usable)> {
+        match &self.state {
+            State::Usable(usable) => Some((&self.asked, usable)),
+            State::Unusable(_) => None,
+        }
     }
 }
 
@@ -272,7 +292,20 @@ impl Usable {
 
 impl Fault {
     fn new(reason: fn(&Words) -> &'static str, problem: String) -> Self {
-        Self { reason, problem }
+        Self { reason: Reason::OfUse(reason), problem }
+    }
+
+    fn own(reason: &'static str, problem: &str) -> Self {
+        Self { reason: Reason::Own(reason), problem: problem.to_owned() }
+    }
+}
+
+impl Reason {
+    fn of(&self, words: &Words) -> &'static str {
+        match self {
+            Self::OfUse(word) => word(words),
+            Self::Own(word) => word,
+        }
     }
 }
 

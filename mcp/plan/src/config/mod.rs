@@ -6,6 +6,7 @@
 //! that cannot be used leaves what runs as it is.
 
 mod look_up;
+mod part;
 mod terms;
 mod uses;
 
@@ -22,6 +23,7 @@ use crate::{
 
 pub(crate) use look_up::{State, Used};
 pub use look_up::{UseCondition, Uses};
+pub use part::{Misfit, Part};
 pub use terms::Terms;
 pub use uses::{ConfigUse, Configs, Origin, Requested, Role, Sessions};
 
@@ -66,6 +68,24 @@ pub struct Target {
     pub namespace: String,
     /// The address at which clients inside the cluster reach it, as its status says.
     pub url: String,
+    /// What is behind it.
+    pub behind: Behind,
+    /// Whether its callers log in.
+    pub has_login: bool,
+    /// Whether it is a member of a group.
+    pub in_group: bool,
+}
+
+/// The servers behind a workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// One in a container.
+    #[default]
+    Container,
+    /// One that runs elsewhere.
+    Remote,
+    /// Those of a group.
+    Group,
 }
 
 /// The needs of a proxy for a configuration.
@@ -103,6 +123,12 @@ pub trait Config: Debug + Send + Sync {
     fn read_texts(&self, data: &Data) -> Result<Option<Arc<dyn Config>>, String> {
         let _ = data;
         Ok(None)
+    }
+
+    /// Its part in `target`, which uses it as `asked` says.
+    fn part(&self, asked: &ConfigUse, target: &Target) -> Part {
+        let _ = target;
+        Part::of(asked)
     }
 
     /// The hash of its spec.

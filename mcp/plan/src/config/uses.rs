@@ -60,8 +60,10 @@ pub struct ConfigUse {
     pub words: Option<Words>,
     /// The annotation of a Deployment by which versions before the guards' digest tell of it.
     pub annotation: Option<&'static str>,
-    /// The types of middleware that it takes.
+    /// The types of middleware that it takes, whatever the configuration says.
     pub middleware: &'static [&'static str],
+    /// The word that pods have for it in place of its kind, where a workload may use one object in two ways.
+    pub mark: Option<&'static str>,
 }
 
 /// The wishes of a spec for its proxy.
@@ -69,8 +71,6 @@ pub struct ConfigUse {
 pub struct Requested {
     /// The configurations.
     pub uses: Vec<ConfigUse>,
-    /// Fields that ask for a guard of a kind that this version does not have.
-    pub unbuilt: Vec<&'static str>,
     /// The requests of the workload's annotations to its proxy. They are part of each guard: a proxy that was made before a
     /// change of them enforces something else.
     pub additions: Additions,
@@ -89,7 +89,7 @@ impl ConfigUse {
         middleware: &'static [&'static str],
     ) -> Self {
         let origin = Origin::Inline(config);
-        Self { role, field, origin, terms: Terms::default(), words: None, annotation: None, middleware }
+        Self { role, field, origin, terms: Terms::default(), words: None, annotation: None, middleware, mark: None }
     }
 
     /// Lists its references: to an object, or to those that the spec itself names for it.
@@ -114,16 +114,24 @@ impl ConfigUse {
         self.middleware.iter().any(|kind| chain::judges_messages(kind))
     }
 
+    /// The configuration, where it is in the spec or among `configs`.
+    pub fn found(&self, configs: &Configs) -> Option<Arc<dyn Config>> {
+        match &self.origin {
+            Origin::Object { kind, name } => configs.get(&(kind.clone(), name.clone())).cloned(),
+            Origin::Inline(config) => Some(config.clone()),
+        }
+    }
+
     /// The kind and name by which pods tell of it.
     pub(crate) fn id(&self) -> (String, String) {
         match &self.origin {
-            Origin::Object { kind, name } => (kind.clone().into_owned(), name.clone()),
+            Origin::Object { kind, name } => (self.mark.unwrap_or(kind).to_owned(), name.clone()),
             Origin::Inline(_) => ("inline".to_owned(), self.field.to_owned()),
         }
     }
 
     /// The name that messages have for it.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         match &self.origin {
             Origin::Object { kind, name } => format!("{kind} {name:?}"),
             Origin::Inline(_) => self.field.to_owned(),
@@ -134,16 +142,13 @@ impl ConfigUse {
 // === impl Requested ===
 
 impl Requested {
-    /// Collects the members of `uses` that are asked for, the fields of `unbuilt` that are set, and the requests of the
-    /// workload's annotations.
+    /// Collects the members of `uses` that are asked for, and the requests of the workload's annotations.
     pub fn of(
         uses: impl IntoIterator<Item = Option<ConfigUse>>,
-        unbuilt: &[(&'static str, bool)],
         annotations: Option<&BTreeMap<String, String>>,
     ) -> Self {
-        let unbuilt = unbuilt.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect();
         let uses = uses.into_iter().flatten().collect();
-        Self { uses, unbuilt, additions: Additions::of(annotations), sessions: Sessions::default() }
+        Self { uses, additions: Additions::of(annotations), sessions: Sessions::default() }
     }
 
     /// Everything that they refer to.
@@ -155,7 +160,7 @@ impl Requested {
     pub fn unbuilt(&self, settings: &Settings) -> Vec<&'static str> {
         let uses = self.fields_without_middleware(Role::Guard, settings);
         let additions = self.additions.unbuilt(settings).filter(|_| self.judge_messages());
-        self.unbuilt.iter().copied().chain(uses).chain(additions).collect()
+        uses.chain(additions).collect()
     }
 
     /// The fields that ask for a setting which the proxy's image does not have: they change nothing.

@@ -53,6 +53,7 @@ fn object(role: Role) -> ConfigUse {
         words: Some(WORDS),
         annotation: None,
         middleware: &[],
+        mark: None,
     }
 }
 
@@ -69,7 +70,12 @@ fn looked_up(uses: Vec<ConfigUse>, exists: bool) -> Uses {
         let entry = mcp_plan::reference::Entry::of(b"x", &mcp_plan::digest::DigestKey::new(b"key"));
         data.secrets.insert("toy".to_owned(), [("token".to_owned(), entry)].into());
     }
-    let target = Target { name: "fetch".to_owned(), namespace: "team".to_owned(), url: "http://fetch".to_owned() };
+    let target = Target {
+        name: "fetch".to_owned(),
+        namespace: "team".to_owned(),
+        url: "http://fetch".to_owned(),
+        ..Target::default()
+    };
     Uses::look_up(Requested { uses, ..Requested::default() }, target, &configs, &data, &Settings::default())
 }
 

@@ -218,7 +218,7 @@ fn sides(
 }
 
 /// For each pattern and format of the contract, a text that keeps it and one that does not.
-const EITHER_SIDE: [(&str, &str, &str); 26] = [
+const EITHER_SIDE: [(&str, &str, &str); 31] = [
     (r"^(0(\.\d+)?|1(\.0+)?)$", "0.25", "1.5"),
     ("^([0-9]*[.])?[0-9]+$", ".5", "half"),
     (r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$", "1h30.5m", "1 day"),
@@ -237,6 +237,23 @@ const EITHER_SIDE: [(&str, &str, &str); 26] = [
     (r"^[^\x00-\x08\x0A-\x1F\x7F]*$", "any text", "two\nlines"),
     (r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a.b-c", "A.b"),
     ("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "my-idp", "my-idp-"),
+    (
+        r"^arn:(aws|aws-cn|aws-us-gov):iam::\d{12}:role/[\w+=,.@\-_/]+$",
+        "arn:aws-cn:iam::123456789012:role/a/b",
+        "arn:aws:iam::12:role/a",
+    ),
+    (r"^[a-z]{2}(-[a-z]+)+-\d+$", "us-gov-east-1", "Frankfurt"),
+    (
+        r"^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}|([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z]{2,})$",
+        "contoso.onmicrosoft.com",
+        "contoso",
+    ),
+    (
+        "^(access_token|id_token|jwt|urn:ietf:params:oauth:token-type:(access_token|id_token|jwt))?$",
+        "urn:ietf:params:oauth:token-type:id_token",
+        "saml2",
+    ),
+    (r"^https://[^\s?#@]+[^/\s?#@]$", "https://login.example", "https://login.example/"),
     ("^https://.*$", "https://idp.example/?a", "http://idp.example"),
     (r"^https://[^\s?#]+$", "https://a.example/b/", "https://a.example/?b"),
     (r"^https://[^\s?#]+[^/\s?#]$", "https://a.example/b", "https://a.example/b/"),

@@ -64,6 +64,7 @@ fn bare(kind: &str) -> Value {
     let mut object = examples::of(kind).remove(0);
     object["spec"] = match kind {
         "MCPAuthzConfig" => json!({"type": "httpv1", "config": {}}),
+        "MCPExternalAuthConfig" => json!({"type": "unauthenticated"}),
         "MCPOIDCConfig" => json!({"type": "inline", "inline": {"issuer": "https://idp.example"}}),
         "MCPRemoteProxy" => json!({"remoteUrl": "https://mcp.example/mcp"}),
         "MCPServer" => json!({"image": "registry.example/server:1"}),

@@ -44,7 +44,14 @@ fn additions() -> Vec<(&'static [&'static str], &'static str, Value)> {
         }
     }
     let blocks = "shows what blocks a deletion without reading the log; upstream dropped it";
-    let configs = &["MCPAuthzConfig", "MCPOIDCConfig", "MCPTelemetryConfig", "MCPToolConfig", "MCPWebhookConfig"];
+    let configs = &[
+        "MCPAuthzConfig",
+        "MCPExternalAuthConfig",
+        "MCPOIDCConfig",
+        "MCPTelemetryConfig",
+        "MCPToolConfig",
+        "MCPWebhookConfig",
+    ];
     vec![
         (configs, blocks, workloads),
         (&["MCPWebhookConfig"], blocks, servers),

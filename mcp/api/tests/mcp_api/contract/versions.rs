@@ -160,6 +160,8 @@ async fn a_typed_object_passes_through_the_api_server_unchanged() {
 async fn kubectl_explain_finds_our_words_in_both_versions() {
     let judge = Judge::in_namespace("explain").await;
     for (version, kind) in [
+        ("v1alpha1", "MCPExternalAuthConfig"),
+        ("v1beta1", "MCPExternalAuthConfig"),
         ("v1alpha1", "MCPOIDCConfig"),
         ("v1beta1", "MCPOIDCConfig"),
         ("v1alpha1", "MCPRemoteProxy"),

@@ -1,7 +1,6 @@
 //! MCPAuthzConfig: who may call what.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec, MCPAuthzConfigStatus};
+use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec};
 use mcp_plan::{
     authorization,
     config::{Target, Words},
@@ -12,10 +11,7 @@ use mcp_plan::{
 use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
 use serde_json::{Value, json};
 
-use crate::{
-    config::{ConfigKind, ConfigReport, workloads},
-    subject::Subject,
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 /// The types, each with the member of a document that has its rules.
 const TYPES: [(&str, &str); 2] = [("cedarv1", "cedar"), ("httpv1", "pdp")];
@@ -73,23 +69,6 @@ impl ConfigKind for MCPAuthzConfig {
 
     fn render(&self, _: &Target, (): &(), run_config: &mut RunConfig) {
         run_config.authz_config = document(&self.spec).ok();
-    }
-
-    fn conditions(status: &MCPAuthzConfigStatus) -> Option<&Vec<Condition>> {
-        status.conditions.as_ref()
-    }
-
-    fn last_hash(status: &MCPAuthzConfigStatus) -> Option<&str> {
-        status.config_hash.as_deref()
-    }
-
-    fn status_of(report: ConfigReport) -> MCPAuthzConfigStatus {
-        MCPAuthzConfigStatus {
-            conditions: report.conditions,
-            config_hash: report.config_hash,
-            observed_generation: report.observed_generation,
-            referencing_workloads: workloads(report.referrers),
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use mcp_plan::{
 };
 use portcullis::controller::ConditionStatus;
 
-use super::{backend, fields, rules};
+use super::{backend, rules};
 use crate::workload::{self, Findings};
 
 /// Condition: the spec keeps the rules. Present only while it does not.
@@ -37,7 +37,12 @@ pub(super) fn check(server: &MCPServer, data: &Data, findings: &mut Findings<'_>
         let message = format!("spec.maxRequestBodySize: {}; until then that bound holds", rules::above_bound(bytes));
         findings.conditions.set(BODY_LIMIT_CAPPED, ConditionStatus::True, "AboveBound", message);
     }
-    workload::checks::unsupported(server, &fields::unsupported(spec), findings);
+    workload::checks::unsupported(server, &unsupported(spec), findings);
+}
+
+/// The fields that are set and change nothing in this version. None of them guards anything.
+pub(super) fn unsupported(spec: &MCPServerSpec) -> Vec<&'static str> {
+    spec.group_ref.iter().map(|_| "spec.groupRef").collect()
 }
 
 fn check_replicas(server: &MCPServer, findings: &mut Findings<'_>) {

@@ -4,7 +4,6 @@ mod backend;
 mod checks;
 mod document;
 mod environment;
-mod fields;
 mod names;
 mod rules;
 
@@ -13,13 +12,15 @@ use mcp_api::{
     names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        self, MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig, MCPToolConfig,
-        SessionStorageProvider, Transport,
+        self, MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPServer, MCPServerStatus, MCPTelemetryConfig,
+        MCPToolConfig, SessionStorageProvider, Transport,
     },
 };
 use mcp_plan::{
+    audit::audit,
     authorization,
     config::{Requested, Role},
+    external_auth::as_auth_server,
     problem::Problem,
     rate_limits::rate_limits,
     reference::{Data, Reference},
@@ -39,7 +40,7 @@ use portcullis::{
 };
 
 use crate::{
-    config::{ConfigKind as _, audit},
+    config::ConfigKind as _,
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };
@@ -80,7 +81,7 @@ impl Subject for MCPServer {
 
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let spec = &self.spec;
-        let mut warnings = workload::checks::warnings(self, &fields::unsupported(spec), settings);
+        let mut warnings = workload::checks::warnings(self, &checks::unsupported(spec), settings);
         warnings.extend(authorization::ignored_provider(spec.authz_config.as_ref()));
         warnings.extend(backend::pod_template(spec).and_then(Result::ok).iter().flat_map(Template::notes));
         warnings.extend(spec.resource_overrides.iter().flat_map(overrides::warnings));
@@ -150,6 +151,10 @@ impl Workload for MCPServer {
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let policies = spec.authz_config_ref.as_ref();
+        let credential = spec.external_auth_config_ref.as_ref();
+        let auth_server = spec.auth_server_ref.as_ref();
+        let auth_server =
+            auth_server.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.authServerRef", &it.name, &()));
         let telemetry = spec.telemetry_config_ref.as_ref();
         let has_login = login.is_some() || spec.external_auth_config_ref.is_some();
         let uses = [
@@ -163,12 +168,10 @@ impl Workload for MCPServer {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
             }),
             audit(spec.audit.as_ref()),
+            credential.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.externalAuthConfigRef", &it.name, &())),
+            auth_server.map(as_auth_server),
         ];
-        let unbuilt = [
-            ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
-            ("spec.authServerRef", spec.auth_server_ref.is_some()),
-        ];
-        Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
+        Requested::of(uses, self.metadata.annotations.as_ref())
             .with_sessions(spec.session_storage.as_ref(), spec.transport == Transport::Stdio)
     }
 
@@ -282,6 +285,8 @@ impl Workload for MCPServer {
 
     fn status_of(report: Report) -> MCPServerStatus {
         MCPServerStatus {
+            auth_server_config_hash: report.hash("spec.authServerRef"),
+            external_auth_config_hash: report.hash("spec.externalAuthConfigRef"),
             authz_config_hash: report.hash("spec.authzConfigRef"),
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
             telemetry_config_hash: report.hash("spec.telemetryConfigRef"),
@@ -299,7 +304,6 @@ impl Workload for MCPServer {
             }),
             ready_replicas: Some(report.ready),
             url: report.url,
-            ..MCPServerStatus::default()
         }
     }
 }

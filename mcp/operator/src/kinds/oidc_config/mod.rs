@@ -3,8 +3,7 @@
 mod login;
 mod rules;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPOIDCConfig, MCPOIDCConfigStatus, OidcConfigRef};
+use mcp_api::v1beta1::{MCPOIDCConfig, OidcConfigRef};
 use mcp_plan::{
     config::{BundleWords, Needs, Target, Words},
     problem::Problem,
@@ -14,7 +13,7 @@ use mcp_plan::{
 use mcp_runconfig::{RunConfig, chain, environment};
 
 use crate::{
-    config::{ConfigKind, ConfigReport, LoginTerms, workloads},
+    config::{ConfigKind, LoginTerms},
     subject::Subject,
 };
 
@@ -90,22 +89,5 @@ impl ConfigKind for MCPOIDCConfig {
 
     fn render(&self, target: &Target, terms: &LoginTerms, document: &mut RunConfig) {
         document.require_login(login::login(&self.spec, target, terms));
-    }
-
-    fn conditions(status: &MCPOIDCConfigStatus) -> Option<&Vec<Condition>> {
-        status.conditions.as_ref()
-    }
-
-    fn last_hash(status: &MCPOIDCConfigStatus) -> Option<&str> {
-        status.config_hash.as_deref()
-    }
-
-    fn status_of(report: ConfigReport) -> MCPOIDCConfigStatus {
-        MCPOIDCConfigStatus {
-            conditions: report.conditions,
-            config_hash: report.config_hash,
-            observed_generation: report.observed_generation,
-            referencing_workloads: workloads(report.referrers),
-        }
     }
 }

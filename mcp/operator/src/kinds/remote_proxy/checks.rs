@@ -40,7 +40,7 @@ pub(super) fn refusal(Block { config, condition, message, .. }: &Block) -> Strin
 
 /// The fields that are set and change nothing in this version. None of them guards anything.
 pub(super) fn unsupported(spec: &MCPRemoteProxySpec) -> Vec<&'static str> {
-    checks::set_fields(&[("spec.groupRef", spec.group_ref.is_some())])
+    spec.group_ref.iter().map(|_| "spec.groupRef").collect()
 }
 
 /// The user's template for the proxy's pods, read; none where there is none.

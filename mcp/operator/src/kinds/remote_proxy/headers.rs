@@ -8,14 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::EnvVar;
 use mcp_api::v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec};
 use mcp_plan::{
+    oauth::header_problem,
     problem::Problem,
     reference::{SecretVariable, incomplete_key},
     workload::proxy::variable,
 };
-use mcp_runconfig::{
-    environment::{SECRET_PREFIX, SECRETS_PROVIDER},
-    is_reserved_header,
-};
+use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 
 /// The field that names the Secrets.
 pub(super) const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
@@ -63,7 +61,7 @@ pub(super) fn problems(spec: &MCPRemoteProxySpec) -> Vec<Problem> {
     let plain = spec.header_forward.iter().flat_map(|it| it.add_plaintext_headers.iter().flatten());
     for (name, value) in plain {
         let field = format!("{PLAIN_FIELD}[{name}]");
-        problems.extend(name_problem(name).map(|message| Problem::new(&*field, message)));
+        problems.extend(header_problem(name).map(|message| Problem::new(&*field, message)));
         if !is_value(value) {
             let message = "is not a header's value; write one line of printable ASCII without spaces at its ends";
             problems.push(Problem::new(&*field, message));
@@ -74,7 +72,7 @@ pub(super) fn problems(spec: &MCPRemoteProxySpec) -> Vec<Problem> {
     }
     for (at, HeaderFromSecret { header_name, value_secret_ref }) in from_secrets(spec).iter().enumerate() {
         let field = format!("{SECRET_FIELD}[{at}].headerName");
-        problems.extend(name_problem(header_name).map(|message| Problem::new(&*field, message)));
+        problems.extend(header_problem(header_name).map(|message| Problem::new(&*field, message)));
         if !names.insert(header_name.to_ascii_lowercase()) {
             problems.push(Problem::new(field, format!("{header_name:?} is added twice; drop one of them")));
         } else if !identifiers.insert(shouted(header_name)) {
@@ -99,17 +97,6 @@ fn identifier(header: &str, owner: &str) -> String {
 fn shouted(text: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_uppercase() } else { '_' };
     text.chars().map(letter).collect()
-}
-
-fn name_problem(name: &str) -> Option<String> {
-    // RFC 9110 §5.1: a field name is a token.
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Some(format!("{name:?} cannot name a header; use letters, digits and -"));
-    }
-    is_reserved_header(name).then(|| {
-        format!("{name:?} is not for others to add: it belongs to the connection or to each client; remove it")
-    })
 }
 
 fn is_value(value: &str) -> bool {

@@ -10,13 +10,15 @@ use mcp_api::{
     names::{condition, label, reason},
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        HeaderFromSecret, MCPAuthzConfig, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPTelemetryConfig,
-        MCPToolConfig, RemoteProxyPhase,
+        HeaderFromSecret, MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus,
+        MCPTelemetryConfig, MCPToolConfig, RemoteProxyPhase,
     },
 };
 use mcp_plan::{
+    audit::audit,
     authorization,
-    config::{Requested, Role},
+    config::{Behind, Requested, Role},
+    external_auth::as_auth_server,
     problem::Problem,
     reference::{Data, Reference, SECRET},
     session_storage,
@@ -30,7 +32,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::{ConfigKind as _, audit},
+    config::ConfigKind as _,
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -94,6 +96,7 @@ impl Subject for MCPRemoteProxy {
 
 impl Workload for MCPRemoteProxy {
     const APP: &'static str = label::APP_MCP_REMOTE_PROXY;
+    const BEHIND: Behind = Behind::Remote;
     const NOUN: &'static str = "Remote proxy";
     const READY: [&'static str; 2] = [reason::DEPLOYMENT_READY, reason::DEPLOYMENT_NOT_READY];
     const WARNINGS: &'static [&'static str] = &[
@@ -129,6 +132,10 @@ impl Workload for MCPRemoteProxy {
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let policies = spec.authz_config_ref.as_ref();
+        let credential = spec.external_auth_config_ref.as_ref();
+        let auth_server = spec.auth_server_ref.as_ref();
+        let auth_server =
+            auth_server.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.authServerRef", &it.name, &()));
         let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
@@ -140,13 +147,10 @@ impl Workload for MCPRemoteProxy {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
             }),
             audit(spec.audit.as_ref()),
+            credential.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.externalAuthConfigRef", &it.name, &())),
+            auth_server.map(as_auth_server),
         ];
-        let unbuilt = [
-            ("spec.externalAuthConfigRef", spec.external_auth_config_ref.is_some()),
-            ("spec.authServerRef", spec.auth_server_ref.is_some()),
-        ];
-        Requested::of(uses, &unbuilt, self.metadata.annotations.as_ref())
-            .with_sessions(spec.session_storage.as_ref(), false)
+        Requested::of(uses, self.metadata.annotations.as_ref()).with_sessions(spec.session_storage.as_ref(), false)
     }
 
     fn previous(&self) -> Previous<'_> {
@@ -230,6 +234,8 @@ impl Workload for MCPRemoteProxy {
 
     fn status_of(report: Report) -> MCPRemoteProxyStatus {
         MCPRemoteProxyStatus {
+            auth_server_config_hash: report.hash("spec.authServerRef"),
+            external_auth_config_hash: report.hash("spec.externalAuthConfigRef"),
             authz_config_hash: report.hash("spec.authzConfigRef"),
             oidc_config_hash: report.hash("spec.oidcConfigRef"),
             telemetry_config_hash: report.hash("spec.telemetryConfigRef"),

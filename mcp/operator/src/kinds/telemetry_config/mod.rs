@@ -3,8 +3,7 @@
 mod collector;
 mod rules;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPTelemetryConfig, MCPTelemetryConfigStatus};
+use mcp_api::v1beta1::MCPTelemetryConfig;
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
@@ -13,10 +12,7 @@ use mcp_plan::{
 };
 use mcp_runconfig::{RunConfig, TELEMETRY};
 
-use crate::{
-    config::{ConfigKind, ConfigReport, workloads},
-    subject::Subject,
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 /// Reason: it is not valid, or a Secret or ConfigMap that it names is missing or cannot be used.
 const INVALID: &str = "TelemetryConfigRefInvalid";
@@ -75,22 +71,5 @@ impl ConfigKind for MCPTelemetryConfig {
 
     fn render(&self, target: &Target, service: &Option<String>, document: &mut RunConfig) {
         document.telemetry_config = Some(collector::rendered(&self.spec, target, service.as_deref()));
-    }
-
-    fn conditions(status: &MCPTelemetryConfigStatus) -> Option<&Vec<Condition>> {
-        status.conditions.as_ref()
-    }
-
-    fn last_hash(status: &MCPTelemetryConfigStatus) -> Option<&str> {
-        status.config_hash.as_deref()
-    }
-
-    fn status_of(report: ConfigReport) -> MCPTelemetryConfigStatus {
-        MCPTelemetryConfigStatus {
-            conditions: report.conditions,
-            config_hash: report.config_hash,
-            observed_generation: report.observed_generation,
-            referencing_workloads: workloads(report.referrers),
-        }
     }
 }

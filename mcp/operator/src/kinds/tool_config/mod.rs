@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use mcp_api::v1beta1::{MCPToolConfig, MCPToolConfigStatus};
+use mcp_api::v1beta1::MCPToolConfig;
 use mcp_plan::{
     config::{Target, Words},
     problem::Problem,
@@ -12,10 +11,7 @@ use mcp_plan::{
 };
 use mcp_runconfig::{RunConfig, TOOL_CALL_FILTER, TOOL_FILTER, ToolOverride};
 
-use crate::{
-    config::{ConfigKind, ConfigReport, workloads},
-    subject::Subject,
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 impl Subject for MCPToolConfig {
     const FINALIZER: Option<&'static str> = Some("toolhive.stacklok.dev/toolconfig-finalizer");
@@ -87,23 +83,6 @@ impl ConfigKind for MCPToolConfig {
         });
         document.tools_filter = self.spec.tools_filter.clone().unwrap_or_default();
         document.tools_override = shown.collect();
-    }
-
-    fn conditions(status: &MCPToolConfigStatus) -> Option<&Vec<Condition>> {
-        status.conditions.as_ref()
-    }
-
-    fn last_hash(status: &MCPToolConfigStatus) -> Option<&str> {
-        status.config_hash.as_deref()
-    }
-
-    fn status_of(report: ConfigReport) -> MCPToolConfigStatus {
-        MCPToolConfigStatus {
-            conditions: report.conditions,
-            config_hash: report.config_hash,
-            observed_generation: report.observed_generation,
-            referencing_workloads: workloads(report.referrers),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use mcp_api::{
 };
 use mcp_plan::{
     authorization,
-    config::Requested,
+    config::{Behind, Requested},
     problem::Problem,
     reference::{Data, Reference},
     settings::Settings,
@@ -64,6 +64,7 @@ impl Subject for VirtualMCPServer {
 
 impl Workload for VirtualMCPServer {
     const APP: &'static str = label::APP_VIRTUAL_MCP_SERVER;
+    const BEHIND: Behind = Behind::Group;
     const NOUN: &'static str = "virtual MCP server";
     const NOT_BUILT: Option<&'static str> =
         Some("this version checks what a VirtualMCPServer refers to and makes no Deployment for it: nothing serves");

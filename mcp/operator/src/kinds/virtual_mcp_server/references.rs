@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mcp_api::{
     names::condition,
     v1beta1::{
-        AuthzConfig, MCPAuthzConfig, MCPOIDCConfig, MCPTelemetryConfig, MCPToolConfig, VirtualMCPServer,
-        VirtualMCPServerSpec,
+        AuthzConfig, MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPTelemetryConfig, MCPToolConfig,
+        VirtualMCPServer, VirtualMCPServerSpec,
         virtual_server::{BackendAuth, BackendAuthType},
     },
 };
@@ -64,7 +64,15 @@ pub(super) fn others(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = Config
     let used = telemetry.map(|it| MCPTelemetryConfig::used(Role::Setting, TELEMETRY, &it.name, &it.service_name));
     let policies = spec.incoming_auth.authz_config_ref.as_ref().filter(|it| !it.name.is_empty());
     let policies = policies.map(|it| MCPAuthzConfig::used(Role::Guard, POLICIES, &it.name, &()));
-    tools(spec).chain(policies).chain(used)
+    tools(spec).chain(policies).chain(used).chain(credentials(spec))
+}
+
+/// The MCPExternalAuthConfigs with which the servers behind are called, each once.
+fn credentials(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = ConfigUse> {
+    let each = backends(spec).filter(|it| it.kind == BackendAuthType::ExternalAuthConfigRef);
+    let names = each.filter_map(|it| Some(&*it.external_auth_config_ref.as_ref()?.name));
+    let names: BTreeSet<_> = names.filter(|name| !name.is_empty()).collect();
+    names.into_iter().map(|name| MCPExternalAuthConfig::used(Role::Guard, "spec.outgoingAuth", name, &()))
 }
 
 /// The MCPToolConfigs, each once.
@@ -93,10 +101,6 @@ pub(super) fn unbuilt(server: &VirtualMCPServer) -> Vec<(&'static str, Reference
     for it in spec.config.iter().flat_map(|config| config.composite_tool_refs.iter().flatten()) {
         let (condition, kind) = (condition::COMPOSITE_TOOL_REFS_VALIDATED, "VirtualMCPCompositeToolDefinition");
         add(condition, kind, "spec.config.compositeToolRefs", &it.name);
-    }
-    for it in backends(spec).filter(|it| it.kind == BackendAuthType::ExternalAuthConfigRef) {
-        let name = it.external_auth_config_ref.as_ref().map(|it| &*it.name).unwrap_or_default();
-        add(condition::EXTERNAL_AUTH_CONFIG_VALIDATED, "MCPExternalAuthConfig", "spec.outgoingAuth", name);
     }
     all
 }

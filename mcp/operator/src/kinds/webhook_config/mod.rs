@@ -2,13 +2,7 @@
 
 mod translate;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Resource as _;
-use mcp_api::{
-    names::annotation,
-    v1alpha1::{MCPWebhookConfig, MCPWebhookConfigStatus},
-    v1beta1::MCPServer,
-};
+use mcp_api::{names::annotation, v1alpha1::MCPWebhookConfig};
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
@@ -19,10 +13,7 @@ use mcp_runconfig::{
     webhook::{MUTATING, VALIDATING},
 };
 
-use crate::{
-    config::{ConfigKind, ConfigReport, workloads},
-    subject::Subject,
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 impl Subject for MCPWebhookConfig {
     const FINALIZER: Option<&'static str> = Some("mcpwebhookconfig.toolhive.stacklok.dev/finalizer");
@@ -60,25 +51,5 @@ impl ConfigKind for MCPWebhookConfig {
     fn render(&self, _: &Target, (): &(), document: &mut RunConfig) {
         let (mutating, validating, _) = translate::translated(&self.spec);
         (document.mutating_webhooks, document.validating_webhooks) = (mutating, validating);
-    }
-
-    fn conditions(status: &MCPWebhookConfigStatus) -> Option<&Vec<Condition>> {
-        status.conditions.as_ref()
-    }
-
-    fn last_hash(status: &MCPWebhookConfigStatus) -> Option<&str> {
-        status.config_hash.as_deref()
-    }
-
-    fn status_of(report: ConfigReport) -> MCPWebhookConfigStatus {
-        let servers = report.referrers.iter().filter(|it| it.kind == MCPServer::kind(&()));
-        let servers: Vec<_> = servers.map(|it| it.name.clone()).collect();
-        MCPWebhookConfigStatus {
-            conditions: report.conditions,
-            config_hash: report.config_hash,
-            observed_generation: report.observed_generation,
-            referencing_servers: (!servers.is_empty()).then_some(servers),
-            referencing_workloads: workloads(report.referrers),
-        }
     }
 }

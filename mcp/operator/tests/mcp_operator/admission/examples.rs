@@ -1,13 +1,13 @@
 //! ToolHive's examples (`examples/operator` of stacklok/toolhive, Apache-2.0) ask for these combinations of fields. The objects here are our
 //! own, one for each combination, as the examples are applied: beside the operator, before what they refer to. Left out are the kinds that this
-//! operator does not serve: MCPGroup, MCPExternalAuthConfig, MCPRegistry, MCPServerEntry, EmbeddingServer and
+//! operator does not serve: MCPGroup, MCPRegistry, MCPServerEntry, EmbeddingServer and
 //! VirtualMCPCompositeToolDefinition.
 
 use serde_json::{Value, json};
 
 use super::{
     Gate,
-    support::{oidc_config, remote_proxy, telemetry_config, tool_config},
+    support::{exchange, external_auth_config, oidc_config, remote_proxy, telemetry_config, tool_config},
 };
 
 fn server(name: &str, transport: &str, change: Value) -> Value {
@@ -152,6 +152,14 @@ fn others() -> Vec<Value> {
             "telemetry",
             json!({"endpoint": "https://otel.example.com:4318", "metrics": {"enabled": true}}),
         ),
+        external_auth_config(
+            "exchange",
+            exchange(json!({
+                "clientId": "client", "clientSecretRef": key, "scopes": ["read", "write"],
+                "externalTokenHeaderName": "X-Upstream-Token",
+            })),
+        ),
+        external_auth_config("bearer", json!({"type": "bearerToken", "bearerToken": {"tokenSecretRef": key}})),
         tool_config("tools", json!({"toolsFilter": ["fetch"]})),
         tool_config("renamed", json!({"toolsOverride": {"fetch": {"name": "get", "description": "Gets a page"}}})),
         remote_proxy("proxy", json!({"transport": "streamable-http", "proxyPort": 8080, "oidcConfigRef": login})),

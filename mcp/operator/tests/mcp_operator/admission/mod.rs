@@ -9,6 +9,7 @@ mod authors;
 mod certificates;
 mod deletion;
 mod examples;
+mod external_auth_config;
 mod oidc_config;
 mod remote_proxy;
 mod session_storage;

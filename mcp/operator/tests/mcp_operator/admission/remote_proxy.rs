@@ -83,7 +83,7 @@ async fn a_proxy_is_warned_of_what_does_not_exist_or_is_not_built() {
         (
             "tokens",
             json!({"externalAuthConfigRef": {"name": "e"}}),
-            "spec.externalAuthConfigRef cannot be enforced by this version: the server gets no proxy".to_owned(),
+            format!("spec.externalAuthConfigRef: MCPExternalAuthConfig \"e\" {no_proxy}"),
         ),
         (
             "template",

@@ -38,12 +38,11 @@ async fn what_does_not_exist_or_has_no_effect_is_admitted_with_a_warning() {
     let annotated = json!({"toolsOverride": {"a": {"name": "b", "annotations": {"title": "t"}}}});
     let missing =
         "spec.toolConfigRef: MCPToolConfig \"absent\" does not exist yet; without it the server gets no proxy";
-    // The config alone would not do: neither warning promises a proxy.
-    let refused = "spec.externalAuthConfigRef cannot be enforced by this version: the server gets no proxy";
+    let other = "spec.externalAuthConfigRef: MCPExternalAuthConfig \"idp\" does not exist yet; without it the server gets no proxy";
     let both = json!({"toolConfigRef": {"name": "absent"}, "externalAuthConfigRef": {"name": "idp"}});
     let cases = [
         (labelled("missing", json!({"toolConfigRef": {"name": "absent"}})), vec![missing]),
-        (labelled("both", both), vec![refused, missing]),
+        (labelled("both", both), vec![missing, other]),
         (labelled("found", json!({"toolConfigRef": {"name": "there"}})), Vec::new()),
         (tool_config("annotated", annotated), vec!["spec.toolsOverride[a].annotations has no effect in this version"]),
         (

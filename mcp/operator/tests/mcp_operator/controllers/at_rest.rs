@@ -9,8 +9,9 @@ use serde_json::json;
 use super::{
     Place,
     support::{
-        CRDS, authz_config, children_of, children_of_remote, every_override, labelled, minimal, oidc_config, policies,
-        ready_pods, ready_pods_of, remote_proxy, telemetry_config, tool_config, virtual_server, writes,
+        CRDS, authz_config, children_of, children_of_remote, every_override, external_auth_config, labelled, minimal,
+        oidc_config, policies, ready_pods, ready_pods_of, remote_proxy, telemetry_config, tool_config, virtual_server,
+        writes,
     },
 };
 
@@ -36,12 +37,14 @@ async fn one_of_every_kind_is_made_and_then_nothing_is_written() {
     objects.create(tool_config("tools", json!({"toolsFilter": ["fetch"]}))).await;
     objects.create(telemetry_config("traces", json!({}))).await;
     objects.create(authz_config("rules", &[PERMIT_ALL])).await;
+    objects.create(external_auth_config("none", json!({"type": "unauthenticated"}))).await;
     objects.create(policies("rules", &[PERMIT_ALL])).await;
     let authz = json!({"type": "configMap", "configMap": {"name": "rules"}});
     objects.create(labelled("policed", json!({"authzConfig": authz}))).await;
     let configs = json!({
         "oidcConfigRef": {"name": "idp", "audience": "far"}, "toolConfigRef": {"name": "tools"},
         "telemetryConfigRef": {"name": "traces"}, "authzConfigRef": {"name": "rules"},
+        "externalAuthConfigRef": {"name": "none"},
     });
     objects.create(remote_proxy("far", configs)).await;
     objects.create(virtual_server("all", "idp", "tools")).await;

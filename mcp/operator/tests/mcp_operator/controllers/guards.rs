@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::{
     Place,
     support::{
-        DEADLINE, Operator, children_of, labelled, minimal, oidc_config, ready_pods, ready_pods_of, remote_proxy,
-        webhook_config,
+        DEADLINE, Operator, auth_server, children_of, external_auth_config, labelled, minimal, oidc_config, ready_pods,
+        ready_pods_of, remote_proxy, webhook_config,
     },
 };
 
@@ -111,9 +111,14 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webho
     let place = webhooks.place("unbuilt").await;
     let operator = webhooks.operator(&place);
     let guards = [
-        ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
-        ("authserver", json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}), "spec.authServerRef"),
+        ("external", json!({"externalAuthConfigRef": {"name": "x"}}), "ExternalAuthConfigValidated"),
+        (
+            "authserver",
+            json!({"authServerRef": {"kind": "MCPExternalAuthConfig", "name": "x"}}),
+            "AuthServerRefValidated",
+        ),
     ];
+    place.objects.create(external_auth_config("x", auth_server())).await;
     for (name, spec, _) in &guards {
         place.objects.create(labelled(name, spec.clone())).await;
     }
@@ -121,18 +126,18 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webho
         place.objects.phase(name, "Failed").await;
     }
     let _operator = webhooks.after_the_edit(&place, operator).await;
-    for (name, _, field) in &guards {
+    for (name, _, type_) in &guards {
         let server = place.objects.phase(name, "Failed").await;
         let status = server.status.unwrap();
         let conditions = status.conditions.unwrap();
-        let guard = conditions.iter().find(|it| it.type_ == "GuardsEnforced").unwrap();
-        assert!(guard.status == "False" && guard.message.contains(field), "{name}: {guard:?}");
+        let guard = conditions.iter().find(|it| it.type_ == *type_).unwrap();
+        assert!(guard.status == "False" && guard.message.contains("does not run"), "{name}: {guard:?}");
         assert!(place.objects.get(ChildKind::Deployment, name).await.is_null(), "{name}");
         assert!(place.objects.get(ChildKind::StatefulSet, name).await.is_null(), "{name}");
     }
     // It comes after the status.
     wait_until("the event", DEADLINE, || async {
-        place.objects.events("MCPServer", "external").await.contains(&"Warning GuardNotBuilt".to_owned()).then_some(())
+        place.objects.events("MCPServer", "external").await.contains(&"Warning InvalidConfig".to_owned()).then_some(())
     })
     .await;
 }
@@ -140,6 +145,7 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webho
 async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it(webhooks: Webhooks) {
     let place = webhooks.place("guard-added").await;
     let operator = webhooks.operator(&place);
+    place.objects.create(external_auth_config("x", auth_server())).await;
     place.objects.create(minimal("web")).await;
     place.objects.has_children("web", &children_of("web")).await;
     ready_pods(&place.objects, "web").await;
@@ -158,11 +164,12 @@ async fn an_invalid_edit_that_asks_for_a_guard_ends_the_open_proxy(webhooks: Web
     let objects = &place.objects;
     // A guard that is not built, one that is not there, and one that is.
     let guards = [
-        ("unbuilt", json!({"externalAuthConfigRef": {"name": "x"}}), "spec.externalAuthConfigRef"),
+        ("unbuilt", json!({"externalAuthConfigRef": {"name": "x"}}), "does not run"),
         ("absent", json!({"webhookConfigRef": {"name": "absent"}}), "absent"),
         ("there", json!({"webhookConfigRef": {"name": "gate"}}), "spec.env"),
     ];
     objects.create(webhook_config("gate", json!({}))).await;
+    objects.create(external_auth_config("x", auth_server())).await;
     for (name, ..) in &guards {
         objects.create(minimal(name)).await;
         objects.has_children(name, &children_of(name)).await;

@@ -7,6 +7,7 @@ mod authorization;
 mod backend;
 mod deaf;
 mod deletion;
+mod external_auth_config;
 mod guards;
 mod interruption;
 mod obstacles;

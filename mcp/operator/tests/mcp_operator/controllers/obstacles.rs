@@ -136,7 +136,7 @@ async fn a_proxy_whose_owner_reference_was_stripped_still_goes_when_a_guard_is_m
     let _operator = place.operator();
     objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
     told(&place, "web", "Warning ProxyRemoved").await;
-    told(&place, "web", "Warning GuardNotBuilt").await;
+    told(&place, "web", "Warning ExternalAuthConfigNotFound").await;
 }
 
 /// A proxy started on the old document would say that it has the guard, and not have it.

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Place,
     support::{
-        DEADLINE, Objects, Operator, authz_config, labelled, manager, oidc_config, remote_proxy, requests,
-        telemetry_config, tool_config, virtual_server, webhook_config,
+        DEADLINE, Objects, Operator, authz_config, external_auth_config, labelled, manager, oidc_config, remote_proxy,
+        requests, telemetry_config, tool_config, virtual_server, webhook_config,
     },
 };
 
@@ -37,10 +37,21 @@ fn kinds() -> Vec<(&'static str, Value, &'static str, Value)> {
             "authzConfigRef",
             json!({"name": "config"}),
         ),
+        (
+            BETA,
+            external_auth_config("config", json!({"type": "unauthenticated"})),
+            "externalAuthConfigRef",
+            json!({"name": "config"}),
+        ),
         (BETA, telemetry_config("config", json!({})), "telemetryConfigRef", json!({"name": "config"})),
         (BETA, tool_config("config", json!({"toolsFilter": ["a"]})), "toolConfigRef", json!({"name": "config"})),
         (ALPHA, webhook_config("config", json!({})), "webhookConfigRef", json!({"name": "config"})),
     ]
+}
+
+/// How a virtual server calls the servers behind it, with this credential.
+fn credential_of_virtual(name: &str) -> Value {
+    json!({"default": {"type": "externalAuthConfigRef", "externalAuthConfigRef": {"name": name}}})
 }
 
 async fn read(place: &Place, version: &str, kind: &str) -> Value {
@@ -62,6 +73,7 @@ async fn a_reconcile_of_a_workload_leaves_every_kind_of_configuration_untouched(
     let mut all = virtual_server("all", "config", "config");
     all["spec"]["telemetryConfigRef"] = json!({"name": "config"});
     all["spec"]["incomingAuth"]["authzConfigRef"] = json!({"name": "config"});
+    all["spec"]["outgoingAuth"] = credential_of_virtual("config");
     objects.create(all).await;
     objects.create(labelled("web", server)).await;
     objects.create(remote_proxy("far", remote)).await;
@@ -123,6 +135,11 @@ fn referring(kind: &str, name: &str, field: &str, mut reference: Value) -> Optio
             server["spec"]["incomingAuth"][field] = reference;
             Some(server)
         }
+        ("VirtualMCPServer", "externalAuthConfigRef") => {
+            let mut server = virtual_server(name, "absent", "absent");
+            server["spec"]["outgoingAuth"] = credential_of_virtual(name);
+            Some(server)
+        }
         ("VirtualMCPServer", "telemetryConfigRef") => {
             let mut server = virtual_server(name, "absent", "absent");
             server["spec"][field] = reference;
@@ -155,7 +172,7 @@ async fn no_reconcile_of_any_kind_of_workload_touches_any_kind_of_configuration(
             pairs.push((name, objects.dynamic(version, &config_kind), *kind, edit));
         }
     }
-    assert_eq!(pairs.len(), 14, "each kind that a kind of workload can refer to");
+    assert_eq!(pairs.len(), 17, "each kind that a kind of workload can refer to");
     let told = |config: &DynamicObject, name: &str| {
         let status = &config.data["status"];
         status["conditions"].is_array() && status["configHash"].is_string() && status.to_string().contains(name)

@@ -1,5 +1,6 @@
 //! The plan of a configuration, of whichever kind.
 
+use mcp_api::v1beta1::ConfigStatus;
 use mcp_operator::config::{ConfigInputs, ConfigKind, plan_config};
 use mcp_plan::reference::Referrer;
 use portcullis::controller::PlannedEvent;
@@ -23,12 +24,12 @@ pub(crate) fn plan<K: ConfigKind>(config: &K, referrers: &[(&str, &str)]) -> Con
     let referrers: Vec<_> = referrers.iter().map(referrer).collect();
     let settings = World::of(json!({"image": "x:1"})).settings;
     let plan = plan_config(&ConfigInputs { config, referrers: &referrers, settings: &settings, now: now() });
-    ConfigPlan { may_go: plan.may_go, status: K::status_of(plan.report), events: plan.events }
+    ConfigPlan { may_go: plan.may_go, status: plan.report.into(), events: plan.events }
 }
 
 /// Status, reason and message of a condition.
 pub(crate) fn says<K: ConfigKind>(plan: &ConfigPlan<K>, type_: &str) -> Option<(String, String, String)> {
-    let mut conditions = K::conditions(&plan.status).into_iter().flatten();
-    let condition = conditions.find(|condition| condition.type_ == type_)?;
-    Some((condition.status.clone(), condition.reason.clone(), condition.message.clone()))
+    let status: ConfigStatus = plan.status.clone().into();
+    let condition = status.conditions.into_iter().flatten().find(|condition| condition.type_ == type_)?;
+    Some((condition.status, condition.reason, condition.message))
 }

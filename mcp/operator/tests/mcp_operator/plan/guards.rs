@@ -28,11 +28,11 @@ fn assert_nothing_runs(world: &World, why: &str) {
 #[test]
 fn a_server_whose_guard_is_not_built_never_runs_without_it() {
     let guards = [
-        ("externalAuthConfigRef", json!({"name": "e"})),
-        ("externalAuthConfigRef", json!({"name": ""})),
-        ("authServerRef", json!({"name": "s", "kind": "MCPExternalAuthConfig"})),
+        ("externalAuthConfigRef", json!({"name": "e"}), "ExternalAuthConfigValidated"),
+        ("externalAuthConfigRef", json!({"name": ""}), "ExternalAuthConfigValidated"),
+        ("authServerRef", json!({"name": "s", "kind": "MCPExternalAuthConfig"}), "AuthServerRefValidated"),
     ];
-    for (field, value) in guards {
+    for (field, value, type_) in guards {
         let mut spec = json!({"image": "x:1", "transport": "streamable-http"});
         let mut running = World::of(spec.clone());
         running.applied(&running.plan());
@@ -40,8 +40,8 @@ fn a_server_whose_guard_is_not_built_never_runs_without_it() {
 
         let fresh = World::of(spec.clone());
         assert_nothing_runs(&fresh, field);
-        let (reason, message) = condition(&fresh.plan(), "GuardsEnforced", "False").unwrap();
-        assert!(reason == "GuardNotBuilt" && message.contains(&format!("spec.{field} ")), "{message}");
+        let (reason, message) = condition(&fresh.plan(), type_, "False").unwrap();
+        assert!(reason.ends_with("NotFound") && message.starts_with("MCPExternalAuthConfig "), "{reason}: {message}");
         assert_eq!(fresh.plan().status.message.unwrap(), message);
 
         running.workload.spec = World::of(spec).workload.spec;

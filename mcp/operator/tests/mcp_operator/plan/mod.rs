@@ -7,6 +7,7 @@ mod children;
 mod children_without_owner;
 mod config_plan;
 mod contract;
+mod external_auth_config;
 mod guards;
 mod labels;
 mod network;

@@ -288,14 +288,10 @@ fn every_rule_of_a_proxy_names_its_field() {
 
 #[test]
 fn a_spec_is_not_said_to_be_valid_beside_a_guard_that_is_not_built() {
-    for (field, guard) in [
-        ("spec.externalAuthConfigRef", json!({"externalAuthConfigRef": {"name": "x"}})),
-        ("spec.authServerRef", json!({"authServerRef": {"name": "x"}})),
-    ] {
-        let plan = World::with(guard).plan();
-        let (reason, message) = condition(&plan, "ConfigurationValid", "False").unwrap();
-        assert!(reason == "GuardNotBuilt" && message.starts_with(field), "{reason}: {message}");
-    }
+    let mut world = World::with(json!({"toolConfigRef": {"name": "x"}}));
+    world.settings.runner_middleware.clear();
+    let (reason, message) = condition(&world.plan(), "ConfigurationValid", "False").unwrap();
+    assert!(reason == "GuardNotBuilt" && message.starts_with("spec.toolConfigRef"), "{reason}: {message}");
     assert!(condition(&World::with(json!({})).plan(), "ConfigurationValid", "True").is_some());
 }
 
@@ -469,7 +465,11 @@ fn what_keeps_a_proxy_from_being_made_is_said_in_toolhives_words() {
         (bad_header, "Validation failed: spec.headerForward.addPlaintextHeaders[Host]: ", true),
         (login, "Failed to handle MCPOIDCConfig: MCPOIDCConfig \"idp\" does not exist", false),
         (tools, "Failed to handle MCPToolConfig: MCPToolConfig \"tools\" does not exist", false),
-        (json!({"authServerRef": {"name": "a"}}), "spec.authServerRef cannot be enforced by this version", true),
+        (
+            json!({"authServerRef": {"name": "a"}}),
+            "Failed to handle MCPExternalAuthConfig: MCPExternalAuthConfig \"a\" does not exist",
+            false,
+        ),
     ] {
         let plan = World::with(spec.clone()).plan();
         assert_eq!(plan.status.phase.unwrap().as_str(), "Failed", "{spec}");
@@ -501,18 +501,18 @@ fn a_tool_config_guards_a_proxy_as_it_does_a_server() {
 
 #[test]
 fn what_is_not_built_is_said_and_a_guard_that_is_not_gets_no_proxy() {
-    for (field, value) in [("externalAuthConfigRef", json!({"name": "a"})), ("authServerRef", json!({"name": "a"}))] {
-        let world = World::with(json!({field: value})).settled();
-        let plan = world.plan();
-        let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
-        assert!(reason == "GuardNotBuilt" && message.contains(&format!("spec.{field}")), "{reason}: {message}");
-        assert!(plan.children.is_empty() && plan.status.phase.unwrap().as_str() == "Failed", "{field}");
-        let warnings = world.workload.warnings(&world.settings);
-        assert!(
-            warnings.iter().any(|warning| warning.starts_with(&format!("spec.{field} cannot be enforced"))),
-            "{field}"
-        );
-    }
+    let mut world = World::with(json!({"toolConfigRef": {"name": "x"}}));
+    world.settings.runner_middleware.clear();
+    let world = world.settled();
+    let plan = world.plan();
+    let (reason, message) = condition(&plan, "GuardsEnforced", "False").unwrap();
+    assert!(reason == "GuardNotBuilt" && message.contains("spec.toolConfigRef"), "{reason}: {message}");
+    assert!(plan.children.is_empty() && plan.status.phase.unwrap().as_str() == "Failed");
+    let warnings = world.workload.warnings(&world.settings);
+    assert!(
+        warnings.iter().any(|warning| warning.starts_with("spec.toolConfigRef cannot be enforced")),
+        "{warnings:?}"
+    );
     let plan = World::with(json!({"groupRef": {"name": "g"}})).plan();
     let message = condition(&plan, "UnsupportedFields", "True").unwrap().1;
     assert_eq!(message, "spec.groupRef has no effect in this version");

@@ -175,10 +175,6 @@ fn references_to_kinds_that_this_version_does_not_have_are_named_and_fail_nothin
     let server = virtual_server(json!({
         "embeddingServerRef": {"name": "words"},
         "config": {"compositeToolRefs": [{"name": "deploy"}, {"name": "build"}]},
-        "outgoingAuth": {
-            "default": {"type": "externalAuthConfigRef", "externalAuthConfigRef": {"name": "tokens"}},
-            "backends": {"git": {"type": "externalAuthConfigRef", "externalAuthConfigRef": {"name": "git"}}},
-        },
     }));
     let (status, _) = plan(&server, Around::default());
     for (condition, named) in [
@@ -188,7 +184,6 @@ fn references_to_kinds_that_this_version_does_not_have_are_named_and_fail_nothin
             "CompositeToolRefsValidated",
             "\"build\", spec.config.compositeToolRefs: VirtualMCPCompositeToolDefinition \"deploy\"",
         ),
-        ("ExternalAuthConfigValidated", "\"git\", spec.outgoingAuth: MCPExternalAuthConfig \"tokens\""),
     ] {
         let (status, reason, message) = says(&status, condition).unwrap();
         assert_eq!((&*status, &*reason), ("False", "KindNotBuilt"), "{condition}");

@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, core::object::HasStatus};
 use mcp_api::{
     v1alpha1::MCPWebhookConfig,
-    v1beta1::{MCPAuthzConfig, MCPOIDCConfig, MCPServer, MCPTelemetryConfig, MCPToolConfig},
+    v1beta1::{MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPServer, MCPTelemetryConfig, MCPToolConfig},
 };
 use mcp_operator::{
     config::{ConfigKind, erased},
@@ -263,6 +263,14 @@ pub(crate) fn authz_config(name: &str, spec: Value) -> MCPAuthzConfig {
 pub(crate) fn tool_config(name: &str, spec: Value) -> MCPToolConfig {
     serde_json::from_value(json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPToolConfig",
+        "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+pub(crate) fn external_auth_config(name: &str, spec: Value) -> MCPExternalAuthConfig {
+    serde_json::from_value(json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPExternalAuthConfig",
         "metadata": {"name": name, "namespace": "team", "generation": 1}, "spec": spec,
     }))
     .unwrap()

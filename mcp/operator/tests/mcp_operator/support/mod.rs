@@ -6,8 +6,9 @@ mod ownership;
 pub(crate) mod pem;
 
 pub(crate) use objects::{
-    Objects, authz_config, children_of, children_of_remote, every_override, labelled, minimal, oidc_config, policies,
-    ready_pods, ready_pods_of, reason_of, remote_proxy, telemetry_config, tool_config, virtual_server, webhook_config,
+    Objects, auth_server, authz_config, children_of, children_of_remote, every_override, exchange,
+    external_auth_config, labelled, minimal, oidc_config, policies, ready_pods, ready_pods_of, reason_of, remote_proxy,
+    telemetry_config, tool_config, virtual_server, webhook_config,
 };
 pub(crate) use operator::{Operator, generated, requests, shipped_user, user_with_less, writes};
 pub(crate) use ownership::{SoleOwnership, manager, owned};

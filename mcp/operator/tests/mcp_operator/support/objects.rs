@@ -287,6 +287,30 @@ pub(crate) fn authz_config(name: &str, policies: &[&str]) -> Value {
     })
 }
 
+/// A configuration of the credential that a server gets.
+pub(crate) fn external_auth_config(name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": "MCPExternalAuthConfig", "metadata": {"name": name},
+        "spec": spec,
+    })
+}
+
+/// The spec of one that exchanges tokens, with these members besides.
+pub(crate) fn exchange(change: Value) -> Value {
+    let mut exchange = json!({"tokenUrl": "https://idp.example.com/token", "audience": "backend"});
+    exchange.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    json!({"type": "tokenExchange", "tokenExchange": exchange})
+}
+
+/// The spec of one that is an authorization server.
+pub(crate) fn auth_server() -> Value {
+    let oidc = json!({"clientId": "server", "issuerUrl": "https://idp.example.com"});
+    json!({"type": "embeddedAuthServer", "embeddedAuthServer": {
+        "issuer": "https://auth.example.com",
+        "upstreamProviders": [{"name": "idp", "type": "oidc", "oidcConfig": oidc}],
+    }})
+}
+
 /// A ConfigMap with a document of such policies.
 pub(crate) fn policies(name: &str, policies: &[&str]) -> Value {
     let document = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": policies}});

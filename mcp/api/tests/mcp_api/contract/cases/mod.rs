@@ -1,6 +1,7 @@
 //! The CEL rules of the contract, each with an object on either side of it.
 
 mod auth_server;
+mod external_auth_config;
 mod oidc_config;
 mod remote_proxy;
 mod server;
@@ -80,7 +81,8 @@ fn wrap(path: &str, value: Value) -> Value {
 
 /// Every case, of every kind.
 pub(crate) fn all() -> Vec<Case> {
-    let mut cases = oidc_config::cases();
+    let mut cases = external_auth_config::cases();
+    cases.extend(oidc_config::cases());
     cases.extend(remote_proxy::cases());
     cases.extend(server::cases());
     cases.extend(telemetry_config::cases());

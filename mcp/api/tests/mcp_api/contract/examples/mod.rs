@@ -1,6 +1,7 @@
 //! Objects that every constraint admits. Together the objects of a kind have every member its schema knows.
 
 mod auth_server;
+mod external_auth_config;
 mod virtual_server;
 
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ pub(crate) const REFUSED: [(&str, &str); 1] = [("VirtualMCPServer", ".spec.confi
 
 pub(crate) fn of(kind: &str) -> Vec<Value> {
     match kind {
+        "MCPExternalAuthConfig" => external_auth_config::all(),
         "MCPOIDCConfig" => mcp_oidc_configs(),
         "MCPRemoteProxy" => mcp_remote_proxies(),
         "MCPServer" => mcp_servers(),

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use mcp_api::v1beta1::Audit;
-use mcp_plan::{
+use mcp_runconfig::{AUDIT, AuditConfig, RunConfig};
+
+use crate::{
     config::{Config, ConfigUse, Role, Target, Terms},
     digest::short_digest,
 };
-use mcp_runconfig::{AUDIT, AuditConfig, RunConfig};
 
 /// A line about each request, as ToolHive's operator asks for it; there is nothing to choose.
 #[derive(Debug)]

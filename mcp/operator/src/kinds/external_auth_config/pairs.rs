@@ -1,0 +1,86 @@
+//! The part of a credential in a workload: a row for each type and what is behind the workload (toolhive-auth §3.1).
+
+use ExternalAuthType::{
+    AwsSts, BearerToken, EmbeddedAuthServer, HeaderInjection, Obo, TokenExchange, Unauthenticated, UpstreamInject, Xaa,
+};
+use mcp_api::v1beta1::external_auth::ExternalAuthType;
+use mcp_plan::{
+    config::{Behind, ConfigUse, Misfit, Part, Role, Target},
+    external_auth::is_auth_server,
+};
+use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION};
+
+/// Reason: ToolHive has the type in another edition.
+pub(super) const ENTERPRISE: &str = "EnterpriseRequired";
+/// Reason: the type cannot work there.
+const INVALID: &str = "InvalidConfig";
+/// The note and the warning of a credential that a proxy does not send.
+const IDLE: &str = "is used by a VirtualMCPServer only; this proxy sends no credential";
+/// The warning of an exchange where nobody logs in.
+const NO_LOGIN: &str = "exchanges the token of each caller, and without spec.oidcConfigRef only the provider of the \
+     exchange checks it; a caller without one is refused";
+
+enum Fit {
+    /// It is sent, by middleware of these types.
+    Sent(&'static [&'static str]),
+    /// Nothing is sent.
+    Idle,
+    /// It cannot work.
+    Never(Misfit),
+}
+
+const fn never(reason: &'static str, problem: &'static str) -> Fit {
+    Fit::Never(Misfit { reason, problem })
+}
+
+/// The row of a type and of what is behind.
+const fn fit(kind: ExternalAuthType, behind: Behind) -> Fit {
+    match (kind, behind) {
+        (Obo, _) => never(ENTERPRISE, "has type obo, which is not part of this operator; use another type"),
+        (TokenExchange, Behind::Container | Behind::Remote) => Fit::Sent(&[TOKEN_EXCHANGE]),
+        (BearerToken, Behind::Remote) => Fit::Sent(&[TOKEN_INJECTION]),
+        (AwsSts, Behind::Remote) => Fit::Sent(&[AWS_STS]),
+        (BearerToken, Behind::Container) => {
+            never(INVALID, "has type bearerToken, which only a remote server gets; refer to it from an MCPRemoteProxy")
+        }
+        (AwsSts, Behind::Container) => never(
+            INVALID,
+            "has type awsSts, which requires a remote URL: SigV4 signing is only meaningful for remote MCP servers; refer to it \
+             from an MCPRemoteProxy",
+        ),
+        (HeaderInjection | Unauthenticated | UpstreamInject | Xaa, Behind::Container | Behind::Remote) => Fit::Idle,
+        (EmbeddedAuthServer, Behind::Container | Behind::Remote) => never(
+            INVALID,
+            "is an authorization server, which this version does not run; remove the reference to run without it",
+        ),
+        (TokenExchange | HeaderInjection | Unauthenticated | AwsSts | UpstreamInject | Xaa, Behind::Group) => {
+            Fit::Sent(&[])
+        }
+        (BearerToken, Behind::Group) => {
+            never(INVALID, "has the unsupported auth type bearerToken; use headerInjection for the servers of a group")
+        }
+        (EmbeddedAuthServer, Behind::Group) => {
+            never(INVALID, "is an authorization server and no credential; set spec.authServerConfig instead")
+        }
+    }
+}
+
+/// The part of a credential of this type in `target`.
+pub(super) fn part(kind: ExternalAuthType, asked: &ConfigUse, target: &Target) -> Part {
+    // It decides who may call; the others are about what the server gets.
+    let guards = kind == EmbeddedAuthServer || is_auth_server(asked);
+    let part = Part { role: if guards { Role::Guard } else { Role::Setting }, ..Part::of(asked) };
+    if is_auth_server(asked) && kind != EmbeddedAuthServer {
+        let problem =
+            "is no authorization server; name one of type embeddedAuthServer, or set spec.externalAuthConfigRef";
+        return Part { misfit: Some(Misfit { reason: "AuthServerRefInvalidType", problem }), ..part };
+    }
+    match fit(kind, target.behind) {
+        Fit::Sent(middleware) => {
+            let warns = kind == TokenExchange && target.behind != Behind::Group && !target.has_login;
+            Part { middleware, warning: warns.then_some(NO_LOGIN), ..part }
+        }
+        Fit::Idle => Part { note: Some(IDLE), warning: (!target.in_group).then_some(IDLE), ..part },
+        Fit::Never(misfit) => Part { misfit: Some(misfit), ..part },
+    }
+}

@@ -1,0 +1,34 @@
+//! The part of a configuration in a workload, where that depends on what the configuration says.
+
+use super::{ConfigUse, Role};
+
+/// The part of a configuration in a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its role.
+    pub role: Role,
+    /// The types of middleware that it takes.
+    pub middleware: &'static [&'static str],
+    /// The end of the sentence that says how it is used, where there is more to say than that it is valid.
+    pub note: Option<&'static str>,
+    /// The reason against it, where it cannot work there.
+    pub misfit: Option<Misfit>,
+    /// The end of a sentence that begins with the configuration, for the author who applies the workload.
+    pub warning: Option<&'static str>,
+}
+
+/// A reason why a configuration cannot work in a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// One word for it.
+    pub reason: &'static str,
+    /// The end of a sentence that begins with the configuration.
+    pub problem: &'static str,
+}
+
+impl Part {
+    /// The part that a use asks for.
+    pub fn of(asked: &ConfigUse) -> Self {
+        Self { role: asked.role, middleware: asked.middleware, note: None, misfit: None, warning: None }
+    }
+}

@@ -1,0 +1,49 @@
+//! The blocks of a spec, one for each type, and the Secrets that they name.
+
+use mcp_api::v1beta1::{
+    SecretKeyRef,
+    external_auth::{ExternalAuthSpec, ExternalAuthType},
+};
+
+use crate::reference::{Reference, Source};
+
+/// The effect of a Secret that does not exist: the end of a sentence.
+const MISSING: &str = "until then the workloads that need it stay as they are";
+
+/// The types that have a block, which is called as the type is, and whether the block is there.
+pub(super) fn blocks(spec: &ExternalAuthSpec) -> [(ExternalAuthType, bool); 8] {
+    [
+        (ExternalAuthType::TokenExchange, spec.token_exchange.is_some()),
+        (ExternalAuthType::HeaderInjection, spec.header_injection.is_some()),
+        (ExternalAuthType::BearerToken, spec.bearer_token.is_some()),
+        (ExternalAuthType::EmbeddedAuthServer, spec.embedded_auth_server.is_some()),
+        (ExternalAuthType::AwsSts, spec.aws_sts.is_some()),
+        (ExternalAuthType::UpstreamInject, spec.upstream_inject.is_some()),
+        (ExternalAuthType::Obo, spec.obo.is_some()),
+        (ExternalAuthType::Xaa, spec.xaa.is_some()),
+    ]
+}
+
+/// The Secrets that it names, each after its field. Those of an authorization server are not among them: this version makes none.
+pub(super) fn secrets(spec: &ExternalAuthSpec) -> Vec<(&'static str, &SecretKeyRef)> {
+    let exchange = spec.token_exchange.as_ref().and_then(|it| it.client_secret_ref.as_ref());
+    let on_behalf = spec.obo.as_ref().and_then(|it| it.client_secret_ref.as_ref());
+    let all = [
+        ("spec.tokenExchange.clientSecretRef", exchange),
+        ("spec.headerInjection.valueSecretRef", spec.header_injection.as_ref().map(|it| &it.value_secret_ref)),
+        ("spec.bearerToken.tokenSecretRef", spec.bearer_token.as_ref().map(|it| &it.token_secret_ref)),
+        ("spec.obo.clientSecretRef", on_behalf),
+        ("spec.xaa.idpClientSecretRef", spec.xaa.as_ref().and_then(|it| it.idp_client_secret_ref.as_ref())),
+        ("spec.xaa.targetClientSecretRef", spec.xaa.as_ref().and_then(|it| it.target_client_secret_ref.as_ref())),
+    ];
+    all.into_iter().filter_map(|(field, secret)| Some((field, secret?))).collect()
+}
+
+/// Everything that it refers to.
+pub fn references(spec: &ExternalAuthSpec) -> Vec<Reference> {
+    let secret = |(field, it): (&'static str, &SecretKeyRef)| Reference {
+        while_missing: MISSING,
+        ..Reference::to_source(field, &Source::Secret(it.name.clone()))
+    };
+    secrets(spec).into_iter().map(secret).collect()
+}

@@ -1,0 +1,28 @@
+//! The use of a credential's object as the authorization server of a proxy.
+
+use crate::config::{ConfigUse, Words};
+
+/// The field that refers to an authorization server, and the word that pods have for it: a workload may refer to one object there and for
+/// its credential.
+const FIELD: &str = "authServerRef";
+
+/// The words of conditions about it.
+const WORDS: Words = Words {
+    condition: "AuthServerRefValidated",
+    valid: "AuthServerRefValid",
+    not_found: "AuthServerRefNotFound",
+    not_valid: "AuthServerRefInvalidConfig",
+    data_not_found: "AuthServerRefInvalidConfig",
+    data_not_valid: "AuthServerRefInvalidConfig",
+    bundle: None,
+};
+
+/// The same use, as that of an authorization server.
+pub fn as_auth_server(used: ConfigUse) -> ConfigUse {
+    ConfigUse { words: Some(WORDS), mark: Some(FIELD), ..used }
+}
+
+/// Whether a use is that of an authorization server.
+pub fn is_auth_server(used: &ConfigUse) -> bool {
+    used.mark == Some(FIELD)
+}
