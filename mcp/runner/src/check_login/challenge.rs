@@ -140,6 +140,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn plain_http_is_noted_outside_of_this_machine() {
+        for (url, cause) in [
+            ("http://mcp.ns.svc/mcp", Some(Cause::PlainHttp)),
+            ("http://127.0.0.1:8080/mcp", None),
+            ("https://mcp.example/mcp", None),
+        ] {
+            let (status, headers) = (StatusCode::UNAUTHORIZED, HeaderMap::new());
+            let answer = Answer { status, headers, body: bytes::Bytes::new(), at: 0 };
+            let call = Call { method: http::Method::POST, url: Uri::from_static(url), answer: Ok(answer) };
+            let (_, finding) = reach(&call.url, &call).unwrap();
+            assert_eq!(finding.cause, cause, "{url}");
+        }
+    }
+
+    #[test]
     fn the_bearer_challenge_is_found_among_others() {
         let challenge = |metadata: Option<&str>, scope: Option<&str>, error: Option<&str>| Challenge {
             resource_metadata: metadata.map(str::to_owned),

@@ -69,7 +69,10 @@ pub(crate) fn judge(metadata: &ProviderMetadata, issuer: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
+    use crate::check_login::answer::NoAnswer;
 
     #[test]
     fn metadata_are_looked_for_in_the_order_of_mcp() {
@@ -92,6 +95,17 @@ mod tests {
         ] {
             let places = places(issuer, &issuer.parse().unwrap());
             assert_eq!(places.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_told_from_no_connection() {
+        for (answer, cause) in [
+            (NoAnswer::Certificate("UnknownIssuer".to_owned()), Cause::ProviderCertificate),
+            (NoAnswer::Unreachable("refused".to_owned()), Cause::ProviderUnreachable),
+        ] {
+            let call = Call { method: Method::GET, url: Uri::from_static("https://i"), answer: Err(answer) };
+            assert_eq!(read(&[call]).err().and_then(|finding| finding.cause), Some(cause));
         }
     }
 

@@ -107,7 +107,10 @@ fn same_origin(one: &Uri, other: &Uri) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
+    use crate::check_login::answer::NoAnswer;
     use crate::check_login::verdict::Status;
 
     #[test]
@@ -133,6 +136,17 @@ mod tests {
         ] {
             let finding = judge(&Uri::from_static(called), resource, at_root);
             assert_eq!((finding.status, finding.cause), (status, cause), "{called} {resource}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_told_from_no_connection() {
+        for (answer, cause) in [
+            (NoAnswer::Certificate("UnknownIssuer".to_owned()), Cause::ResourceMetadataCertificate),
+            (NoAnswer::Unreachable("refused".to_owned()), Cause::ResourceMetadataUnreachable),
+        ] {
+            let call = Call { method: Method::GET, url: Uri::from_static("https://h"), answer: Err(answer) };
+            assert_eq!(read(&[call]).err().and_then(|finding| finding.cause), Some(cause));
         }
     }
 
