@@ -165,7 +165,7 @@ where
     let controller = Arc::new((controller, reconcile));
     let run = boxed(move |runtime| {
         let controller = controller.clone();
-        async move { controller.0.term(runtime, |request| (controller.1)(request)).await }
+        async move { controller.0.run_while_leading(runtime, |request| (controller.1)(request)).await }
     });
     (name, LeaderTask { access, run })
 }

@@ -120,7 +120,7 @@ pub struct EmbeddedOperator {
 /// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready,
 /// it stays ready until it stops.
 #[derive(Clone, Debug)]
-pub struct Readiness(Health);
+pub struct Readiness(pub(super) Health);
 
 impl Readiness {
     /// The condition that the operator waits for; `None` when it is ready.
@@ -234,10 +234,6 @@ impl EmbeddedOperator {
     /// The operator's readiness while it runs, for the process's own `/readyz`.
     pub fn readiness(&self) -> Readiness {
         Readiness(self.health.clone())
-    }
-
-    pub(super) fn health(&self) -> &Health {
-        &self.health
     }
 
     /// The webhooks as a `tower::Service`, to put behind the process's own router and middleware and serve by

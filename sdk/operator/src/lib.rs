@@ -1,4 +1,5 @@
-//! An [`Operator`] as one value, and the command line of its binary.
+//! An [`Operator`] as one value, to [embed](Operator::embed) in a process of your own; and with the feature `cli` the
+//! command line of its binary.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -56,7 +57,10 @@
 //!   calls in flight are answered. A second signal ends the process at once, as an error. Where objects are converted,
 //!   the controllers start when the API server can call the conversion, or after half a minute.
 //!
-//! [`Operator::embed`] runs an operator inside of a process of your own.
+//! # Without a command line
+//!
+//! [`Operator::embed`] runs an operator inside of an application. The features `dev`, `doctor` and `migrate` bring `cli`;
+//! without these four the crate does not depend on clap.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -102,7 +102,7 @@ pub(super) async fn run<A: clap::Args>(
         ..EmbedOptions::new(installation)
     };
     let operator = EmbeddedOperator::new(operator.name, components, client, options)?;
-    let health = operator.health().clone();
+    let health = operator.readiness().0;
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };
     let address = flags.listen.health_bind;
