@@ -80,16 +80,18 @@ mod health;
 mod installation;
 mod leases;
 mod operator;
+mod options;
 mod prompt;
 mod shutdown;
 mod storage;
 mod tasks;
 
 pub use components::{Components, TaskResult};
-pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
+pub use embed::{EmbeddedOperator, Readiness};
 pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
 pub use operator::Operator;
+pub use options::EmbedOptions;
 /// The error of [`Operator::setup`] and of tasks, whatever its type.
 pub use portcullis_controller::BoxError;
 /// The environment of a controller or task: client, scope, leadership, and the token that stops it.
