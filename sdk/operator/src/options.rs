@@ -11,14 +11,14 @@ use rustls::crypto::CryptoProvider;
 /// The default address of webhooks.
 pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
 /// The default time for which webhooks are served after a stop was requested.
-pub(super) const DRAIN_DELAY: Duration = Duration::from_secs(5);
+const DRAIN_DELAY: Duration = Duration::from_secs(5);
 
 /// Settings of an operator that runs inside of another process. The defaults are those of the flags of `run`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EmbedOptions {
     /// The installation: names, Service, source of certificates, restriction to a namespace
-    /// ([`Operator::installation`]).
+    /// ([`Operator::installation`](super::Operator::installation)).
     pub installation: Installation,
     /// Address of the webhooks (HTTPS); by default `0.0.0.0:9443`, which is every address of IPv4 and of IPv6.
     pub bind: SocketAddr,
