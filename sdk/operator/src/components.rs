@@ -89,8 +89,8 @@ impl Components {
 
     /// Adds a task that every replica runs as long as its process, whether it leads or not. (Objects that webhooks read
     /// need no task: see [`Cache`](portcullis_controller::cache::Cache).) [`Runtime::stop`] is cancelled when the last
-    /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds. [`Operator::rbac`](super::Operator::rbac)
-    /// grants what it reads.
+    /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds.
+    /// [`Operator::rbac`](super::Operator::rbac) grants what it reads.
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
