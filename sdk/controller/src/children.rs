@@ -9,7 +9,7 @@ use super::store::Begun;
 use super::{Store, Stored};
 
 /// The stored form of a child, for controllers that keep more of it than the default
-/// ([`Controller::owns_with_store`](super::Controller::owns_with_store)).
+/// ([`SharedController::owns_with_store`](super::SharedController::owns_with_store)).
 pub trait ChildTrace: Stored {
     /// The part that decides whether the child is written, from [`FieldManager::read`].
     fn live(&self) -> &Live;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::future::{join, ready};
 use futures::{FutureExt as _, StreamExt as _};
-use kube::Resource;
 use kube::api::PartialObjectMeta;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::Predicate;
@@ -25,8 +24,8 @@ use super::reconcile::{CleanUp, OnInvalid, Reconciler};
 use super::validity::Validators;
 use super::writer::Writer;
 use super::{
-    Action, Backoff, BoxError, Change, ChildTrace, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces,
-    Observed, Queue, Reconcile, Runtime, Store, Stored as _, Watches, paged,
+    Action, Backoff, BoxError, Change, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces, Observed, Queue,
+    Reconcile, Runtime, Store, Stored as _, Watches, paged,
 };
 
 /// The number of concurrent reconciles by default.
@@ -56,9 +55,9 @@ pub(super) struct WatchedKind<K> {
 #[must_use = "a controller does nothing until it runs"]
 pub struct Controller<K> {
     pub(super) name: String,
-    field_manager: FieldManager,
-    changes: Changes<K>,
-    store: Arc<Store<Observed<K>>>,
+    pub(super) field_manager: FieldManager,
+    pub(super) changes: Changes<K>,
+    pub(super) store: Arc<Store<Observed<K>>>,
     tokens: fn(&K) -> Vec<String>,
     pub(super) finalizer: Option<(String, CleanUp<K>)>,
     on_invalid: Option<OnInvalid<K>>,
@@ -143,22 +142,6 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Owns children of this kind, as [`owns`](Self::owns) does, in a `store` that others read too and that keeps more
-    /// of each child. The caller starts the watch that fills the store ([`Watches::follow`]), and decides there which
-    /// objects a change reconciles.
-    pub fn owns_with_store<C, T>(mut self, store: Arc<Store<T>>) -> Self
-    where
-        C: Resource<DynamicType = (), Scope: KindScope>,
-        T: ChildTrace,
-        K::Scope: MayOwn<C::Scope>,
-    {
-        let children = Children { store, namespaced: C::Scope::NAMESPACED };
-        let resource = ApiResource::erase::<C>(&());
-        let kind = (resource.api_version.clone(), resource.kind.clone());
-        self.owned.insert(kind, Owned { resource, children, follow: None });
-        self
-    }
-
     /// Adds the finalizer `name` to every object before its first reconcile, and runs `cleanup` while the object is
     /// being deleted, until it returns [`Cleanup::Done`]. Owned children need no finalizer: garbage collection deletes
     /// them.
@@ -214,23 +197,9 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Keeps the objects in this store, which others may read too. Call it before [`store`](Self::store), which returns
-    /// this one from then on.
-    pub fn with_store(mut self, store: Arc<Store<Observed<K>>>) -> Self {
-        self.store = store;
-        self
-    }
-
-    /// Indexes the objects in the store by the tokens that `tokens` returns, for [`Store::find`].
+    /// Indexes the objects by the tokens that `tokens` returns, for [`Store::find`].
     pub fn index_by(mut self, tokens: fn(&K) -> Vec<String>) -> Self {
         self.tokens = tokens;
-        self
-    }
-
-    /// Calls `listener` for every change of an object, whatever the [predicate](Self::predicate) says, the controller's
-    /// own writes included; not for changes of the `resourceVersion` alone.
-    pub fn on_change(mut self, listener: impl Fn(&Change<Observed<K>>) + Send + Sync + 'static) -> Self {
-        self.changes.listener = Some(Arc::new(listener));
         self
     }
 
@@ -284,16 +253,6 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// The work queue, to request reconciles from watches of your own.
-    pub fn queue(&self) -> Arc<Queue> {
-        self.changes.queue.clone()
-    }
-
-    /// The store of the objects.
-    pub fn store(&self) -> Arc<Store<Observed<K>>> {
-        self.store.clone()
-    }
-
     /// Watches and reconciles until [`Runtime::stop`] is cancelled; then waits for running reconciles. Failures are
     /// logged with their sources, and retried. Each reconcile runs in a span `reconcile` with the fields `controller`,
     /// `kind`, `namespace` and `object.name`, so that your own log lines have them too.
@@ -303,11 +262,11 @@ impl<K: Kind> Controller<K> {
         R: Future<Output = Result<Action, E>>,
         E: Into<BoxError> + Send + 'static,
     {
-        self.term(runtime, reconcile).await;
+        self.run_while_leading(runtime, reconcile).await;
     }
 
     /// Like [`run`](Self::run), for a replica that may lead again: nothing is kept from one term to the next.
-    pub async fn term<F, R, E>(&self, runtime: Runtime, reconcile: F)
+    pub async fn run_while_leading<F, R, E>(&self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
@@ -332,10 +291,8 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// The second half of [`run`](Self::run): reconciles what [`follow`](Self::follow) watches, once all of `watches`
-    /// have completed their first lists, until [`Runtime::stop`] is cancelled. It may be called again after it has
-    /// ended.
-    pub fn work<F, R, E>(&self, watches: &Watches, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
+    /// Reconciles what [`follow`](Self::follow) watches, once all of `watches` have completed their first lists.
+    pub(super) fn work<F, R, E>(&self, watches: &Watches, runtime: Runtime, reconcile: F) -> impl Future<Output = ()>
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
@@ -406,10 +363,8 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// The first half of [`run`](Self::run): only starts the watches. Call the halves separately to add further
-    /// watches, or to read the stores in webhooks, which every replica serves: `follow` in
-    /// `Components::on_every_replica`, [`work`](Self::work) in `Components::while_leading` of `portcullis-operator`.
-    pub fn follow(&self, watches: &Watches) {
+    /// Starts the watches.
+    pub(super) fn follow(&self, watches: &Watches) {
         // The queue rests until work begins, which enqueues every object.
         self.changes.queue.rest();
         let (managers, tokens) = (Managers::of(&self.field_manager.name), self.tokens);

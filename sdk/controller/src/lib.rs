@@ -55,9 +55,7 @@
 //!
 //! The kind may be namespaced or cluster-scoped, and so may each kind that it [owns](Controller::owns) or
 //! [watches](Controller::watches). Cluster-scoped objects are reconciled by the cluster-wide operator; a restricted one
-//! may watch them, but does not reconcile them. A controller that shares its stores with webhooks or other controllers
-//! starts further watches with [`Watches::follow`] on the [`Controller::queue`], and runs with [`Controller::follow`]
-//! and [`Controller::work`].
+//! may watch them, but does not reconcile them. A [`SharedController`] shares its stores with webhooks or other controllers.
 //!
 //! # Webhooks off
 //!
@@ -96,6 +94,7 @@ mod reconcile;
 mod retries;
 mod rights;
 mod runtime;
+mod shared;
 mod store;
 mod validity;
 mod watched;
@@ -123,6 +122,7 @@ pub use portcullis_review::BoxError;
 pub use queue::{Action, Key, Queue};
 pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;
+pub use shared::SharedController;
 pub use store::{Change, Store, Stored};
 pub use validity::{VALID, Validation, Validity};
 pub use watches::{Namespaces, Watches, paged};

@@ -38,6 +38,9 @@ pub struct Key {
 
 /// When to reconcile an object again: at its next change or that of something it owns or watches, and at the latest
 /// after a given time.
+///
+/// It has the constructors of `kube::runtime::controller::Action`, which cannot be used here because kube keeps its delay
+/// private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reconcile when something changes.

@@ -59,7 +59,7 @@ mod tests {
     use std::future::ready;
 
     use super::*;
-    use crate::{Cleanup, Store};
+    use crate::{Cleanup, SharedController, Store};
 
     #[test]
     fn rights_follow_from_reconciled_owned_and_watched_kinds() {
@@ -85,9 +85,9 @@ mod tests {
 
         // A controller of a cluster-scoped kind accesses its objects in the cluster, and their children in their
         // namespaces.
-        let owned_elsewhere = Controller::<Namespace>::named("spaces")
-            .owns_with_store::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default())
-            .owns::<PersistentVolume>();
+        let owned_elsewhere =
+            SharedController::new(Controller::<Namespace>::named("spaces").owns::<PersistentVolume>())
+                .owns_with_store::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default());
         let access = owned_elsewhere.access();
         let of =
             |grants: &[Grant]| grants.iter().map(|it| (it.resources[0].clone(), it.verbs.clone())).collect::<Vec<_>>();

@@ -72,7 +72,7 @@ async fn idle(runtime: Runtime) {
 fn main() -> ExitCode {
     Operator::named("cached")
         .crds(vec![Region::crd(), Depot::crd(), Order::crd()])
-        .setup(|_: &()| {
+        .setup(|(): &()| {
             let known = Known { regions: Cache::new(), depots: Cache::new(), refused: Counter::default() };
             let (regions, depots, refused) = (known.regions.clone(), known.depots.clone(), known.refused.clone());
             let place = Validate::<Order>::named("place")

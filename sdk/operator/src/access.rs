@@ -60,12 +60,6 @@ impl<A> Operator<A> {
         leases(access, installation, !components.controllers.is_empty());
         Ok(())
     }
-
-    /// The policy that hands the namespace of a restricted installation over to it.
-    pub(super) fn scope_policy(installation: &Installation) -> Option<ScopePolicy> {
-        let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
-        Some(ScopePolicy { name, namespace, lease: installation.scope_lease.clone() })
-    }
 }
 
 /// Replaces `{release}` in the names of rights in the own namespace by that of the installation.

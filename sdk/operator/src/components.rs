@@ -24,7 +24,7 @@ pub(super) struct LeaderTask {
 }
 
 /// The webhooks that an operator serves and the controllers that it runs, made from its arguments
-/// ([`Operator::setup`]).
+/// ([`Operator::setup`](super::Operator::setup)).
 #[derive(Default)]
 #[must_use = "components do nothing until the operator runs them"]
 pub struct Components {
@@ -89,8 +89,8 @@ impl Components {
 
     /// Adds a task that every replica runs as long as its process, whether it leads or not. (Objects that webhooks read
     /// need no task: see [`Cache`](portcullis_controller::cache::Cache).) [`Runtime::stop`] is cancelled when the last
-    /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds. [`Operator::rbac`]
-    /// grants what it reads.
+    /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds.
+    /// [`Operator::rbac`](super::Operator::rbac) grants what it reads.
     pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -165,7 +165,7 @@ where
     let controller = Arc::new((controller, reconcile));
     let run = boxed(move |runtime| {
         let controller = controller.clone();
-        async move { controller.0.term(runtime, |request| (controller.1)(request)).await }
+        async move { controller.0.run_while_leading(runtime, |request| (controller.1)(request)).await }
     });
     (name, LeaderTask { access, run })
 }

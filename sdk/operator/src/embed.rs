@@ -1,14 +1,13 @@
 //! An operator inside of a process: an application's, or that of the command `run`.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Client;
-use rustls::crypto::CryptoProvider;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -21,13 +20,14 @@ use super::endpoint::Endpoint;
 use super::error::{ComponentsError, RunError};
 use super::health::Health;
 use super::installation::{SetupContext, configurations};
-use super::leases::{LeaseTiming, Leases};
+use super::leases::Leases;
 use super::operator::Operator;
+use super::options::EmbedOptions;
 use super::prompt::prompt_client;
 use super::shutdown::{LONGEST_DRAIN, SHUTDOWN, Shutdown};
 use super::storage::follow_storage;
 use super::tasks::Tasks;
-use super::{Installation, Runtime, Switch};
+use super::{Installation, Runtime};
 use portcullis_certificates::Configurations;
 use portcullis_client::in_one_line;
 use portcullis_listener::{Handler, Limits, Server};
@@ -35,54 +35,10 @@ use portcullis_metrics::Metrics;
 use portcullis_webhook::Routes;
 use portcullis_webhook::conversion::Conversion;
 
-/// The default address of webhooks.
-pub(super) const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
-/// The default time for which webhooks are served after a stop was requested.
-pub(super) const DRAIN_DELAY: Duration = Duration::from_secs(5);
 /// The time that controllers wait for the conversion of their kinds to work.
 const CONVERTIBLE: Duration = Duration::from_secs(30);
 /// The time reserved at the end for everything but calls in flight.
 const REST: Duration = Duration::from_secs(2);
-
-/// Settings of an operator that runs inside of another process. The defaults are those of the flags of `run`.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct EmbedOptions {
-    /// The installation: names, Service, source of certificates, restriction to a namespace
-    /// ([`Operator::installation`]).
-    pub installation: Installation,
-    /// Address of the webhooks (HTTPS); by default `0.0.0.0:9443`, which is every address of IPv4 and of IPv6.
-    pub bind: SocketAddr,
-    /// Time to keep serving webhooks after the stop was requested, while callers learn of it; 5 s by default, at most
-    /// 15 s.
-    pub drain_delay: Duration,
-    /// Whether replicas elect a leader, which alone runs the controllers. A restricted operator always elects one.
-    pub leader_elect: Switch,
-    /// Name of this replica in its Leases; the release's by default.
-    pub identity: Option<String>,
-    /// Bytes of the process's memory that the operator may use
-    /// ([`Webhooks::memory_limit`](portcullis_webhook::Webhooks::memory_limit)); not limited by default.
-    pub memory_limit: Option<usize>,
-    /// The crypto provider for TLS; rustls' aws-lc-rs by default. It is not installed for the process.
-    pub provider: Arc<CryptoProvider>,
-    pub(super) lease_timing: Option<LeaseTiming>,
-}
-
-impl EmbedOptions {
-    /// The default settings for this installation.
-    pub fn new(installation: Installation) -> Self {
-        Self {
-            installation,
-            bind: BIND,
-            drain_delay: DRAIN_DELAY,
-            leader_elect: Switch::default(),
-            identity: None,
-            memory_limit: None,
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            lease_timing: None,
-        }
-    }
-}
 
 /// An operator that is ready to run inside of another process: it reads no command line and no environment, installs
 /// no crypto provider and no logger, handles no signals, and spawns nothing that outlives [`run`](Self::run).
@@ -120,7 +76,7 @@ pub struct EmbeddedOperator {
 /// Readiness of an operator: the API server can call its webhooks, and the owners of namespaces are known. Once ready,
 /// it stays ready until it stops.
 #[derive(Clone, Debug)]
-pub struct Readiness(Health);
+pub struct Readiness(pub(super) Health);
 
 impl Readiness {
     /// The condition that the operator waits for; `None` when it is ready.
@@ -139,7 +95,7 @@ impl Operator {
     /// written to the cluster yet.
     ///
     /// The operator makes all its requests by `client`, so that the application's own layers see them. Requests for
-    /// Leases, certificates and their publication are given up and made again if no answer begins within 5 s, so a
+    /// Leases, certificates and their publication are given up and made again if no answer begins within 10 s, so a
     /// layer may retry and limit. But it must not answer from a cache, nor go on with a request whose future was
     /// dropped: a Lease that is written late belongs to another replica already.
     ///
@@ -234,10 +190,6 @@ impl EmbeddedOperator {
     /// The operator's readiness while it runs, for the process's own `/readyz`.
     pub fn readiness(&self) -> Readiness {
         Readiness(self.health.clone())
-    }
-
-    pub(super) fn health(&self) -> &Health {
-        &self.health
     }
 
     /// The webhooks as a `tower::Service`, to put behind the process's own router and middleware and serve by

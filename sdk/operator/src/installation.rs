@@ -1,10 +1,9 @@
 //! The installation of an operator: its defaults, its checks, and the objects that callers find its CA in.
 
 use portcullis_manifest::names::is_label;
-use portcullis_manifest::{CertificateMode, Configurations, Installation, Overrides, ServiceRef, Switch, Webhook};
+use portcullis_manifest::{Configurations, Installation, Switch, Webhook};
 use portcullis_webhook::Webhooks;
 
-use super::Operator;
 use super::error::ComponentsError;
 
 /// The DNS domain of clusters, unless another is said.
@@ -38,37 +37,6 @@ pub(super) fn configurations(
     let conversions = if installation.restricted_to.is_some() { Vec::new() } else { webhooks.conversions()? };
     let converted = conversions.into_iter().map(|conversion| conversion.crd).collect();
     Ok(installation.configurations(&entries, converted))
-}
-
-impl<A> Operator<A> {
-    /// The installation in this namespace that has the default of every flag.
-    ///
-    /// # Errors
-    /// When the operator's name cannot name a Service or a webhook configuration (it contains `-validating` or
-    /// `-mutating`), and when `namespace` is no valid namespace name.
-    pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
-        checked(self.default_installation(self.name, Some(namespace)))
-    }
-
-    /// The installation of this release with every default; without a namespace it is in `<release>-system`.
-    pub(super) fn default_installation(&self, release: &str, namespace: Option<&str>) -> Installation {
-        let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
-        let service = ServiceRef { namespace: namespace.clone(), name: service_of(release), port: ServiceRef::PORT };
-        Installation {
-            operator: self.name,
-            release: release.to_owned(),
-            leader_election_namespace: namespace.clone(),
-            namespace,
-            restricted_to: None,
-            scope_lease: self.scope_lease.map_or_else(|| format!("{}-namespace-scope", self.name), str::to_owned),
-            service,
-            cluster_domain: CLUSTER_DOMAIN.to_owned(),
-            certificates: CertificateMode::default(),
-            secret: secret_of(release),
-            webhooks: Switch::default(),
-            overrides: Overrides::default(),
-        }
-    }
 }
 
 /// Returns the installation if its objects can have the names that follow from it.

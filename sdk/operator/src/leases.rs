@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use kube::Client;
 use portcullis_lease::{
-    LeaseElection, LeaseElectionDriver, LeaseError, LeaseHandle, Scope, ScopeMetrics, ScopeTiming, Scopes,
-    ScopesDriver, Timing,
+    LeaseElection, LeaseElectionDriver, LeaseError, LeaseHandle, Scope, ScopeMetrics, Scopes, ScopesDriver, Timing,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::Installation;
 use super::health::Health;
-use super::{EmbedOptions, Installation};
+use super::options::EmbedOptions;
 use portcullis_client::in_one_line;
 use portcullis_manifest::names::OPERATOR;
 use portcullis_metrics::Metrics;
@@ -22,20 +22,6 @@ use portcullis_metrics::Metrics;
 const TELL: Duration = Duration::from_secs(1);
 /// The pause between two checks whether the leases are known, for readiness.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// The durations of all leases of one process. All operators of a cluster keep to the same.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeaseTiming {
-    pub(super) leader: Timing,
-    pub(super) scope: Timing,
-    pub(super) watch: ScopeTiming,
-}
-
-impl Default for LeaseTiming {
-    fn default() -> Self {
-        Self { leader: Timing::LEADER, scope: Timing::SCOPE, watch: ScopeTiming::DEFAULT }
-    }
-}
 
 /// The leases of a process.
 pub(super) struct Leases {

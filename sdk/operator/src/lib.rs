@@ -1,4 +1,5 @@
-//! An [`Operator`] as one value, and the command line of its binary.
+//! An [`Operator`] as one value, to [embed](Operator::embed) in a process of your own; and with the feature `cli` the
+//! command line of its binary.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -56,7 +57,10 @@
 //!   calls in flight are answered. A second signal ends the process at once, as an error. Where objects are converted,
 //!   the controllers start when the API server can call the conversion, or after half a minute.
 //!
-//! [`Operator::embed`] runs an operator inside of a process of your own.
+//! # Without a command line
+//!
+//! [`Operator::embed`] runs an operator inside of an application. The features `dev`, `doctor` and `migrate` bring `cli`;
+//! without these four the crate does not depend on clap.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -76,16 +80,18 @@ mod health;
 mod installation;
 mod leases;
 mod operator;
+mod options;
 mod prompt;
 mod shutdown;
 mod storage;
 mod tasks;
 
 pub use components::{Components, TaskResult};
-pub use embed::{EmbedOptions, EmbeddedOperator, Readiness};
+pub use embed::{EmbeddedOperator, Readiness};
 pub use error::{ComponentsError, RunError};
 pub use installation::{InstallationError, SetupContext};
 pub use operator::Operator;
+pub use options::EmbedOptions;
 /// The error of [`Operator::setup`] and of tasks, whatever its type.
 pub use portcullis_controller::BoxError;
 /// The environment of a controller or task: client, scope, leadership, and the token that stops it.

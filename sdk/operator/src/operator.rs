@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use portcullis_controller::{Action, BoxError, Controller, Kind, Reconcile};
-use portcullis_manifest::Access;
+use portcullis_manifest::{Access, CertificateMode, Installation, Overrides, ServiceRef, Switch};
 use portcullis_webhook::Webhooks;
 
 use super::components::{Components, LeaderTask, controller_task};
 use super::error::RunError;
-use super::installation::SetupContext;
+use super::installation::{CLUSTER_DOMAIN, InstallationError, SetupContext, checked, secret_of, service_of};
 
 /// An operator: its kinds, rights, webhooks and controllers.
 #[must_use = "an operator does nothing until it runs"]
@@ -124,6 +124,35 @@ impl<A> Operator<A> {
         let components = controllers.fold(components, |components, (name, task)| components.add(name, task));
         components.checked()?;
         Ok(components)
+    }
+
+    /// The installation in this namespace that has the default of every flag.
+    ///
+    /// # Errors
+    /// When the operator's name cannot name a Service or a webhook configuration (it contains `-validating` or
+    /// `-mutating`), and when `namespace` is no valid namespace name.
+    pub fn installation(&self, namespace: &str) -> Result<Installation, InstallationError> {
+        checked(self.default_installation(self.name, Some(namespace)))
+    }
+
+    /// The installation of this release with every default; without a namespace it is in `<release>-system`.
+    pub(super) fn default_installation(&self, release: &str, namespace: Option<&str>) -> Installation {
+        let namespace = namespace.map_or_else(|| format!("{release}-system"), str::to_owned);
+        let service = ServiceRef { namespace: namespace.clone(), name: service_of(release), port: ServiceRef::PORT };
+        Installation {
+            operator: self.name,
+            release: release.to_owned(),
+            leader_election_namespace: namespace.clone(),
+            namespace,
+            restricted_to: None,
+            scope_lease: self.scope_lease.map_or_else(|| format!("{}-namespace-scope", self.name), str::to_owned),
+            service,
+            cluster_domain: CLUSTER_DOMAIN.to_owned(),
+            certificates: CertificateMode::default(),
+            secret: secret_of(release),
+            webhooks: Switch::default(),
+            overrides: Overrides::default(),
+        }
     }
 }
 

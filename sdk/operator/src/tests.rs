@@ -76,7 +76,7 @@ fn setup_gets_the_command_lines_restriction_and_webhooks() {
     for (flags, expected) in table {
         let told = Rc::new(RefCell::new(Vec::new()));
         let tell = told.clone();
-        let operator = Operator::named("op").setup_with_context(move |_: &(), context| {
+        let operator = Operator::named("op").setup_with_context(move |(): &(), context| {
             tell.borrow_mut().push(context.clone());
             Ok(Components::default())
         });
@@ -104,7 +104,7 @@ fn components_without_arguments_join_those_of_setup() {
             .webhooks(webhooks("one"))
             .webhooks(webhooks("two"))
             .controller(Controller::<ConfigMap>::named("maps"), idle)
-            .setup(move |_: &()| Ok(Components::new(made.clone()).controller(Controller::<Pod>::named(name), idle)))
+            .setup(move |(): &()| Ok(Components::new(made.clone()).controller(Controller::<Pod>::named(name), idle)))
     };
     let components = operator("pods").components(&(), &SetupContext::default()).unwrap();
     let routes = components.webhooks.routes().unwrap();
@@ -127,7 +127,7 @@ fn two_controllers_of_one_name_are_an_error() {
         (|| Components::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
     ];
     for (components, expected) in table {
-        let operator = Operator::named("op").setup(move |_: &()| Ok(components()));
+        let operator = Operator::named("op").setup(move |(): &()| Ok(components()));
         let made = operator.components(&(), &SetupContext::default());
         assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
     }
@@ -141,7 +141,7 @@ async fn an_operator_with_controllers_is_embedded_once() {
         Ok(Action::await_change())
     }
     let maps = || Controller::<ConfigMap>::named("maps");
-    let made = Operator::named("op").setup(move |_: &()| Ok(Components::default().controller(maps(), idle)));
+    let made = Operator::named("op").setup(move |(): &()| Ok(Components::default().controller(maps(), idle)));
     let expected =
         "operator op was embedded before: make its controllers and caches in Operator::setup, or another operator";
     for (operator, second) in [(made, None), (Operator::named("op").controller(maps(), idle), Some(expected))] {

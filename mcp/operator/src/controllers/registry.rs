@@ -17,7 +17,7 @@ use mcp_plan::{
     workload::{ChildKind, ChildRef},
 };
 use portcullis::{
-    controller::{Controller, Observed, Queue, Store, Watches, paged},
+    controller::{Controller, Observed, Queue, SharedController, Store, Watches, paged},
     manifest::{Access, Grant},
     operator::Runtime,
     webhooks::Webhooks,
@@ -135,9 +135,18 @@ impl<W: Workload> Registered for WorkloadKind<W> {
         let work = Arc::new(work);
         let (cleaned, refused, on) = (work.clone(), work.clone(), wake.clone());
         let of = |kind| stores.children(kind).clone();
-        let mut controller = named::<W>()
+        let mut controller = named::<W>().index_by(tokens_of_workload::<W>).on_invalid(move |cx, problem| {
+            let refused = refused.clone();
+            async move { refused.reconcile(cx, Some(&problem)).await }
+        });
+        if let Some(finalizer) = W::FINALIZER {
+            controller = controller.finalizer(finalizer, move |deletion| {
+                let cleaned = cleaned.clone();
+                async move { cleaned.clean_up(deletion).await }
+            });
+        }
+        let controller = SharedController::new(controller)
             .with_store(self.store.clone())
-            .index_by(tokens_of_workload::<W>)
             .owns_with_store::<ConfigMap, _>(of(ChildKind::ConfigMap))
             .owns_with_store::<Service, _>(of(ChildKind::Service))
             .owns_with_store::<ServiceAccount, _>(of(ChildKind::ServiceAccount))
@@ -146,17 +155,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
             .owns_with_store::<NetworkPolicy, _>(of(ChildKind::NetworkPolicy))
             .owns_with_store::<Deployment, _>(of(ChildKind::Deployment))
             .owns_with_store::<StatefulSet, _>(of(ChildKind::StatefulSet))
-            .on_invalid(move |cx, problem| {
-                let refused = refused.clone();
-                async move { refused.reconcile(cx, Some(&problem)).await }
-            })
             .on_change(move |change| on.referrer(change));
-        if let Some(finalizer) = W::FINALIZER {
-            controller = controller.finalizer(finalizer, move |deletion| {
-                let cleaned = cleaned.clone();
-                async move { cleaned.clean_up(deletion).await }
-            });
-        }
         let (stores, wake) = (stores.clone(), wake.clone());
         Box::new(OfWorkloads { controller, work, stores, pods, backend_pods, wake })
     }
@@ -176,7 +175,7 @@ impl<W: Workload> Registered for WorkloadKind<W> {
 
 /// The controller of one kind of workloads.
 struct OfWorkloads<W> {
-    controller: Controller<W>,
+    controller: SharedController<W>,
     work: Arc<WorkloadController>,
     stores: Arc<Stores>,
     pods: Arc<Store<PodTrace>>,
@@ -230,23 +229,20 @@ impl<K: ConfigKind> Registered for Config<K> {
         let Building { stores, settings, wake, client } = building;
         let work = Arc::new(ConfigController::new(stores.clone(), settings.clone(), client.clone()));
         let (released, refused, on) = (work.clone(), work.clone(), wake.clone());
-        let mut controller = named::<K>()
-            .with_store(self.store.clone())
-            .index_by(subject::tokens::<K>)
-            .on_invalid(move |cx, _| {
-                let refused = refused.clone();
-                async move { refused.refuse(cx).await }
-            })
-            .on_change(move |change| {
-                on.referrer(change);
-                on.config(change);
-            });
+        let mut controller = named::<K>().index_by(subject::tokens::<K>).on_invalid(move |cx, _| {
+            let refused = refused.clone();
+            async move { refused.refuse(cx).await }
+        });
         if let Some(finalizer) = K::FINALIZER {
             controller = controller.finalizer(finalizer, move |deletion| {
                 let released = released.clone();
                 async move { released.clean_up(deletion).await }
             });
         }
+        let controller = SharedController::new(controller).with_store(self.store.clone()).on_change(move |change| {
+            on.referrer(change);
+            on.config(change);
+        });
         Box::new(OfConfigs { controller, work })
     }
 
@@ -265,7 +261,7 @@ impl<K: ConfigKind> Registered for Config<K> {
 
 /// The controller of one kind of configurations.
 struct OfConfigs<K> {
-    controller: Controller<K>,
+    controller: SharedController<K>,
     work: Arc<ConfigController>,
 }
 

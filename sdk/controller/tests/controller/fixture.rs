@@ -122,8 +122,15 @@ impl Running {
         F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<Action>> + Send + 'static,
     {
+        Self::spawn(runtime, |runtime| controller.run(runtime, reconcile))
+    }
+
+    pub(crate) fn spawn<R>(runtime: Runtime, run: impl FnOnce(Runtime) -> R) -> Self
+    where
+        R: Future<Output = ()> + Send + 'static,
+    {
         let (stop, metrics) = (runtime.stop.clone(), runtime.metrics.clone());
-        Self { stop, metrics, task: tokio::spawn(controller.run(runtime, reconcile)) }
+        Self { stop, metrics, task: tokio::spawn(run(runtime)) }
     }
 
     /// Waits until the controller is idle: it has nothing to do now or within the next ten seconds, and writes nothing

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use portcullis::controller::Stored as _;
+use portcullis::controller::{Namespaces, SharedController, Stored as _, Watches};
 use portcullis::operator::Switch;
 use portcullis_testing::wait_until;
 use serde_json::json;
@@ -22,13 +22,20 @@ async fn a_panicking_callback_is_counted_and_the_watch_goes_on() {
     for name in ["bomb", "poison", "first"] {
         place.create(name, 2).await;
     }
-    let controller = place.controller().index_by(tokens).on_change(|change| {
+    let controller = SharedController::new(place.controller().index_by(tokens)).on_change(|change| {
         let about = change.new.as_ref().or(change.old.as_ref()).unwrap();
         assert!(about.name() != "bomb", "no listening to it");
     });
     let (store, runtime) = (controller.store(), place.runtime(Switch::On));
-    let metrics = runtime.metrics.clone();
-    let running = Running::start(controller, runtime, afloat);
+    let (metrics, namespace) = (runtime.metrics.clone(), place.namespace.clone());
+    let running = Running::spawn(runtime, async move |runtime| {
+        let namespaces = Namespaces::parse(&namespace);
+        let watches =
+            Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
+        controller.follow(&watches);
+        controller.work(&watches, runtime, afloat).await;
+        watches.ended().await;
+    });
     let afloat = |boat: &Boat| boat.says("Afloat").is_some();
     place.until("first", "its status", afloat).await;
     place.until("bomb", "its status, as the listener comes last", afloat).await;

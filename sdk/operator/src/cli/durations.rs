@@ -8,7 +8,7 @@ use portcullis_lease::{ScopeTiming, Timing};
 
 use super::installation::switch;
 use crate::Switch;
-use crate::leases::LeaseTiming;
+use crate::options::LeaseTiming;
 
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct LeaseFlags {

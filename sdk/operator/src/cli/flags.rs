@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::ValueEnum;
 
-use crate::embed::BIND;
+use crate::options::BIND;
 
 /// The default address of probes and metrics.
 const HEALTH_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8081);

@@ -19,9 +19,10 @@ use super::flags::ListenFlags;
 use super::installation::InstallationFlags;
 use super::memory_limit::{of_cgroup, quantity};
 use super::signals::Signals;
-use crate::embed::{EmbedOptions, EmbeddedOperator};
+use crate::embed::EmbeddedOperator;
 use crate::error::RunError;
 use crate::installation::{configurations, label};
+use crate::options::EmbedOptions;
 use crate::shutdown::LONGEST_DRAIN;
 use crate::{Components, Installation, Operator};
 use portcullis_certificates::{Configurations, published};
@@ -102,7 +103,7 @@ pub(super) async fn run<A: clap::Args>(
         ..EmbedOptions::new(installation)
     };
     let operator = EmbeddedOperator::new(operator.name, components, client, options)?;
-    let health = operator.health().clone();
+    let health = operator.readiness().0;
 
     let limits = Limits { drain: PROBES_DRAIN, ..Limits::default() };
     let address = flags.listen.health_bind;

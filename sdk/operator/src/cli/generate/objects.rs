@@ -80,7 +80,7 @@ impl<'a> Objects<'a> {
             left_out: names(&|webhook| !kept(webhook)),
             webhooks: guarded,
             configurations: configurations(&installation, webhooks)?,
-            scope_policy: Operator::<A>::scope_policy(&installation),
+            scope_policy: scope_policy(&installation),
             rbac,
             own,
             installation,
@@ -253,4 +253,10 @@ impl<'a> Objects<'a> {
 /// Whether this is one of the operator's own kinds and lives in no namespace.
 fn cluster_scoped(crds: &[CustomResourceDefinition], group: &str, plural: &str) -> bool {
     crds.iter().any(|crd| crd.spec.group == group && crd.spec.names.plural == plural && crd.spec.scope == "Cluster")
+}
+
+/// The policy that hands the namespace of a restricted installation over to it.
+fn scope_policy(installation: &Installation) -> Option<ScopePolicy> {
+    let (namespace, name) = (installation.restricted_to.clone()?, installation.scope_policy()?);
+    Some(ScopePolicy { name, namespace, lease: installation.scope_lease.clone() })
 }
