@@ -24,7 +24,7 @@ use super::migrate::{self, MigrateFlags};
 use super::run::{self, LogFormat, RunFlags};
 use super::{Operator, generate};
 use portcullis_client::in_one_line;
-use portcullis_manifest::words::FAILED;
+use portcullis_manifest::messages::FAILED;
 
 /// The arguments of an operator that adds none.
 #[derive(clap::Args, Debug, Default)]

@@ -290,7 +290,7 @@ impl EmbeddedOperator {
         }
         let (release, namespace) = (installation.release.clone(), installation.namespace.clone());
         let runtime = Runtime::new(clients.client, namespace, end.working.clone())
-            .with_validators(components.webhooks.clone().overridden(&installation.overrides));
+            .with_validators(components.webhooks.clone().with_overrides(&installation.overrides));
         let runtime = Runtime { release, webhooks: installation.webhooks, metrics, ..runtime };
         let (endpoint, has_controllers) = (health.clone(), !components.controllers.is_empty());
         let first = async move {

@@ -1,11 +1,11 @@
 //! Common parts of validating and mutating webhooks: which requests reach a handler, and with what.
 
 use futures::future::BoxFuture;
-use kube_core::Resource;
+use kube_core::{GroupVersionKind, Resource};
 use portcullis_manifest::{KnownScope, Webhook};
 use portcullis_review::{
-    BoxError, DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict,
-    changes_only_metadata_and_status, decode, decode_without_managed_fields, is_being_deleted, with_sources,
+    BoxError, DecodeError, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status, decode,
+    decode_without_managed_fields, error_chain, is_being_deleted,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -62,7 +62,7 @@ pub(super) const HANDLER_FAILED: &str = "handler failed";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The error is for the log alone, because it may contain secrets.
-    #[error("{}: {}", HANDLER_FAILED, with_sources(&**.0))]
+    #[error("{}: {}", HANDLER_FAILED, error_chain(&**.0))]
     Handler(BoxError),
     #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
     Kind { expected: String, found: String },

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::DynamicObject;
+use kube_core::{DynamicObject, GroupVersionKind};
 use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
+use portcullis_review::{IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::DynamicObject;
+use kube_core::{DynamicObject, GroupVersionKind};
 use portcullis_manifest::{CelRule, Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
+use portcullis_review::{IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object};
