@@ -10,8 +10,8 @@ use portcullis_review::{
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::Context;
 use super::settings::Settings;
-use super::{Context, OldObjectError};
 
 /// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
 /// k8s-openapi.
@@ -84,14 +84,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The failure of a handler, or the denial where it passes on that the old object does not decode.
-    pub(super) fn by_handler(error: BoxError, request: &Request<'_>) -> Self {
-        match error.downcast_ref::<OldObjectError>() {
-            Some(undecoded) => undecoded.denial(request),
-            None => Self::Handler(error),
-        }
-    }
-
     /// The decision where this is one after all.
     pub(super) fn into_decision(self) -> Result<Decision, Self> {
         match self {

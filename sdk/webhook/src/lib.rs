@@ -68,6 +68,7 @@ mod handler;
 mod memory;
 mod metrics;
 mod mutate;
+mod mutation;
 mod offline;
 mod old;
 mod rejected;
@@ -94,7 +95,8 @@ pub use context::{Context, Permit};
 pub use k8s_openapi::api::autoscaling::v1::Scale;
 /// The type of [`Context::kind`].
 pub use kube_core::GroupVersionKind;
-pub use mutate::{Mutate, Mutation};
+pub use mutate::Mutate;
+pub use mutation::Mutation;
 pub use offline::Evaluation;
 pub use old::{Old, OldObjectError};
 /// The HTTPS server: what serves [`Routes`] in a process of your own.

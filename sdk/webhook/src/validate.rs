@@ -14,7 +14,7 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Validator, entry};
+use super::{Context, Validator, entry, old};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -217,7 +217,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
             let new = || new_object(request, &self.settings).map(Arc::new);
             self.handlers.call(request, &self.settings, context, new)?
         };
-        Ok(Decision::by_handler(verdict.await.map_err(|error| Failure::by_handler(error, request))?))
+        Ok(Decision::by_handler(verdict.await.map_err(|error| old::failure(error, request))?))
     }
 }
 
