@@ -47,9 +47,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Resource;
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, GroupVersionKind};
 use portcullis_manifest::{Access, Grant, KnownScope, Scope, Source};
-use portcullis_review::GroupVersionKind;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -106,8 +105,7 @@ impl<K: Cached> Default for Cache<K> {
 impl<K: Cached> Cache<K> {
     /// An empty cache, which the operator fills when it runs.
     pub fn new() -> Self {
-        let (group, version) = (K::group(&()).into_owned(), K::version(&()).into_owned());
-        let kind = GroupVersionKind { group, version, kind: K::kind(&()).into_owned() };
+        let kind = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
         let (plural, store) = (K::plural(&()), Arc::default());
         let (filled, attended) = (watch::Sender::new(false), AtomicBool::new(false));
         Self { shared: Arc::new(Shared { kind, plural, store, filled, attended }) }

@@ -1,7 +1,7 @@
 //! The way of one object from one version to the next, as documents: with the members that the types do not know.
 
 use kube_core::ObjectMeta;
-use portcullis_review::with_sources;
+use portcullis_review::error_chain;
 use serde_json::{Map, Value};
 
 use crate::json::Document;
@@ -141,7 +141,7 @@ impl Edge<'_> {
 
     fn convert(self, object: Box<dyn Object>) -> Result<(Box<dyn Object>, Document), Problem> {
         let made = unless_it_panics(|| {
-            let object = (self.there)(object).map_err(|error| with_sources(&*error))?;
+            let object = (self.there)(object).map_err(|error| error_chain(&*error))?;
             Ok(document(&*object).map(|document| (object, document)))
         });
         let converter = || format!("the converter from {} to {}", self.from.version, self.to.version);

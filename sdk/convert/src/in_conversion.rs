@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use portcullis_review::carry;
+use portcullis_review::three_way_merge;
 use serde_json::Value;
 
 use crate::edge::{ConvertedDocument, Edge, Identity};
@@ -91,7 +91,7 @@ impl ObjectInConversion {
         let document = std::mem::take(&mut self.document);
         if let Some(Entry { original, returned: Some(returned) }) = self.stash.get(&edge.to.version) {
             self.stash.remove(&edge.to.version);
-            arrived = carry(&original, &returned, &arrived);
+            arrived = three_way_merge(&original, &returned, &arrived);
         }
         self.stash.remove(&edge.from.version);
         self.problem.get_or_insert(problem);
@@ -182,7 +182,7 @@ fn restore(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, 
     let with = |Entry { original, returned }: &Entry, document: &Document| {
         let mut returned = returned.clone().unwrap_or_default();
         forget_nulls(&mut returned, document);
-        let mut document = carry(original, &returned, document);
+        let mut document = three_way_merge(original, &returned, document);
         remove_deleted(edge, identity, outcome, &mut document);
         let mut arrival = Arrival::of(edge, identity, document);
         if let Ok(back) = &mut arrival.back {

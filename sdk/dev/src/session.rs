@@ -149,7 +149,7 @@ impl Session {
         cluster.remove().await?;
 
         let registered = webhooks.manifests()?.into_iter();
-        let registered = registered.map(|webhook| webhook.overridden(&installation.overrides)).collect();
+        let registered = registered.map(|webhook| webhook.with_overrides(&installation.overrides)).collect();
         let (entries, left_out) = reach.entries(registered, &installation.namespace)?;
         let mut configurations = Vec::new();
         let of_kind = |kind| entries.iter().filter(|entry| entry.kind == kind).cloned().collect::<Vec<_>>();

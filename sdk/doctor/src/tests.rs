@@ -21,7 +21,7 @@ use super::snapshot::{Answer, Issuance, Listed, Listener, Log, Look, Place, Reac
 use super::subject::{Kind, Subject};
 use super::{CATALOGUE, Finding, Report};
 use portcullis_manifest::CertificateMode;
-use portcullis_manifest::words::{FAILED, POST_ONLY, VALIDATE};
+use portcullis_manifest::messages::{FAILED, POST_ONLY, VALIDATE};
 use portcullis_manifest::{Access, Installation, Switch};
 
 mod fixes;

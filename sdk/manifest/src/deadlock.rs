@@ -76,7 +76,7 @@ impl Webhook {
     /// When excluding namespaces does not help: a rule reaches cluster-scoped kinds (Nodes, TokenReviews, …) with no
     /// object selector and no match condition, or the selector asks for just what has to be excluded.
     pub fn guarded(mut self, own_namespace: &str) -> Result<Self, Deadlock> {
-        let ignores = self.failure_policy == FailurePolicy::Ignore && !self.eased;
+        let ignores = self.failure_policy == FailurePolicy::Ignore && !self.ignored_by_override;
         if ignores || !self.rules.iter().any(reaches_builtin_kinds) {
             return Ok(self);
         }

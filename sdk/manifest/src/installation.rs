@@ -183,7 +183,7 @@ impl Installation {
             Some(namespace) => entry.restricted_to(namespace),
             None => Some(entry),
         };
-        registered.into_iter().filter_map(here).map(|entry| entry.overridden(&self.overrides)).collect()
+        registered.into_iter().filter_map(here).map(|entry| entry.with_overrides(&self.overrides)).collect()
     }
 
     /// The objects to publish its CA in: the configurations with these [entries](Self::webhooks), and these CRDs, whose

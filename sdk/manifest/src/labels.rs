@@ -34,7 +34,7 @@ impl Labels {
     }
 
     /// Adds all labels to an object. Labels that it already has are kept.
-    pub fn put_on(&self, object: &mut Value, component: &str) {
+    pub fn add_to(&self, object: &mut Value, component: &str) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
         let labels = metadata.entry("labels").or_insert_with(|| json!({}));
         if let Some(labels) = labels.as_object_mut() {

@@ -35,6 +35,7 @@ mod installation;
 mod known_scope;
 mod kustomization;
 mod labels;
+pub mod messages;
 pub mod names;
 mod overrides;
 mod policy;
@@ -43,7 +44,7 @@ mod scope_policy;
 mod source;
 mod trust;
 mod webhook;
-pub mod words;
+
 mod workload;
 #[cfg(feature = "yaml")]
 mod yaml;
@@ -68,6 +69,6 @@ pub use trust::Trust;
 pub use webhook::{
     CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
 };
-pub use workload::{MALLOC, Workload};
+pub use workload::{ALLOCATOR_ENV, Workload};
 #[cfg(feature = "yaml")]
 pub use yaml::{YamlError, to_yaml};

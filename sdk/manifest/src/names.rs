@@ -20,6 +20,6 @@ fn is_part(text: &str) -> bool {
 pub const OPERATOR: &str = "portcullis.dev/operator";
 
 /// Label selector of the Leases of an operator's leader elections, in all namespaces.
-pub fn leaders(operator: &str) -> String {
+pub fn leader_selector(operator: &str) -> String {
     format!("{OPERATOR}={operator}")
 }

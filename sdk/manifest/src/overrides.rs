@@ -22,10 +22,10 @@ pub struct Overrides {
 impl Webhook {
     /// Returns the webhook with the settings of its installation.
     #[must_use]
-    pub fn overridden(mut self, overrides: &Overrides) -> Self {
+    pub fn with_overrides(mut self, overrides: &Overrides) -> Self {
         if overrides.failure_policy == Some(FailurePolicy::Ignore) && self.failure_policy == FailurePolicy::Fail {
             self.failure_policy = FailurePolicy::Ignore;
-            self.eased = true;
+            self.ignored_by_override = true;
         }
         if let Some(seconds) = overrides.timeout_seconds {
             self.timeout_seconds = seconds;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use portcullis_review::GroupVersionKind;
+use kube_core::GroupVersionKind;
 use serde_json::Value;
 
 use crate::Access;

@@ -20,7 +20,7 @@ pub enum Trust {
 impl Trust {
     /// Writes the bundle or the annotation into a webhook configuration or a CRD with conversion; other objects stay as
     /// they are.
-    pub fn put_on(&self, object: &mut Value) {
+    pub fn add_to(&self, object: &mut Value) {
         let called = called(object);
         match self {
             _ if called.is_empty() => {}

@@ -36,9 +36,9 @@ pub struct Webhook {
     /// CEL rules that the API server evaluates itself, in a policy beside the webhook
     /// ([`admission_policies`](crate::admission_policies)).
     pub cel_rules: Vec<CelRule>,
-    /// Whether an installation has set its failure policy to `Ignore` ([`overridden`](Self::overridden)). It is then
+    /// Whether an installation has set its failure policy to `Ignore` ([`with_overrides`](Self::with_overrides)). It is then
     /// guarded like one that fails closed.
-    pub eased: bool,
+    pub ignored_by_override: bool,
 }
 
 impl Webhook {
@@ -56,7 +56,7 @@ impl Webhook {
             reinvocation: Reinvocation::IfNeeded,
             namespace_selector: None,
             object_selector: None,
-            eased: false,
+            ignored_by_override: false,
             match_conditions: Vec::new(),
             cel_rules: Vec::new(),
         }

@@ -22,7 +22,7 @@ const USER: u32 = 65532;
 /// suffice for what an operator allocates, and a threshold that is set is not raised. See `mallopt(3)`.
 ///
 /// musl and other allocators ignore both.
-pub const MALLOC: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "1048576")];
+pub const ALLOCATOR_ENV: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "1048576")];
 
 /// An operator's Deployment and the objects around it. Needs of production are no options: replicas are replaced one at
 /// a time, and Pods keep to the `restricted` Pod security standard.
@@ -60,7 +60,7 @@ impl Workload {
             manifests.insert(0, self.service(service));
         }
         for manifest in &mut manifests {
-            self.labels.put_on(manifest, OPERATOR);
+            self.labels.add_to(manifest, OPERATOR);
         }
         manifests
     }
@@ -104,7 +104,7 @@ impl Workload {
             |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
         // The process learns its namespace, and its name in Leases.
         let mut env = vec![field("POD_NAMESPACE", "metadata.namespace"), field("POD_NAME", "metadata.name")];
-        env.extend(MALLOC.map(|(name, value)| json!({ "name": name, "value": value })));
+        env.extend(ALLOCATOR_ENV.map(|(name, value)| json!({ "name": name, "value": value })));
         json!({
             "name": OPERATOR,
             "image": self.image,

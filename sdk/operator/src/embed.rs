@@ -296,7 +296,7 @@ impl EmbeddedOperator {
         let Self { client, components, leases, routes, health, options, .. } = self;
         let Installation { release, namespace, webhooks, overrides, .. } = options.installation;
         let runtime = Runtime::new(client, namespace, shutdown.controllers.clone())
-            .with_validators(components.webhooks.clone().overridden(&overrides));
+            .with_validators(components.webhooks.clone().with_overrides(&overrides));
         let runtime = Runtime { release, webhooks, metrics: routes.metrics().clone(), ..runtime };
         let waits = converts && !components.controllers.is_empty();
         let (health_of_leases, serving) = (health.part("leases"), shutdown.serving.clone());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::MAX_DEPTH;
-use crate::carry::carry;
+use crate::merge::three_way_merge;
 use crate::patch::{Patch, PatchError, diff};
 use crate::scan::{Member, members};
 
@@ -50,7 +50,7 @@ pub fn edit<'a>(raw: &'a str, before: &str, after: &str) -> Result<Option<Edited
         return Ok(None);
     }
     let Some(Differing { raw: from, before, after }) = narrow(raw, before, after, 0)? else { return Ok(None) };
-    let to = carry(&from, &before, &after);
+    let to = three_way_merge(&from, &before, &after);
     let patch = diff(&from, &to);
     if patch.0.is_empty() {
         return Ok(None);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kube_core::GroupVersionKind;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -27,7 +28,8 @@ impl ReviewVersion {
     }
 }
 
-/// The operation of an admission request.
+/// The operation of an admission request. kube's type can be neither copied nor printed, and rules, logs and metrics
+/// print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -59,19 +61,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A kind with its group and version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct GroupVersionKind {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Version within the group.
-    pub version: String,
-    /// Kind, in singular camel case.
-    pub kind: String,
-}
-
-/// A resource with its group and version.
+/// A resource with its group and version. Of kube's type, one that was received never equals one that was built,
+/// because it compares a private member that deserializing leaves empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource {
@@ -83,7 +74,8 @@ pub struct GroupVersionResource {
     pub resource: String,
 }
 
-/// The user who makes the request, as the API server authenticated it.
+/// The user who makes the request, as the API server authenticated it. The type of k8s-openapi does not decode a null
+/// list in `extra`, which Go writes for an empty one, and has an `Option` for each member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {

@@ -12,14 +12,14 @@ use crate::verdict::Cause;
 ///
 /// let ports = ["http", "metrics", "http"];
 /// let mut causes = Vec::new();
-/// let field = Field::at("spec").field("ports");
+/// let field = Field::new("spec").field("ports");
 /// for (index, name) in ports.iter().enumerate() {
 ///     if ports[..index].contains(name) {
 ///         causes.push(field.index(index).field("name").duplicate(name));
 ///     }
 /// }
-/// causes.push(Field::at("spec.mode").not_supported("fast", ["safe", "slow"]));
-/// causes.push(Field::at("metadata.labels").key("team").required("says who is called at night"));
+/// causes.push(Field::new("spec.mode").not_supported("fast", ["safe", "slow"]));
+/// causes.push(Field::new("metadata.labels").key("team").required("says who is called at night"));
 ///
 /// let verdict = Verdict::from_causes(causes);
 /// assert_eq!(
@@ -34,7 +34,7 @@ pub struct Field(String);
 
 impl Field {
     /// Returns the field at a path: `spec`, or a longer one.
-    pub fn at(path: impl Into<String>) -> Self {
+    pub fn new(path: impl Into<String>) -> Self {
         Self(path.into())
     }
 

@@ -28,31 +28,29 @@
 //! ```
 
 mod answer;
-mod carry;
+
 mod decode;
 mod edit;
 mod envelope;
 mod field;
 mod managed_fields;
+mod merge;
 mod object;
 mod patch;
 mod result;
+// This is for the conversion engine, which reads objects in the same way.
 #[doc(hidden)]
 pub mod scan;
 mod verdict;
 
-pub use carry::carry;
 pub use decode::{DecodeError, decode, decode_without_managed_fields};
 pub use edit::{Edited, edit};
-pub use envelope::{
-    EnvelopeError, GroupVersionKind, GroupVersionResource, Operation, Request, Review, ReviewVersion, UserInfo,
-};
+pub use envelope::{EnvelopeError, GroupVersionResource, Operation, Request, Review, ReviewVersion, UserInfo};
 pub use field::Field;
+pub use merge::three_way_merge;
 pub use object::{changes_only_metadata_and_status, is_being_deleted};
 pub use patch::{Patch, PatchError, diff};
-pub use result::{BoxError, IntoResult, with_sources};
-// This is for the conversion engine, which reads objects in the same way.
-#[doc(hidden)]
+pub use result::{BoxError, IntoResult, error_chain};
 pub use verdict::{Cause, Denial, Verdict};
 
 /// The maximum size of an admission review in bytes: 7 MiB.

@@ -40,16 +40,16 @@ impl<T, E: Into<BoxError>> IntoResult<T> for Result<T, E> {
 ///
 /// ```
 /// use std::io;
-/// use portcullis_review::with_sources;
+/// use portcullis_review::error_chain;
 ///
 /// #[derive(Debug, thiserror::Error)]
 /// #[error("cannot look up the quota")]
 /// struct Lookup(#[source] io::Error);
 ///
 /// let error = Lookup(io::Error::other("connection refused"));
-/// assert_eq!(with_sources(&error), "cannot look up the quota: connection refused");
+/// assert_eq!(error_chain(&error), "cannot look up the quota: connection refused");
 /// ```
-pub fn with_sources(error: &(dyn Error + 'static)) -> String {
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let errors = std::iter::successors(Some(error), |&error| error.source());
     errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

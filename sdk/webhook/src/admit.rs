@@ -1,17 +1,17 @@
 //! Common parts of validating and mutating webhooks: which requests reach a handler, and with what.
 
 use futures::future::BoxFuture;
-use kube_core::Resource;
+use kube_core::{GroupVersionKind, Resource};
 use portcullis_manifest::{KnownScope, Webhook};
 use portcullis_review::{
-    BoxError, DecodeError, GroupVersionKind, Operation, Patch, PatchError, Request, Verdict,
-    changes_only_metadata_and_status, decode, decode_without_managed_fields, is_being_deleted, with_sources,
+    BoxError, DecodeError, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status, decode,
+    decode_without_managed_fields, error_chain, is_being_deleted,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::Context;
 use super::settings::Settings;
-use super::{Context, OldObjectError};
 
 /// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
 /// k8s-openapi.
@@ -62,7 +62,7 @@ pub(super) const HANDLER_FAILED: &str = "handler failed";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The error is for the log alone, because it may contain secrets.
-    #[error("{}: {}", HANDLER_FAILED, with_sources(&**.0))]
+    #[error("{}: {}", HANDLER_FAILED, error_chain(&**.0))]
     Handler(BoxError),
     #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
     Kind { expected: String, found: String },
@@ -84,14 +84,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The failure of a handler, or the denial where it passes on that the old object does not decode.
-    pub(super) fn by_handler(error: BoxError, request: &Request<'_>) -> Self {
-        match error.downcast_ref::<OldObjectError>() {
-            Some(undecoded) => undecoded.denial(request),
-            None => Self::Handler(error),
-        }
-    }
-
     /// The decision where this is one after all.
     pub(super) fn into_decision(self) -> Result<Decision, Self> {
         match self {

@@ -1,8 +1,8 @@
 //! The request around the objects that a handler gets.
 
-use kube_core::Resource;
+use kube_core::{GroupVersionKind, Resource};
 use portcullis_manifest::SideEffects;
-use portcullis_review::{DecodeError, GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo, decode};
+use portcullis_review::{DecodeError, GroupVersionResource, Operation, Request, UserInfo, decode};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -88,11 +88,7 @@ impl Context {
             dry_run: true,
             namespace: object.meta().namespace.clone(),
             name: object.meta().name.clone(),
-            kind: GroupVersionKind {
-                group: K::group(&()).into_owned(),
-                version: K::version(&()).into_owned(),
-                kind: K::kind(&()).into_owned(),
-            },
+            kind: GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&())),
             resource: GroupVersionResource {
                 group: K::group(&()).into_owned(),
                 version: K::version(&()).into_owned(),

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use crate::metrics::Decided;
 use crate::routes::TraceId;
-use portcullis_manifest::words::{MUTATE, VALIDATE};
+use portcullis_manifest::messages::{MUTATE, VALIDATE};
 
 /// The outcome of a request.
 pub(super) enum Outcome<'a> {

@@ -68,6 +68,7 @@ mod handler;
 mod memory;
 mod metrics;
 mod mutate;
+mod mutation;
 mod offline;
 mod old;
 mod rejected;
@@ -92,18 +93,20 @@ pub use admit::AdmissionObject;
 pub use context::{Context, Permit};
 /// The object of the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
-pub use mutate::{Mutate, Mutation};
+/// The type of [`Context::kind`].
+pub use kube_core::GroupVersionKind;
+pub use mutate::Mutate;
+pub use mutation::Mutation;
 pub use offline::Evaluation;
 pub use old::{Old, OldObjectError};
 /// The HTTPS server: what serves [`Routes`] in a process of your own.
 pub use portcullis_listener as server;
-/// The types of [`Webhooks::manifests`] and [`Webhooks::overridden`].
+/// The types of [`Webhooks::manifests`] and [`Webhooks::with_overrides`].
 pub use portcullis_manifest as manifest;
 pub use portcullis_manifest::{FailurePolicy, KnownScope, MatchPolicy, Reinvocation, Scope, Source};
 pub use portcullis_metrics::{MetricNameError, Metrics};
 pub use portcullis_review::{
-    BoxError, Cause, DecodeError, Denial, Field, GroupVersionKind, GroupVersionResource, IntoResult, Operation,
-    UserInfo, Verdict,
+    BoxError, Cause, DecodeError, Denial, Field, GroupVersionResource, IntoResult, Operation, UserInfo, Verdict,
 };
 pub use target::Target;
 pub use validate::Validate;
@@ -238,7 +241,7 @@ impl Webhooks {
     }
 
     /// Applies the settings of an installation to evaluations [without the API server](Self::explain).
-    pub fn overridden(mut self, overrides: &Overrides) -> Self {
+    pub fn with_overrides(mut self, overrides: &Overrides) -> Self {
         self.overrides = overrides.clone();
         self
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::DynamicObject;
+use kube_core::{DynamicObject, GroupVersionKind};
 use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
+use portcullis_review::{IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -17,70 +17,7 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, n
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Mutator, entry};
-
-/// A mutating handler's return value: the unchanged object, an edited one, or a denial.
-///
-/// ```
-/// use portcullis_webhook::{Mutation, Verdict};
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-///
-/// let nothing = Mutation::<ConfigMap>::unchanged();
-/// let edited = Mutation::modified(ConfigMap::default()).warn("data was sorted");
-/// let refused: Mutation<ConfigMap> = Verdict::deny("data is too big").code(413).into();
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a mutation that is not returned changes nothing"]
-pub struct Mutation<K> {
-    object: Option<K>,
-    verdict: Verdict,
-}
-
-impl<K> Mutation<K> {
-    /// Allows the request without changes.
-    pub fn unchanged() -> Self {
-        Verdict::allow().into()
-    }
-
-    /// Allows the request with these edits. Return the object that the handler got, edited: fields unknown to `K` are
-    /// kept, and only differences become part of the patch.
-    pub fn modified(object: K) -> Self {
-        Self { object: Some(object), verdict: Verdict::allow() }
-    }
-
-    /// Denies the request with code 400. For another code or causes, convert a [`Verdict`] with `into()`.
-    pub fn deny(message: impl Into<String>) -> Self {
-        Verdict::deny(message).into()
-    }
-
-    /// Adds a warning for the user; see [`Verdict::warn`].
-    pub fn warn(mut self, warning: impl Into<String>) -> Self {
-        self.verdict = self.verdict.warn(warning);
-        self
-    }
-
-    /// Adds an annotation to the audit event; see [`Verdict::audit`].
-    pub fn audit(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.verdict = self.verdict.audit(key, value);
-        self
-    }
-
-    /// Returns the edited object, if there is one.
-    pub fn object(&self) -> Option<&K> {
-        self.object.as_ref()
-    }
-
-    /// Returns the verdict: allowed or denied, warnings, audit annotations.
-    pub fn verdict(&self) -> &Verdict {
-        &self.verdict
-    }
-}
-
-impl<K> From<Verdict> for Mutation<K> {
-    fn from(verdict: Verdict) -> Self {
-        Self { object: None, verdict }
-    }
-}
+use super::{Context, Mutation, Mutator, entry, old};
 
 /// A mutating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -227,7 +164,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         if let Some(decided) = exempt(request) {
             return Ok(decided);
         }
-        let failed = |error| Failure::by_handler(error, request);
+        let failed = |error| old::failure(error, request);
         if request.operation == Operation::Delete {
             let verdict = self.handlers.call_delete(request, &self.settings, context)?;
             return Ok(Decision::by_handler(verdict.await.map_err(failed)?));

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube_core::{ApiResource, GroupVersionKind as Gvk, Selector, SelectorExt as _};
+use kube_core::{ApiResource, GroupVersionKind, Selector, SelectorExt as _};
 use portcullis_manifest::{NAMESPACE_NAME, SideEffects, Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, Operation, Review, Verdict};
+use portcullis_review::{Operation, Review, Verdict};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -65,8 +65,9 @@ impl Webhooks {
         let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupVersionKind::gvk(group, version, kind);
         // Only webhooks for untyped objects go by the resource; kube's guess at its name is the usual one.
-        let resource = ApiResource::from_gvk(&Gvk::gvk(group, version, kind));
+        let resource = ApiResource::from_gvk(&kind);
         let mut evaluations = Vec::new();
         for webhook in &self.registered {
             let settings = webhook.settings();
@@ -78,7 +79,7 @@ impl Webhooks {
                 }
                 continue;
             }
-            let asked = self.ask(&**webhook, &resource, object);
+            let asked = self.ask(&**webhook, &kind, &resource.plural, object);
             let seconds = self.overrides.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
             let patience = seconds.unwrap_or(settings.timeout);
             let asked = AssertUnwindSafe(tokio::time::timeout(patience, asked)).catch_unwind().await;
@@ -97,23 +98,19 @@ impl Webhooks {
     async fn ask(
         &self,
         webhook: &dyn Admit,
-        resource: &ApiResource,
+        kind: &GroupVersionKind,
+        plural: &str,
         object: &Value,
     ) -> Option<Result<Verdict, String>> {
-        let manifest = webhook.manifest().overridden(&self.overrides);
+        let manifest = webhook.manifest().with_overrides(&self.overrides);
         let creates = manifest.rules.iter().any(|rule| rule.operations.contains(&Operation::Create));
         if manifest.kind != WebhookKind::Validating || !creates || !selected(&manifest, object) {
             return None;
         }
-        let kind = GroupVersionKind {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            kind: resource.kind.clone(),
-        };
-        let mut evaluated = evaluate(webhook, &kind, &resource.plural, object).await;
+        let mut evaluated = evaluate(webhook, kind, plural, object).await;
         if let Err(Failure::Kind { .. }) = evaluated {
-            let converted = self.converted(webhook.only_kind()?, &kind, object)?;
-            evaluated = evaluate(webhook, webhook.only_kind()?, &resource.plural, &converted).await;
+            let converted = self.converted(webhook.only_kind()?, kind, object)?;
+            evaluated = evaluate(webhook, webhook.only_kind()?, plural, &converted).await;
         }
         match evaluated {
             Ok(verdict) => Some(Ok(verdict)),
@@ -135,11 +132,7 @@ impl Webhooks {
             let of_kind = objects.iter().filter_map(|object| {
                 let api_version = text(object, "apiVersion");
                 let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-                let from = GroupVersionKind {
-                    group: group.to_owned(),
-                    version: version.to_owned(),
-                    kind: text(object, "kind"),
-                };
+                let from = GroupVersionKind::gvk(group, version, &text(object, "kind"));
                 if from == *source.kind() { Some(object.clone()) } else { self.converted(source.kind(), &from, object) }
             });
             let of_kind: Vec<Value> = of_kind.collect();
@@ -156,7 +149,7 @@ impl Webhooks {
 
     /// Whether the webhook is called when such an object is created, as far as can be told without asking it.
     fn is_for(&self, webhook: &dyn Admit, resource: &ApiResource, object: &Value) -> bool {
-        let manifest = webhook.manifest().overridden(&self.overrides);
+        let manifest = webhook.manifest().with_overrides(&self.overrides);
         let named = |names: &[String], name: &str| names.iter().any(|it| it == name || it == "*");
         let ruled = manifest.rules.iter().any(|rule| {
             let whole = rule.resources.iter().any(|it| it == "*/*");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_review::{DecodeError, Request};
+use portcullis_review::{BoxError, DecodeError, Request};
 use serde::de::DeserializeOwned;
 
 use super::admit::{Failure, decoded, undecoded};
@@ -59,6 +59,14 @@ impl<T: DeserializeOwned> Old<'_, T> {
 impl OldObjectError {
     pub(super) fn denial(&self, request: &Request<'_>) -> Failure {
         undecoded(request, &self.0, "the stored object")
+    }
+}
+
+/// Returns the failure of a handler, or the denial where the handler passes on that the old object does not decode.
+pub(super) fn failure(error: BoxError, request: &Request<'_>) -> Failure {
+    match error.downcast_ref::<OldObjectError>() {
+        Some(undecoded) => undecoded.denial(request),
+        None => Failure::Handler(error),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The requests that a webhook is called for, and those that it refuses.
 
-use kube_core::ApiResource;
+use kube_core::{ApiResource, GroupVersionKind};
 use portcullis_manifest::{Rule, Scope};
-use portcullis_review::{GroupVersionKind, Operation, Request};
+use portcullis_review::{Operation, Request};
 
 use super::KnownScope;
 use super::admit::{AdmissionObject, Failure};
@@ -57,8 +57,7 @@ pub(super) struct Subject {
 impl Subject {
     /// The objects of a kind.
     pub(super) fn objects<K: AdmissionObject>() -> Self {
-        let (group, version) = (K::group(&()).into_owned(), K::version(&()).into_owned());
-        let kind = GroupVersionKind { group, version, kind: K::kind(&()).into_owned() };
+        let kind = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
         Self { target: Self::target::<K>(K::plural(&()).into_owned()), kind: Some(kind) }
     }
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::DynamicObject;
+use kube_core::{DynamicObject, GroupVersionKind};
 use portcullis_manifest::{CelRule, Webhook, WebhookKind};
-use portcullis_review::{GroupVersionKind, IntoResult, Operation, Request, Verdict};
+use portcullis_review::{IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object};
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Validator, entry};
+use super::{Context, Validator, entry, old};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -217,7 +217,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
             let new = || new_object(request, &self.settings).map(Arc::new);
             self.handlers.call(request, &self.settings, context, new)?
         };
-        Ok(Decision::by_handler(verdict.await.map_err(|error| Failure::by_handler(error, request))?))
+        Ok(Decision::by_handler(verdict.await.map_err(|error| old::failure(error, request))?))
     }
 }
 

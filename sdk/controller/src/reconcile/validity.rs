@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use portcullis_manifest::words::INVALID;
+use portcullis_manifest::messages::INVALID;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
-use portcullis_manifest::words::POST_ONLY;
+use portcullis_manifest::messages::POST_ONLY;
 
 use super::{Note, absent, fail, fine, info, unseen, warn};
 use crate::parts::View;

@@ -1,7 +1,7 @@
 //! V: refusals, their authors and their reasons.
 
 use portcullis_manifest::WebhookKind;
-use portcullis_manifest::words::{INVALID, MUTATE, VALIDATE};
+use portcullis_manifest::messages::{INVALID, MUTATE, VALIDATE};
 
 use super::{Note, fine, info, unseen};
 use crate::parts::View;

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use portcullis_manifest::WebhookKind;
-use portcullis_manifest::words::FAILED;
+use portcullis_manifest::messages::FAILED;
 
 use super::{Note, absent, fail, info, unseen};
 use crate::lookups::ready;

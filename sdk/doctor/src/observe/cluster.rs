@@ -115,7 +115,7 @@ pub(super) async fn leaders(reading: &Reading<'_>) -> Look<Listed<Lease>> {
     if installation.restricted_to.is_some() {
         return Look::default();
     }
-    let leaders = ListParams::default().labels(&portcullis_manifest::names::leaders(installation.operator));
+    let leaders = ListParams::default().labels(&portcullis_manifest::names::leader_selector(installation.operator));
     reading.reader.list(Api::all(reading.reader.client.clone()), "leases in all namespaces", leaders).await
 }
 

@@ -243,7 +243,7 @@ fn settings_narrow_selectors_and_close_no_open_webhook() {
         namespace_selector: Some(selector(json!({ "matchLabels": { "team": "b", "env": "prod" } }))),
         object_selector: Some(selector(json!({ "matchLabels": { "beer": "yes" } }))),
     };
-    let made = registered.clone().overridden(&overrides);
+    let made = registered.clone().with_overrides(&overrides);
     assert_eq!((made.failure_policy, made.timeout_seconds), (FailurePolicy::Ignore, 3));
     // Both have to hold, and no namespace has two values of a label.
     let both = json!({
@@ -252,7 +252,7 @@ fn settings_narrow_selectors_and_close_no_open_webhook() {
     });
     assert_eq!(json!(made.namespace_selector), both);
     assert_eq!(json!(made.object_selector), json!({ "matchLabels": { "beer": "yes" } }));
-    assert_eq!(registered.clone().overridden(&Overrides::default()), registered);
+    assert_eq!(registered.clone().with_overrides(&Overrides::default()), registered);
     let closing = Overrides { failure_policy: Some(FailurePolicy::Fail), ..Overrides::default() };
-    assert_eq!(made.overridden(&closing).failure_policy, FailurePolicy::Ignore);
+    assert_eq!(made.with_overrides(&closing).failure_policy, FailurePolicy::Ignore);
 }

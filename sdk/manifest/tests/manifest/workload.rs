@@ -1,6 +1,8 @@
 //! The operator's workload, and the Certificates for cert-manager.
 
-use portcullis_manifest::{IssuedCertificate, IssuerRef, Labels, MALLOC, ServiceRef, Trust, Workload, kustomization};
+use portcullis_manifest::{
+    ALLOCATOR_ENV, IssuedCertificate, IssuerRef, Labels, ServiceRef, Trust, Workload, kustomization,
+};
 use serde_json::{Value, json};
 
 fn labels(version: &str) -> Labels {
@@ -105,7 +107,7 @@ fn the_allocator_is_told_to_give_memory_back() {
     let manifests = workload(true).manifests();
     let env = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"];
     let values = env.as_array().unwrap().iter().filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
-    assert_eq!(values.collect::<Vec<_>>(), MALLOC);
+    assert_eq!(values.collect::<Vec<_>>(), ALLOCATOR_ENV);
 }
 
 #[test]
@@ -121,7 +123,7 @@ fn labels_are_the_recommended_ones_and_valid() {
         assert_eq!(labels(version).all("x").contains_key("app.kubernetes.io/version"), label, "{version:?}");
     }
     let mut object = json!({ "metadata": { "labels": { "app.kubernetes.io/version": "mine" } } });
-    labels("1").put_on(&mut object, "x");
+    labels("1").add_to(&mut object, "x");
     assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/version"], "mine");
 }
 
@@ -182,7 +184,7 @@ fn a_bundle_is_encoded_once_and_goes_to_each_that_is_called() {
     let other = json!({ "metadata": {}, "spec": {} });
     let with = |trust: &Trust, object: &Value| {
         let mut object = object.clone();
-        trust.put_on(&mut object);
+        trust.add_to(&mut object);
         object
     };
     let given = Trust::Given(pem.into());

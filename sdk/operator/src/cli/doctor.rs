@@ -118,7 +118,7 @@ pub(super) async fn perform<A: clap::Args>(
             for file in filename {
                 objects.extend(manifests(file)?);
             }
-            let webhooks = components.webhooks.overridden(&subject.installation.overrides);
+            let webhooks = components.webhooks.with_overrides(&subject.installation.overrides);
             let findings = explain(&webhooks, &objects).await;
             let files: Vec<String> = filename.iter().map(|file| file.display().to_string()).collect();
             Report { subject: files.join(", "), requests: 0, findings }

@@ -42,7 +42,7 @@ use crate::Operator;
 use crate::convertible::convertible;
 use crate::installation::{service_name, service_of};
 use portcullis_client::in_one_line;
-use portcullis_manifest::words::FAILED;
+use portcullis_manifest::messages::FAILED;
 
 /// The command line, with the feature `cli`.
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]

@@ -32,7 +32,7 @@ use body::Reading;
 use budget::Share;
 use deadline::time_for_answer;
 use portcullis_listener::{Crowded, Handler, Incoming, discard, retry_later};
-use portcullis_manifest::words::POST_ONLY;
+use portcullis_manifest::messages::POST_ONLY;
 use portcullis_metrics::Metrics;
 
 /// The HTTP side of the registered webhooks: paths, limits, deadlines. A [`Handler`] for

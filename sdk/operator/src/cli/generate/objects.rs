@@ -244,8 +244,8 @@ impl<'a> Objects<'a> {
     }
 
     fn finished(&self, mut object: Value, component: &str) -> Value {
-        self.trust.put_on(&mut object);
-        self.labels.put_on(&mut object, component);
+        self.trust.add_to(&mut object);
+        self.labels.add_to(&mut object, component);
         object
     }
 }

@@ -40,7 +40,7 @@ impl Process {
             .args(["--cert".into(), file("tls.crt"), "--key".into(), file("tls.key")])
             .env_remove("RUST_LOG")
             // Generated Deployments set them, too: without them, glibc keeps what large reviews took.
-            .envs(portcullis::manifest::MALLOC)
+            .envs(portcullis::manifest::ALLOCATOR_ENV)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)

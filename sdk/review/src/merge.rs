@@ -19,7 +19,7 @@ const IDENTITIES: [&str; 9] = ["name", "key", "uid", "mountPath", "containerPort
 /// value, or by the member that identifies them (`name`, `key`, …), also when they moved.
 ///
 /// Recurses as deep as the documents are nested; `serde_json` reads [`MAX_DEPTH`](crate::MAX_DEPTH) levels.
-pub fn carry(raw: &Value, before: &Value, after: &Value) -> Value {
+pub fn three_way_merge(raw: &Value, before: &Value, after: &Value) -> Value {
     if before == after {
         return raw.clone();
     }
@@ -45,7 +45,7 @@ fn carry_object(
         match (before.get(key), raw.get(key)) {
             (Some(old), _) if old == value => {}
             (Some(old), Some(under)) => {
-                merged.insert(key.clone(), carry(under, old, value));
+                merged.insert(key.clone(), three_way_merge(under, old, value));
             }
             // Whole, though only a part may have changed: where raw has nothing, the rest was a default of the type
             // as a whole, and a part of it need not decode.
@@ -68,7 +68,7 @@ fn carry_array(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
         .iter()
         .zip(origins(before, after))
         .map(|(value, origin)| {
-            origin.and_then(of).map_or_else(|| value.clone(), |(raw, before)| carry(raw, before, value))
+            origin.and_then(of).map_or_else(|| value.clone(), |(raw, before)| three_way_merge(raw, before, value))
         })
         .collect()
 }
