@@ -41,7 +41,7 @@ impl Retries {
         Self { kind, resource, namespace, failing: None, pauses, pauses_refused }
     }
 
-    /// It failed: says so where that is news, and returns how long to wait before the next try.
+    /// Records a failure, logs it if it is a new one, and returns the pause before the next attempt.
     pub(super) fn failed(&mut self, error: &watcher::Error) -> Duration {
         let Self { kind, resource, namespace, .. } = self;
         let now = Failing::of(error);
@@ -70,12 +70,12 @@ impl Retries {
     }
 
     /// Whether it failed, and has not been seen to work since.
-    pub(super) fn fails(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         self.failing.is_some()
     }
 
-    /// It works.
-    pub(super) fn works(&mut self) {
+    /// Records that the watch works, and logs it if it failed before.
+    pub(super) fn recovered(&mut self) {
         if self.failing.take().is_some() {
             let Self { kind, namespace, .. } = self;
             tracing::info!(kind, namespace, "the watch works again");

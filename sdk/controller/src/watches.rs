@@ -17,10 +17,7 @@ use kube::{
 };
 use prometheus_client::metrics::counter::Counter;
 use serde::de::DeserializeOwned;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -34,10 +31,10 @@ use portcullis_metrics::Metrics;
 use super::metrics::watch_panics;
 use portcullis_lease::Scope;
 
-/// Objects per page of a list: what is held in full at any time.
+/// Objects per page of a list, which bounds the full objects in memory.
 const PAGE: u32 = 200;
-/// A watch that failed works again when it has not failed for this long after its list, or has brought a change: that
-/// objects may be listed says nothing of whether they may be watched.
+/// The time without a failure after its list until a watch that failed counts as recovered, unless it delivers a change
+/// before. The list alone proves nothing: an account may have the right to list and not to watch.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// The namespaces to watch.
@@ -51,7 +48,7 @@ pub struct Watches {
     namespaces: Namespaces,
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// No watch outlives these.
+    /// Ends every watch when this is dropped.
     _end: DropGuard,
     /// The number of watches that have not delivered their first list.
     waiting: watch::Sender<usize>,
@@ -63,7 +60,7 @@ pub struct Watches {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Untold(Arc<AtomicUsize>);
 
-/// One watch, and what is done with what it delivers.
+/// One watch, with the store that it fills and the callbacks that it runs.
 struct Watched<T, R, C> {
     /// The namespace; empty for all.
     watch: String,
@@ -201,21 +198,16 @@ impl Watches {
             let mut stream = std::pin::pin!(stream);
             let (mut first, mut listed) = (true, false);
             loop {
-                let next = stream.next().with_subscriber(log_of_watches());
-                let next = async {
-                    if watched.retries.fails() { timeout(SETTLED, next).await.ok() } else { Some(next.await) }
-                };
-                let event = match stop.run_until_cancelled(next).await {
-                    Some(Some(Some(event))) => event,
+                let event = tokio::select! {
+                    () = stop.cancelled() => return,
                     // A list that has no answer yet is neither a success nor a failure.
-                    Some(None) => {
-                        if listed {
-                            watched.retries.works();
-                        }
+                    () = sleep(SETTLED), if listed && watched.retries.is_failing() => {
+                        watched.retries.recovered();
                         continue;
                     }
-                    _ => return,
+                    event = stream.next().with_subscriber(log_of_watches()) => event,
                 };
+                let Some(event) = event else { return };
                 match event {
                     Err(error) => {
                         listed = false;
@@ -226,10 +218,10 @@ impl Watches {
                     }
                     Ok(event) => {
                         if matches!(event, Event::Apply(_) | Event::Delete(_)) {
-                            watched.retries.works();
+                            watched.retries.recovered();
                         }
                         listed = matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_));
-                        watched.take(event);
+                        watched.apply(event);
                         if listed && std::mem::take(&mut first) {
                             waiting.send_modify(|waiting| *waiting -= 1);
                         }
@@ -241,7 +233,7 @@ impl Watches {
 }
 
 impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
-    fn take<K: Resource>(&self, event: Event<K>)
+    fn apply<K: Resource>(&self, event: Event<K>)
     where
         R: Fn(K) -> T,
     {
@@ -253,10 +245,10 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
                     store.listed(watch, object);
                 }
             }
-            Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.tell(change)),
+            Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.notify(change)),
             Event::Apply(object) => {
                 if let Ok(object) = self.reduced(object) {
-                    self.tell(&store.delivered(watch, object));
+                    self.notify(&store.delivered(watch, object));
                 }
             }
             Event::Delete(object) => {
@@ -267,7 +259,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
                     }
                 };
                 if let Some(change) = change {
-                    self.tell(&change);
+                    self.notify(&change);
                 }
             }
         });
@@ -286,7 +278,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
         })
     }
 
-    fn tell(&self, change: &Change<T>) {
+    fn notify(&self, change: &Change<T>) {
         if catch_unwind(AssertUnwindSafe(|| (self.changed)(change))).is_err() {
             let about = change.new.as_ref().or(change.old.as_ref());
             let (namespace, name) = about.map_or(("", ""), |about| (about.namespace(), about.name()));
@@ -298,7 +290,12 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
     fn panicked(&self, namespace: &str, name: &str) {
         self.panics.inc();
         let kind = &self.retries.kind;
-        tracing::error!(kind, namespace, name, "a callback of this watch panicked; the watch goes on");
+        tracing::error!(
+            kind,
+            namespace,
+            name,
+            "handling a watch event panicked; skipping this change, the watch goes on"
+        );
     }
 }
 
@@ -392,7 +389,7 @@ mod tests {
             panics: Counter::default(),
         };
         for event in [Event::Init, Event::InitApply(ConfigMap::default()), Event::InitDone] {
-            watched.take(event);
+            watched.apply(event);
         }
         watched.take(Event::Apply(ConfigMap::default()));
         assert_eq!(told.load(Ordering::SeqCst), 2, "both were untold while they were told");

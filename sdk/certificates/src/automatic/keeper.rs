@@ -10,7 +10,7 @@ use rustls::ServerConfig;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::round::Found;
+use super::round::Outcome;
 use super::{Automatic, ROUND};
 use crate::bundle::Bundle;
 use crate::follow::follow;
@@ -93,8 +93,8 @@ impl<'a> Keeper<'a> {
     }
 
     async fn round(&mut self) -> Result<(bool, Duration), CertificateError> {
-        let found = self.source.round(Some(&self.served)).await?;
-        self.take(found).await
+        let outcome = self.source.round(Some(&self.served)).await?;
+        self.take(outcome).await
     }
 
     fn failed(&self, error: &CertificateError) -> (bool, Duration) {
@@ -105,36 +105,36 @@ impl<'a> Keeper<'a> {
 
     /// Takes up what a round found: publishes, serves, and goes a step further. Says whether the round repaired
     /// something or did again what it did before, and when to look again.
-    async fn take(&mut self, found: Found) -> Result<(bool, Duration), CertificateError> {
+    async fn take(&mut self, outcome: Outcome) -> Result<(bool, Duration), CertificateError> {
         let now = Instant::now();
-        if found.material != self.stored {
-            if found.material.ca_pem != self.stored.ca_pem {
+        if outcome.certificate != self.stored {
+            if outcome.certificate.ca_pem != self.stored.ca_pem {
                 self.wanted = now;
             }
-            self.stored = found.material.clone();
+            self.stored = outcome.certificate.clone();
             self.unchanged = now;
         }
         self.bundle.publish(&self.stored.ca_pem);
         let held = self.bundle.held_since(&self.source.configurations, &self.stored.ca_pem, self.wanted);
         let held = held.map(|since| since.elapsed());
         let serve = self.serve(held);
-        self.measure(&found);
-        if let Some(refused) = &found.refused {
+        self.measure(&outcome);
+        if let Some(refused) = &outcome.failed {
             let (_, next) = self.failed(refused);
             return Ok((true, next));
         }
         let observed = Observed { published_for: held, unchanged_for: self.unchanged.elapsed() };
-        let (again, step) = match found.step(self.source, observed) {
+        let (again, step) = match outcome.step(self.source, observed) {
             Step::Wait(time) => (false, time.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
             step => {
-                if let Some(sound) = &found.sound {
-                    self.source.advance(step, sound, &found).await?;
+                if let Some(valid) = &outcome.valid {
+                    self.source.advance(step, valid, &outcome).await?;
                 }
                 // No step of a rotation follows itself, so something has undone it.
                 (self.taken.replace(step) == Some(step), Duration::ZERO)
             }
         };
-        Ok((found.repaired || again, step.min(serve)))
+        Ok((outcome.repaired || again, step.min(serve)))
     }
 
     /// Puts a new pair into the listener once callers trust it. Returns when to look again.
@@ -181,14 +181,14 @@ impl<'a> Keeper<'a> {
         LOOK_AGAIN
     }
 
-    fn measure(&self, found: &Found) {
+    fn measure(&self, outcome: &Outcome) {
         let metrics = &self.source.metrics;
         if let Ok(leaf) = Certificate::from_pem(self.served.cert_pem.as_bytes()) {
             metrics.ends("leaf", leaf.not_after);
         }
-        if let Some(sound) = &found.sound {
-            metrics.ends("ca", sound.authorities.current.certificate().not_after);
-            metrics.in_phase(match sound.authorities.phase() {
+        if let Some(valid) = &outcome.valid {
+            metrics.ends("ca", valid.authorities.current.certificate().not_after);
+            metrics.in_phase(match valid.authorities.phase() {
                 Phase::Publishing => 1,
                 Phase::Draining => 2,
                 _ => 0,

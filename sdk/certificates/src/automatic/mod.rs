@@ -29,7 +29,7 @@ use super::provided::CERTIFICATE_NAME;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay};
 use keeper::Keeper;
 use portcullis_metrics::Metrics;
-use round::Found;
+use round::Outcome;
 pub use store::ca_data;
 use store::pair_data;
 
@@ -134,7 +134,7 @@ impl Automatic {
     /// [`timing`](Self::timing) is [refused](RotationTiming::check). It is safe to retry, unless the error
     /// [is permanent](CertificateError::is_permanent).
     pub async fn ensure(&self) -> Result<ServingCertificate, CertificateError> {
-        let issue = |found: &Found| match found.step(self, Observed::default()) {
+        let issue = |outcome: &Outcome| match outcome.step(self, Observed::default()) {
             Step::Issue => Step::Issue,
             _ => Step::Wait(None),
         };
@@ -151,8 +151,8 @@ impl Automatic {
     /// As [`ensure`](Self::ensure), and when cert-manager fills the Secret: it would replace what is made here.
     pub async fn ensure_unattended(&self) -> Result<ServingCertificate, CertificateError> {
         self.is_not_filled_by_cert_manager().await?;
-        let renew = |found: &Found| match &found.sound {
-            Some(sound) => renewal(&sound.authorities, &sound.leaf, &self.timing, self.time_of_day.now()),
+        let renew = |outcome: &Outcome| match &outcome.valid {
+            Some(valid) => renewal(&valid.authorities, &valid.leaf, &self.timing, self.time_of_day.now()),
             None => Step::Wait(None),
         };
         self.ensured(renew).await
@@ -186,16 +186,16 @@ impl Automatic {
     }
 
     /// Takes the steps that `next` returns, and returns what is stored then.
-    async fn ensured(&self, next: impl Fn(&Found) -> Step) -> Result<ServingCertificate, CertificateError> {
+    async fn ensured(&self, next: impl Fn(&Outcome) -> Step) -> Result<ServingCertificate, CertificateError> {
         let work = async {
             let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
-                let found = self.round(None).await?;
-                let step = next(&found);
-                if let Some(refused) = &found.refused {
+                let outcome = self.round(None).await?;
+                let step = next(&outcome);
+                if let Some(refused) = &outcome.failed {
                     warn!(error = %refused, "cannot renew or repair the certificate; serving it as it is");
-                } else if let (Some(sound), false) = (&found.sound, matches!(step, Step::Wait(_))) {
-                    match self.advance(step, sound, &found).await {
+                } else if let (Some(valid), false) = (&outcome.valid, matches!(step, Step::Wait(_))) {
+                    match self.advance(step, valid, &outcome).await {
                         // Done, or another writer was faster: what is stored then is seen in a moment.
                         Ok(_) => {
                             sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
@@ -204,7 +204,7 @@ impl Automatic {
                         Err(error) => warn!(%error, "cannot renew or repair the certificate; serving it as it is"),
                     }
                 }
-                return Ok(found.material);
+                return Ok(outcome.certificate);
             }
         };
         timeout(ROUND, Box::pin(work)).await.unwrap_or_else(|_| Err(self.unsettled()))
@@ -214,16 +214,18 @@ impl Automatic {
     /// phase of the rotation.
     ///
     /// # Errors
-    /// When the API server refuses, or what is stored is not sound.
+    /// When the API server refuses, or what is stored is not valid.
     pub async fn rotate(&self) -> Result<Phase, CertificateError> {
         let work = async {
             let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
             loop {
-                let found = self.round(None).await?;
-                let Some(sound) = &found.sound else { return Err(found.refused.unwrap_or_else(|| self.unsettled())) };
-                match sound.authorities.phase() {
+                let outcome = self.round(None).await?;
+                let Some(valid) = &outcome.valid else {
+                    return Err(outcome.failed.unwrap_or_else(|| self.unsettled()));
+                };
+                match valid.authorities.phase() {
                     Phase::Steady => {
-                        self.advance(Step::MakeNext, sound, &found).await?;
+                        self.advance(Step::MakeNext, valid, &outcome).await?;
                         sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
                     }
                     under_way => return Ok(under_way),

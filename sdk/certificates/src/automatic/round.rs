@@ -1,9 +1,9 @@
-//! One round: what is stored is read, repaired, and carried a step further.
+//! One round reads both Secrets, repairs them, and takes one step of a rotation.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use portcullis_pki::rotation::{Anchor, Authorities, Observed, Step, Stored, bundle, step};
-use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, Usage, check_server_pair};
+use portcullis_pki::rotation::{Anchor, Authorities, Observed, Repair, Step, Stored, bundle, next_repair, step};
+use portcullis_pki::{Ca, Certificate, CertificateParams, Pair, PairProblem, Usage, check_server_pair};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -19,192 +19,193 @@ const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 const COMMON_NAME: usize = 64;
 
 /// The result of a round.
-pub(super) struct Found {
+pub(super) struct Outcome {
     /// The pair to serve, and the bundle that callers must trust.
-    pub(super) material: ServingCertificate,
+    pub(super) certificate: ServingCertificate,
     /// The stored authorities and leaf; `None` if one of them is damaged.
-    pub(super) sound: Option<Sound>,
-    /// A repair that the API server did not let us make.
-    pub(super) refused: Option<CertificateError>,
+    pub(super) valid: Option<Valid>,
+    /// The error of a repair that failed.
+    pub(super) failed: Option<CertificateError>,
     /// Whether this round wrote something.
     pub(super) repaired: bool,
     ca_secret: Option<Secret>,
     pair_secret: Option<Secret>,
 }
 
-pub(super) struct Sound {
+/// Authorities that can issue, and a leaf that can be served under them.
+pub(super) struct Valid {
     pub(super) authorities: Authorities,
     pub(super) leaf: Certificate,
 }
 
-/// A write of a round. A round makes each at most once: if another client undoes it, the next round tries again after a
-/// pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repair {
-    Replace,
-    Order,
-    Issue,
-    Publish,
-}
-
-/// Both Secrets, and what they hold.
-struct Read {
+/// Both Secrets as they were read, and what callers must trust.
+struct State {
     ca_secret: Option<Secret>,
     pair_secret: Option<Secret>,
-    /// The pair, without a bundle.
-    material: ServingCertificate,
-    /// The leaf of the pair, or why it cannot be served.
-    leaf: Result<Certificate, String>,
+    /// The stored pair, with the bundle of the stored and of the adopted authorities.
+    certificate: ServingCertificate,
+    /// The authorities, the adopted ones among them, and the leaf.
     stored: Stored,
+    /// Authorities to keep trusting beside a new one, if no stored one can issue.
+    trusted: Vec<Anchor>,
+    /// Whether `stored` trusts an authority that is not in the Secret.
+    adopted: bool,
 }
 
-impl Found {
+impl Outcome {
     /// Decides the next step of the rotation.
     pub(super) fn step(&self, source: &Automatic, observed: Observed) -> Step {
-        let Some(Sound { authorities, leaf }) = &self.sound else { return Step::Wait(None) };
-        step(authorities, self.material.cert_pem.as_bytes(), leaf, &source.timing, observed, source.time_of_day.now())
+        let Some(Valid { authorities, leaf }) = &self.valid else { return Step::Wait(None) };
+        let now = source.time_of_day.now();
+        step(authorities, self.certificate.cert_pem.as_bytes(), leaf, &source.timing, observed, now)
+    }
+}
+
+impl State {
+    /// Ends the round with this state, whose leaf can be served. `failed` is the error of the last repair.
+    fn into_outcome(self, repaired: bool, failed: Option<CertificateError>) -> Outcome {
+        let Self { ca_secret, pair_secret, certificate, stored, .. } = self;
+        let valid = match (stored.authorities, stored.leaf) {
+            (Ok(authorities), Ok(leaf)) => Some(Valid { authorities, leaf }),
+            _ => None,
+        };
+        Outcome { certificate, valid, failed, repaired, ca_secret, pair_secret }
     }
 }
 
 impl Automatic {
-    /// Reads both Secrets, and repairs them until they are sound. What `served` is under stays trusted, whatever is
+    /// Reads both Secrets, and repairs them until they are valid. The authorities of `served` stay trusted, whatever is
     /// stored.
-    pub(super) async fn round(&self, served: Option<&ServingCertificate>) -> Result<Found, CertificateError> {
+    ///
+    /// A round makes each repair at most once: if another client undoes it, the next round tries again after a pause.
+    pub(super) async fn round(&self, served: Option<&ServingCertificate>) -> Result<Outcome, CertificateError> {
         self.timing.check()?;
         let mut pauses = pauses(OVERTAKEN, LONGEST_OVERTAKEN);
-        let (mut done, mut refused) = (Vec::new(), None);
+        let mut done = Vec::new();
         loop {
-            let repaired = !done.is_empty();
-            let now = self.time_of_day.now();
-            let Read { ca_secret, pair_secret, material, leaf, stored } = self.look(now).await?;
-            let (repair, written) = match stored.authorities {
-                Err(lost) => {
-                    let (secret, problem, mut known) = (self.ca_secret(), lost.problem, lost.remains);
-                    let beside = pair_data(pair_secret.as_ref()).ca_crt;
-                    known.extend(beside.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
-                    let remains = self.still_trusted(known, &material, served).await;
-                    let trusted = remains.len();
-                    let material = ServingCertificate { ca_pem: bundle(&remains), ..material };
-                    let authorities = Authorities::new(self.new_authority()?, remains);
-                    let write = self.write_authorities(ca_secret.as_ref(), &authorities);
-                    match self.once(Repair::Replace, &done, write).await {
-                        Ok(true) => {
-                            // A first start has no CA yet, which is no fault.
-                            if ca_secret.is_none() && trusted == 0 {
-                                info!(secret, "there was no CA yet; one is made");
-                            } else {
-                                warn!(secret, problem, trusted, "the stored CA is replaced");
-                            }
-                            (Repair::Replace, true)
-                        }
-                        // Another replica was first.
-                        Ok(false) => (Repair::Replace, false),
-                        Err(error) => {
-                            warn!(secret, problem, "the stored CA cannot be replaced");
-                            if leaf.is_err() {
-                                return Err(error);
-                            }
-                            let refused = Some(error);
-                            return Ok(Found { material, sound: None, refused, repaired, ca_secret, pair_secret });
-                        }
-                    }
-                }
-                Ok(mut authorities) => {
-                    // The stored authority may be sound and yet not the one that others still serve under.
-                    let damaged = leaf.is_err() || !stored.damage.is_empty();
-                    let adopted = authorities.trust(if damaged {
-                        self.still_trusted(Vec::new(), &material, served).await
-                    } else {
-                        trusted_through(served, now)
-                    });
-                    let disorder = adopted || !stored.damage.is_empty();
-                    match leaf {
-                        leaf if disorder && refused.is_none() => {
-                            let (secret, damage) = (self.ca_secret(), stored.damage);
-                            let write = self.write_authorities(ca_secret.as_ref(), &authorities);
-                            match self.once(Repair::Order, &done, write).await {
-                                Ok(true) => {
-                                    warn!(secret, ?damage, adopted, "repaired the Secret of the CA");
-                                    (Repair::Order, true)
-                                }
-                                Ok(false) => (Repair::Order, false),
-                                Err(error) => {
-                                    warn!(secret, ?damage, adopted, "cannot repair the Secret of the CA");
-                                    if leaf.is_err() {
-                                        return Err(error);
-                                    }
-                                    refused = Some(error);
-                                    continue;
-                                }
-                            }
-                        }
-                        Err(problem) => {
-                            if pair_secret.is_none() && served.is_none() {
-                                info!(secret = self.secret, "there is no certificate yet; one is issued");
-                            } else {
-                                warn!(secret = self.secret, problem, "the certificate is unusable; issuing a new one");
-                            }
-                            let issue = self.issue(&authorities, pair_secret.as_ref());
-                            (Repair::Issue, self.once(Repair::Issue, &done, issue).await?)
-                        }
-                        Ok(leaf) => {
-                            let material = ServingCertificate { ca_pem: authorities.bundle(), ..material };
-                            let sound = Some(Sound { authorities, leaf });
-                            let found = Found { material, sound, refused: None, repaired, ca_secret, pair_secret };
-                            if stored.publishes_all || refused.is_some() {
-                                return Ok(Found { refused, ..found });
-                            }
-                            let write = self.write_pair(found.pair_secret.as_ref(), &found.material);
-                            match self.once(Repair::Publish, &done, write).await {
-                                Err(error) => return Ok(Found { refused: Some(error), ..found }),
-                                Ok(written) => (Repair::Publish, written),
-                            }
-                        }
-                    }
-                }
+            let state = self.read_state(served).await?;
+            let Some(repair) = next_repair(&state.stored, state.adopted) else {
+                return Ok(state.into_outcome(!done.is_empty(), None));
             };
-            if written {
-                done.push(repair);
+            let written = if done.contains(&repair) {
+                Err(self.unsettled())
             } else {
-                sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
+                self.repair(repair, &state, served.is_none()).await
+            };
+            match written {
+                Ok(true) => done.push(repair),
+                // Another replica was faster.
+                Ok(false) => sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await,
+                Err(error) => {
+                    self.log_failed_repair(repair, &state);
+                    if state.stored.leaf.is_err() {
+                        return Err(error);
+                    }
+                    return Ok(state.into_outcome(!done.is_empty(), Some(error)));
+                }
             }
         }
     }
 
-    /// Carries out a repair, unless this round has done it before and somebody has undone it.
-    async fn once(
-        &self,
-        repair: Repair,
-        done: &[Repair],
-        write: impl Future<Output = Result<bool, CertificateError>>,
-    ) -> Result<bool, CertificateError> {
-        if done.contains(&repair) { Err(self.unsettled()) } else { write.await }
-    }
-
-    async fn look(&self, now: Timestamp) -> Result<Read, CertificateError> {
+    /// Reads both Secrets, and the published bundles if something is damaged.
+    async fn read_state(&self, served: Option<&ServingCertificate>) -> Result<State, CertificateError> {
+        let now = self.time_of_day.now();
         let (ca_secret, pair_secret) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
         let pair = pair_data(pair_secret.as_ref());
-        let stored = Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
+        let mut stored = Stored::read(&ca_data(ca_secret.as_ref()), &pair, &self.dns_names, now);
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
-        let material = ServingCertificate { cert_pem, key_pem, ca_pem: String::new() };
-        // The listener has the last word on what it can serve.
-        let leaf = match &stored.leaf {
-            Ok(leaf) => material.tls_config(&self.provider).map(|_| leaf.clone()).map_err(|error| error.to_string()),
-            Err(problem) => Err(problem.to_string()),
-        };
-        Ok(Read { ca_secret, pair_secret, material, leaf, stored })
+        let mut certificate = ServingCertificate { cert_pem, key_pem, ca_pem: String::new() };
+        // rustls may refuse a pair that passed our own checks.
+        if stored.leaf.is_ok()
+            && let Err(error) = certificate.tls_config(&self.provider)
+        {
+            stored.leaf = Err(PairProblem::Key(error.to_string()));
+        }
+        let damaged = stored.leaf.is_err() || !stored.damage.is_empty();
+        let (mut trusted, mut adopted) = (Vec::new(), false);
+        match &mut stored.authorities {
+            Ok(authorities) => {
+                // The stored CA may be valid but not the one that other replicas serve under: keep trusting theirs.
+                adopted = authorities.trust(if damaged {
+                    self.still_trusted(Vec::new(), &certificate, served).await
+                } else {
+                    trusted_through(served, now)
+                });
+                certificate.ca_pem = authorities.bundle();
+            }
+            Err(lost) => {
+                let mut known = lost.remains.clone();
+                known.extend(pair.ca_crt.map(|pem| Anchor::read(pem, now)).unwrap_or_default());
+                trusted = self.still_trusted(known, &certificate, served).await;
+                certificate.ca_pem = bundle(&trusted);
+            }
+        }
+        Ok(State { ca_secret, pair_secret, certificate, stored, trusted, adopted })
     }
 
-    /// Takes one step of a rotation. Says whether this writer was the one to take it.
-    pub(super) async fn advance(&self, step: Step, sound: &Sound, found: &Found) -> Result<bool, CertificateError> {
-        let Authorities { current, next, previous, .. } = &sound.authorities;
+    /// Makes one repair. Returns whether this writer won. `starting` says that this process serves nothing yet.
+    async fn repair(&self, repair: Repair, state: &State, starting: bool) -> Result<bool, CertificateError> {
+        let State { ca_secret, pair_secret, certificate, stored, trusted, adopted } = state;
+        match (repair, &stored.authorities) {
+            (Repair::Store, Ok(authorities)) => {
+                let written = self.write_authorities(ca_secret.as_ref(), authorities).await?;
+                if written {
+                    let (secret, damage) = (self.ca_secret(), &stored.damage);
+                    warn!(secret, ?damage, adopted, "repaired the Secret of the CA");
+                }
+                Ok(written)
+            }
+            (Repair::Issue, Ok(authorities)) => {
+                match &stored.leaf {
+                    Err(problem) if pair_secret.is_some() || !starting => {
+                        warn!(secret = self.secret, %problem, "the certificate is unusable; issuing a new one");
+                    }
+                    _ => info!(secret = self.secret, "there is no certificate yet; one is issued"),
+                }
+                self.issue(authorities, pair_secret.as_ref()).await
+            }
+            (Repair::Publish, Ok(_)) => self.write_pair(pair_secret.as_ref(), certificate).await,
+            (_, authorities) => {
+                let new = Authorities::new(self.new_authority()?, trusted.clone());
+                let written = self.write_authorities(ca_secret.as_ref(), &new).await?;
+                let (secret, trusted) = (self.ca_secret(), trusted.len());
+                match authorities {
+                    Err(lost) if written && (ca_secret.is_some() || trusted > 0) => {
+                        let problem = &lost.problem;
+                        warn!(secret, problem, trusted, "replaced the stored CA, which cannot issue");
+                    }
+                    _ if written => info!(secret, "there was no CA yet; one is made"),
+                    _ => {}
+                }
+                Ok(written)
+            }
+        }
+    }
+
+    fn log_failed_repair(&self, repair: Repair, state: &State) {
+        let (secret, State { stored, adopted, .. }) = (self.ca_secret(), state);
+        match (repair, &stored.authorities) {
+            (Repair::Replace, Err(lost)) => {
+                warn!(secret, problem = lost.problem, "cannot replace the stored CA, which cannot issue");
+            }
+            (Repair::Store, _) => {
+                warn!(secret, damage = ?stored.damage, adopted, "cannot repair the Secret of the CA");
+            }
+            // The caller logs the error, which names the Secret.
+            _ => {}
+        }
+    }
+
+    /// Takes one step of a rotation. Returns whether this writer won.
+    pub(super) async fn advance(&self, step: Step, valid: &Valid, outcome: &Outcome) -> Result<bool, CertificateError> {
+        let Authorities { current, next, previous, .. } = &valid.authorities;
         let copy = |ca: &Ca| Ca::from_pem(ca.cert_pem(), ca.key_pem());
         let mut new = Authorities::new(copy(current)?, previous.clone());
         new.next = next.as_ref().map(copy).transpose()?;
         let what = match step {
             Step::Issue => {
-                let issued = self.issue(&sound.authorities, found.pair_secret.as_ref()).await?;
+                let issued = self.issue(&valid.authorities, outcome.pair_secret.as_ref()).await?;
                 return Ok(issued);
             }
             Step::MakeNext => {
@@ -221,14 +222,14 @@ impl Automatic {
             }
             _ => return Ok(false),
         };
-        let written = self.write_authorities(found.ca_secret.as_ref(), &new).await?;
+        let written = self.write_authorities(outcome.ca_secret.as_ref(), &new).await?;
         if written {
             info!(secret = self.ca_secret(), phase = ?new.phase(), "{what}");
         }
         Ok(written)
     }
 
-    /// Issues a leaf under the current authority, and stores it. Says whether this writer won.
+    /// Issues a leaf under the current authority, and stores it. Returns whether this writer won.
     async fn issue(&self, authorities: &Authorities, read: Option<&Secret>) -> Result<bool, CertificateError> {
         let (now, ca) = (self.time_of_day.now(), &authorities.current);
         let first = self.dns_names.first().map_or("webhook", String::as_str);
@@ -241,16 +242,16 @@ impl Automatic {
             not_after: from(now, self.timing.leaf_validity).min(ca.certificate().not_after),
             usage: Usage::Server,
         })?;
-        let material = ServingCertificate { cert_pem, key_pem, ca_pem: authorities.bundle() };
+        let certificate = ServingCertificate { cert_pem, key_pem, ca_pem: authorities.bundle() };
         // A pair that does not pass the checks of the next round would be issued again forever, so refuse it here.
         let unusable =
             |problem| CertificateError::Unusable { namespace: self.namespace.clone(), ca: self.ca_secret(), problem };
-        let (cert, key, bundle) = (&material.cert_pem, &material.key_pem, &material.ca_pem);
+        let (cert, key, bundle) = (&certificate.cert_pem, &certificate.key_pem, &certificate.ca_pem);
         let (cert, key, bundle) = (cert.as_bytes(), key.as_bytes(), bundle.as_bytes());
         check_server_pair(cert, key, bundle, &self.dns_names, now, SignedDuration::ZERO)
             .map_err(|problem| unusable(problem.to_string()))?;
-        material.tls_config(&self.provider)?;
-        let written = self.write_pair(read, &material).await?;
+        certificate.tls_config(&self.provider)?;
+        let written = self.write_pair(read, &certificate).await?;
         if written {
             info!(secret = self.secret, names = ?self.dns_names, "issued a certificate");
         }
@@ -304,11 +305,18 @@ impl Automatic {
                 }
                 // A command that makes certificates need not have that right.
                 Err(kube::Error::Api(status)) if status.code == 403 => {
-                    info!(object = published.object, "may not read the published CA bundles");
+                    info!(
+                        object = published.object,
+                        "no right to read the published CA bundle; it is not kept trusted"
+                    );
                 }
                 Err(error) => {
                     let error = own_sentence(&error);
-                    warn!(error, object = published.object, "cannot read the published CA bundles");
+                    warn!(
+                        error,
+                        object = published.object,
+                        "cannot read the published CA bundle; it is not kept trusted"
+                    );
                 }
             }
         }

@@ -121,19 +121,35 @@ impl Scopes {
 
     /// Returns the owner of this namespace, as far as that is known now.
     pub(crate) fn owns(&self, namespace: &str) -> Ownership {
-        self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
+        self.0.with(|state, now| {
+            let State { view, stopped: false, .. } = state else { return Ownership::Unknown };
+            view.request_list(now);
+            let owner = view.owner(namespace, now);
+            if owner == Ownership::Unknown {
+                view.await_freshness(now);
+            }
+            owner
+        })
     }
 
     /// Answers as [`owns`](Self::owns), for reviews: a list follows only where another's ownership has to be confirmed.
     pub(crate) fn peek(&self, namespace: &str) -> Ownership {
-        self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
+        self.0.with(|state, now| {
+            let State { view, stopped: false, .. } = state else { return Ownership::Unknown };
+            view.tick(now);
+            let owner = view.owner(namespace, now);
+            if owner == Ownership::Theirs {
+                view.request_list(now);
+            }
+            owner
+        })
     }
 
     /// Returns the owner of this namespace now. Where the view is old, this waits for a list, at most five seconds.
     pub(crate) async fn confirmed(&self, namespace: &str) -> Ownership {
         let clock = &*self.0.clock;
         let mut needs = self.0.needs.subscribe();
-        self.0.with(|state, now| state.view.ask(now));
+        self.0.with(|state, now| state.view.request_list(now));
         until(clock, clock.now() + REQUEST, needs.wait_for(|needs| needs.fresh)).await;
         self.owns(namespace)
     }
@@ -145,7 +161,7 @@ impl Scopes {
 
     /// Why it is not known who owns which namespace; `None` if it is.
     pub fn unknown(&self) -> Option<String> {
-        self.0.with(|state, now| state.view.ask(now));
+        self.0.with(|state, now| state.view.request_list(now));
         let health = self.health();
         (!health.fresh).then(|| health.last_error.unwrap_or_else(|| "there was no answer yet".to_owned()))
     }
@@ -155,7 +171,7 @@ impl Scopes {
         self.0.with(|state, now| ScopesHealth {
             fresh: !state.stopped && state.view.is_fresh(now),
             age: state.view.confirmed().map(|at| now.since(at)),
-            theirs: state.view.theirs_count(),
+            theirs: state.view.excluded_namespaces(),
             last_error: state.errors.values().next().cloned(),
         })
     }
@@ -172,22 +188,22 @@ impl ScopesDriver {
                 self.handovers(Kind::Policy, |it: &ValidatingAdmissionPolicy| of_policy(lease, it)),
                 self.handovers(Kind::Binding, |it: &ValidatingAdmissionPolicyBinding| of_binding(lease, it)),
                 self.leases(),
-                self.turn(),
+                self.tick(),
             );
         };
         select(pin!(shutdown), pin!(follow)).await;
         drop(stopped);
     }
 
-    /// Lets time pass for the view.
-    async fn turn(&self) {
+    /// Expires claims, and publishes the changes.
+    async fn tick(&self) {
         let clock = &*self.shared.clock;
         loop {
             let next = self.shared.with(|state, now| {
-                state.view.advance(now);
-                // A change that is seen later ends no sooner than a pause from now.
+                state.view.tick(now);
+                // No claim that is seen while this sleeps expires sooner than a pause from now.
                 let latest = now + state.view.timing().pause();
-                state.view.turns_at(now).map_or(latest, |at| at.min(latest))
+                state.view.next_deadline(now).map_or(latest, |at| at.min(latest))
             });
             clock.sleep_until(next).await;
         }
@@ -206,18 +222,18 @@ impl ScopesDriver {
             watch: WatchParams::default().labels(&selector),
             which: format!("{} of {selector}", K::plural(&())),
         };
-        let take = |seen: Seen<'_, K>, begun| match seen {
-            Seen::All(list, version) => {
+        let apply = |update: Update<'_, K>, begun| match update {
+            Update::All(list, version) => {
                 let found = list.iter().filter_map(|object| Some((object.name_any(), namespace(object)?))).collect();
                 self.shared.handovers(|handovers| handovers.listed(kind, found, version, begun));
             }
-            Seen::One(object, deleted) => {
+            Update::One(object, deleted) => {
                 let namespace = namespace(&object).filter(|_| !deleted);
                 let version = object.resource_version().unwrap_or_default();
                 self.shared.handovers(|handovers| handovers.see(kind, object.name_any(), namespace, &version));
             }
         };
-        of.follow(take).await;
+        of.follow(apply).await;
     }
 
     /// Follows the Leases of scopes while the view needs them.
@@ -231,12 +247,12 @@ impl ScopesDriver {
             watch: WatchParams::default().fields(&field),
             which: format!("leases named {}", self.lease),
         };
-        let take = |seen: Seen<'_, Lease>, begun| match seen {
-            Seen::All(list, version) => {
+        let apply = |update: Update<'_, Lease>, begun| match update {
+            Update::All(list, version) => {
                 let found = list.iter().filter_map(|lease| Some((lease.namespace()?, Record::from(lease)))).collect();
                 self.shared.with(|state, now| state.view.listed(found, version, begun, now));
             }
-            Seen::One(lease, deleted) => {
+            Update::One(lease, deleted) => {
                 let Some(namespace) = lease.namespace() else { return };
                 let record = Record::from(&lease);
                 self.shared.with(|state, now| {
@@ -254,14 +270,14 @@ impl ScopesDriver {
                 return;
             }
             let done = pin!(needs.wait_for(|needs| !needs.leases));
-            select(done, pin!(of.follow(&take))).await;
-            self.shared.ended(&of.which, Ok(()));
+            select(done, pin!(of.follow(&apply))).await;
+            self.shared.record(&of.which, Ok(()));
         }
     }
 }
 
 /// An answer of a list or a watch.
-enum Seen<'a, K: Clone> {
+enum Update<'a, K: Clone> {
     /// All objects, as of this version.
     All(&'a ObjectList<K>, &'a str),
     /// An object that came or changed, or that was deleted.
@@ -287,47 +303,58 @@ impl<K> Followed<'_, K>
 where
     K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
-    /// Lists, and watches from there. A silent watch may be dead, so the view counts for a short time only; when
-    /// somebody needs it after that, a list confirms it.
-    async fn follow(&self, take: impl Fn(Seen<'_, K>, Moment)) {
+    /// Lists, and watches from there. A silent watch may be dead, so a list confirms it whenever the view needs one.
+    async fn follow(&self, apply: impl Fn(Update<'_, K>, Moment)) {
         let clock = &*self.shared.clock;
         let timing = self.shared.with(|state, _| state.view.timing());
         let limit = REQUEST.min(timing.pause());
         let mut watch: Option<Watch<'_, K>> = None;
         loop {
             let begun = clock.now();
-            let outcome = self.list(&mut watch, limit, &take).await;
+            // At most one list in that time, however often a watch ends, and whatever fails.
+            let soonest = begun + timing.pause();
+            let outcome = self.list(&mut watch, limit, &apply).await;
             let failed = outcome.is_err();
-            self.shared.ended(&self.which, outcome);
-            loop {
-                // However often a watch ends, and whatever fails: never more than one list in that time.
-                let soonest = begun + timing.pause();
-                let Some(Watch { stream, ends }) = &mut watch else { break clock.sleep_until(soonest).await };
-                let ends = *ends;
-                let due = pin!(async {
-                    if failed {
-                        return clock.sleep_until(soonest).await;
+            self.shared.record(&self.which, outcome);
+            if let Some(open) = &mut watch {
+                let ends = open.ends;
+                let due = async {
+                    if !failed {
+                        until(clock, ends, self.shared.list_needed()).await;
+                        clock.sleep_until(begun + timing.confirm()).await;
                     }
-                    until(clock, ends, self.shared.list_needed()).await;
-                    clock.sleep_until(begun + timing.confirm()).await;
-                });
-                let event = match select(due, stream.next()).await {
-                    Either::Left(_) => None,
-                    Either::Right((event, _)) => Some(event),
+                    clock.sleep_until(soonest).await;
                 };
-                let Some(event) = event else {
-                    watch = watch.filter(|_| clock.now() < ends);
-                    break;
-                };
-                match event {
-                    Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                        take(Seen::One(object, false), clock.now());
-                    }
-                    Some(Ok(WatchEvent::Deleted(object))) => take(Seen::One(object, true), clock.now()),
-                    Some(Ok(WatchEvent::Bookmark(_))) => {}
-                    // Ended, as each does after some minutes, or broken: the next list begins another.
-                    Some(Err(_) | Ok(WatchEvent::Error(_))) | None => watch = None,
+                if self.read(open, due, &apply).await {
+                    continue;
                 }
+                watch = None;
+            }
+            clock.sleep_until(soonest).await;
+        }
+    }
+
+    /// Applies the events of a watch until a list is `due`. Returns whether the watch goes on.
+    async fn read(
+        &self,
+        watch: &mut Watch<'_, K>,
+        due: impl Future<Output = ()>,
+        apply: &impl Fn(Update<'_, K>, Moment),
+    ) -> bool {
+        let clock = &*self.shared.clock;
+        let mut due = pin!(due);
+        loop {
+            let Either::Right((event, _)) = select(due.as_mut(), watch.stream.next()).await else {
+                return clock.now() < watch.ends;
+            };
+            match event {
+                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                    apply(Update::One(object, false), clock.now());
+                }
+                Some(Ok(WatchEvent::Deleted(object))) => apply(Update::One(object, true), clock.now()),
+                Some(Ok(WatchEvent::Bookmark(_))) => {}
+                // The API server ends each watch after some minutes; an error ends it, too.
+                Some(Err(_) | Ok(WatchEvent::Error(_))) | None => return false,
             }
         }
     }
@@ -336,7 +363,7 @@ where
         &'a self,
         watch: &mut Option<Watch<'a, K>>,
         limit: Duration,
-        take: &impl Fn(Seen<'_, K>, Moment),
+        apply: &impl Fn(Update<'_, K>, Moment),
     ) -> Result<(), LeaseError> {
         let clock = &*self.shared.clock;
         let what = || format!("{} in all namespaces", self.which);
@@ -346,7 +373,7 @@ where
         let listed = until(clock, begun + limit, self.api.list(&self.list)).await;
         let list = listed.ok_or_else(|| late("list"))?.map_err(|source| error("list", source))?;
         let version = list.metadata.resource_version.as_deref().unwrap_or_default();
-        take(Seen::All(&list, version), begun);
+        apply(Update::All(&list, version), begun);
         if watch.is_none() {
             let now = clock.now();
             let watched = until(clock, now + limit, self.api.watch(&self.watch, version)).await;
@@ -375,7 +402,7 @@ impl Shared {
         result
     }
 
-    /// Waits until somebody needs a list.
+    /// Waits until the view needs a list.
     async fn list_needed(&self) {
         // The sender is in this.
         _ = self.needs.subscribe().wait_for(|needs| needs.list).await;
@@ -391,8 +418,8 @@ impl Shared {
         });
     }
 
-    /// Remembers the outcome of an attempt to read these.
-    fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
+    /// Records the outcome of an attempt to read these objects, and logs a new error.
+    fn record(&self, which: &str, outcome: Result<(), LeaseError>) {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
         let error = in_one_line(&error);
         let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
@@ -400,7 +427,8 @@ impl Shared {
         if before.as_ref() != Some(&error) {
             tracing::warn!(
                 error,
-                "cannot tell who owns which namespace; not writing where that is unknown, and retrying"
+                objects = which,
+                "cannot read which namespaces other operators own; controllers write only where that is known, retrying"
             );
         }
     }

@@ -20,16 +20,16 @@ struct Scope {
     acting: bool,
     /// When that last changed.
     since: Moment,
-    /// Whether the Lease was seen to change, or to come: those of the dead are only found.
-    lives: bool,
+    /// Whether the Lease was seen to change, or to appear: that of a dead holder is only listed.
+    seen_alive: bool,
     /// When the other's ownership ends by itself.
     until: Option<Moment>,
 }
 
 /// A cluster-wide operator's view of all namespaces, as a state machine.
 ///
-/// It counts for [`ScopeTiming::freshness`] after a list. Nobody lists while nobody asks: a question makes the view
-/// [need](Self::needs_list) a list when the last one is older than [`ScopeTiming::confirm`].
+/// It counts for [`ScopeTiming::freshness`] after a list. Queries change nothing. A caller that needs a recent answer
+/// [requests a list](Self::request_list); without such requests, an operator lists nothing.
 #[derive(Debug)]
 pub(crate) struct ScopeView {
     timing: ScopeTiming,
@@ -41,15 +41,15 @@ pub(crate) struct ScopeView {
     /// Namespaces that were taken back: until when a holder may act that has not noticed.
     taken_back: BTreeMap<String, Moment>,
     /// Whether the Leases were listed since the hand-overs are known without a gap.
-    surveyed: bool,
+    leases_known: bool,
     /// When the last complete list of Leases was begun.
     leases_listed: Option<Moment>,
-    /// The first question that no list has answered yet.
-    asked: Option<Moment>,
-    /// When time last passed.
-    advanced: Moment,
-    /// Whether somebody was told that an owner is unknown because the view was too old.
-    disappointed: bool,
+    /// The first request for a list that no list has answered yet.
+    requested: Option<Moment>,
+    /// The time of the last [`tick`](Self::tick).
+    last_tick: Moment,
+    /// Whether a caller awaits the change that the view counts again.
+    awaited: bool,
     changes: Vec<Change>,
 }
 
@@ -62,11 +62,11 @@ impl ScopeView {
             handed_over: BTreeSet::new(),
             handovers_listed: None,
             taken_back: BTreeMap::new(),
-            surveyed: false,
+            leases_known: false,
             leases_listed: None,
-            asked: None,
-            advanced: Moment::default(),
-            disappointed: false,
+            requested: None,
+            last_tick: Moment::default(),
+            awaited: false,
             changes: Vec::new(),
         }
     }
@@ -79,9 +79,9 @@ impl ScopeView {
     /// validates there meanwhile. A view that starts, whose process stood still, or whose lists failed for a while,
     /// does not know what was taken back: it treats every namespace in which a Lease is held like this, once.
     pub(crate) fn handed_over(&mut self, namespaces: BTreeSet<String>, begun: Option<Moment>, now: Moment) {
-        self.advance(now);
-        if begun.is_some() && self.asked.is_some_and(|at| now >= at + self.timing.freshness) {
-            self.surveyed = false;
+        self.tick(now);
+        if begun.is_some() && self.requested.is_some_and(|at| now >= at + self.timing.freshness) {
+            self.leases_known = false;
         }
         let before = std::mem::replace(&mut self.handed_over, namespaces);
         for namespace in before.difference(&self.handed_over).cloned().collect::<Vec<_>>() {
@@ -92,41 +92,41 @@ impl ScopeView {
             self.leases_listed = None;
         }
         self.handovers_listed = self.handovers_listed.max(begun);
-        let turned: Vec<String> = before.symmetric_difference(&self.handed_over).cloned().collect();
-        for namespace in turned {
+        let changed: Vec<String> = before.symmetric_difference(&self.handed_over).cloned().collect();
+        for namespace in changed {
             self.refresh(&namespace, now);
         }
-        self.advance(now);
+        self.tick(now);
     }
 
     /// Whether to read Leases of scopes: while any namespace is handed over, and once after that was not known.
     pub(crate) fn needs_leases(&self) -> bool {
-        !self.handed_over.is_empty() || (self.handovers_listed.is_some() && !self.surveyed)
+        !self.handed_over.is_empty() || (self.handovers_listed.is_some() && !self.leases_known)
     }
 
-    /// Whether somebody asked and the last list is too old to answer.
+    /// Whether a list was requested that has not come yet.
     pub(crate) fn needs_list(&self) -> bool {
-        self.asked.is_some()
+        self.requested.is_some()
     }
 
     /// Leaves the namespace to nobody until its holder has noticed.
     fn take_back(&mut self, namespace: &str, now: Moment) {
         let until = now + self.timing.duration + self.timing.grace + self.timing.freshness;
         self.taken_back.insert(namespace.to_owned(), until);
-        self.scope(namespace, now).lives = false;
+        self.scope(namespace, now).seen_alive = false;
         self.refresh(namespace, now);
     }
 
     /// Takes a Lease that was seen. It counts if its namespace is [handed over](Self::handed_over).
     pub(crate) fn see(&mut self, namespace: &str, record: Record, now: Moment) {
-        self.take(namespace, now, |lease| lease.see(Some(record), now));
+        self.apply(namespace, now, |lease| lease.see(Some(record), now));
     }
 
-    fn take(&mut self, namespace: &str, now: Moment, take: impl FnOnce(&mut Observation) -> bool) {
+    fn apply(&mut self, namespace: &str, now: Moment, change: impl FnOnce(&mut Observation) -> bool) {
         let counts = self.leases_listed.is_some() && self.handed_over.contains(namespace);
         let scope = self.scope(namespace, now);
-        let news = take(&mut scope.lease);
-        scope.lives |= news && counts;
+        let news = change(&mut scope.lease);
+        scope.seen_alive |= news && counts;
         self.refresh(namespace, now);
     }
 
@@ -144,12 +144,12 @@ impl ScopeView {
         for (there, _) in &found {
             absent.remove(there);
         }
-        let known = std::mem::replace(&mut self.surveyed, true);
+        let known = std::mem::replace(&mut self.leases_known, true);
         for (namespace, record) in found {
             if !known && record.holder.is_some() && !self.handed_over.contains(&namespace) {
                 self.take_back(&namespace, now);
             }
-            self.take(&namespace, now, |lease| lease.read(Some(record), begun, now));
+            self.apply(&namespace, now, |lease| lease.read(Some(record), begun, now));
         }
         for namespace in absent {
             if let Some(scope) = self.scopes.get_mut(&namespace) {
@@ -159,14 +159,14 @@ impl ScopeView {
         if !self.handed_over.is_empty() {
             self.leases_listed = Some(begun);
         }
-        self.advance(now);
+        self.tick(now);
     }
 
-    /// Lets time pass: ends what has expired.
-    pub(crate) fn advance(&mut self, now: Moment) {
-        // A process that stood still for so long does not know what it missed.
-        self.surveyed &= now < self.advanced + self.timing.freshness;
-        self.advanced = now;
+    /// Ends what has expired.
+    pub(crate) fn tick(&mut self, now: Moment) {
+        // A process that was suspended for so long does not know which changes it missed.
+        self.leases_known &= now < self.last_tick + self.timing.freshness;
+        self.last_tick = now;
         let due = |scope: &Scope| !scope.acting && scope.until.is_none_or(|until| until <= now);
         let namespaces: Vec<String> =
             self.scopes.iter().filter(|(_, scope)| due(scope)).map(|(namespace, _)| namespace.clone()).collect();
@@ -178,32 +178,19 @@ impl ScopeView {
             let gone = scope.lease.present().is_none();
             !(gone && scope.acting && now.since(scope.since) > FORGET)
         });
-        if self.confirmed() >= self.asked {
-            self.asked = None;
+        if self.confirmed() >= self.requested {
+            self.requested = None;
         }
-        if self.disappointed && self.is_fresh(now) {
-            self.disappointed = false;
+        if self.awaited && self.is_fresh(now) {
+            self.awaited = false;
             self.changes.push(None);
         }
     }
 
-    /// Returns the owner of this namespace at `now`. The view [needs a list](Self::needs_list) if it is old.
-    pub(crate) fn owns(&mut self, namespace: &str, now: Moment) -> Ownership {
-        self.ask(now);
-        let owner = self.peek(namespace, now);
-        self.disappointed |= owner == Ownership::Unknown && !self.is_fresh(now);
-        owner
-    }
-
-    /// Answers as [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: a list follows
-    /// only where another's ownership has to be confirmed.
-    pub(crate) fn peek(&mut self, namespace: &str, now: Moment) -> Ownership {
-        self.advance(now);
-        // A namespace that is known to be another's stays another's while nothing is heard.
+    /// Returns the owner of this namespace, as of the last [`tick`](Self::tick).
+    pub(crate) fn owner(&self, namespace: &str, now: Moment) -> Ownership {
+        // Another operator's namespace stays so while no list succeeds.
         if let Some(theirs) = self.theirs(namespace) {
-            if theirs == Ownership::Theirs {
-                self.ask(now);
-            }
             return theirs;
         }
         if !self.knows_handovers(now) || (self.handed_over.contains(namespace) && !self.knows_leases(now)) {
@@ -212,12 +199,17 @@ impl ScopeView {
         Ownership::Mine
     }
 
-    /// Asks for a list, if the last one is old.
-    pub(crate) fn ask(&mut self, now: Moment) {
-        self.advance(now);
+    /// Requests a list, if the last one is older than [`ScopeTiming::confirm`].
+    pub(crate) fn request_list(&mut self, now: Moment) {
+        self.tick(now);
         if self.confirmed().is_none_or(|at| now >= at + self.timing.confirm()) {
-            self.asked.get_or_insert(now);
+            self.requested.get_or_insert(now);
         }
+    }
+
+    /// Publishes a change as soon as the view counts again, if it does not now.
+    pub(crate) fn await_freshness(&mut self, now: Moment) {
+        self.awaited |= !self.is_fresh(now);
     }
 
     /// Returns the changes since the last call.
@@ -225,15 +217,15 @@ impl ScopeView {
         std::mem::take(&mut self.changes)
     }
 
-    /// When something next changes by itself.
-    pub(crate) fn turns_at(&self, now: Moment) -> Option<Moment> {
+    /// Returns when something next expires.
+    pub(crate) fn next_deadline(&self, now: Moment) -> Option<Moment> {
         let ends = self.scopes.values().filter(|scope| !scope.acting).filter_map(|scope| scope.until);
         let listed = [self.handovers_listed, self.leases_listed].into_iter().flatten();
         ends.chain(listed.map(|at| at + self.timing.freshness).filter(|at| now < *at)).min()
     }
 
     /// Counts the namespaces that other operators own.
-    pub(crate) fn theirs_count(&self) -> usize {
+    pub(crate) fn excluded_namespaces(&self) -> usize {
         let handed_over = self.handed_over.iter().filter_map(|namespace| self.scopes.get(namespace));
         handed_over.filter(|scope| !scope.acting).count()
     }
@@ -250,12 +242,12 @@ impl ScopeView {
 
     /// When the view was last complete; `None` before the first time.
     pub(crate) fn confirmed(&self) -> Option<Moment> {
-        let listed = self.handovers_listed.filter(|_| self.surveyed);
+        let listed = self.handovers_listed.filter(|_| self.leases_known);
         if self.handed_over.is_empty() { listed } else { listed.min(self.leases_listed) }
     }
 
     fn knows_handovers(&self, now: Moment) -> bool {
-        self.surveyed && self.handovers_listed.is_some_and(|at| now < at + self.timing.freshness)
+        self.leases_known && self.handovers_listed.is_some_and(|at| now < at + self.timing.freshness)
     }
 
     fn knows_leases(&self, now: Moment) -> bool {
@@ -264,10 +256,10 @@ impl ScopeView {
 
     fn theirs(&self, namespace: &str) -> Option<Ownership> {
         let scope = self.scopes.get(namespace).filter(|scope| !scope.acting)?;
-        Some(if scope.lives { Ownership::Theirs } else { Ownership::Unknown })
+        Some(if scope.seen_alive { Ownership::Theirs } else { Ownership::Unknown })
     }
 
-    /// Decides again who owns a namespace; tells when that is another than before.
+    /// Decides again who owns a namespace, and records a change of the owner.
     fn refresh(&mut self, namespace: &str, now: Moment) {
         let Some(scope) = self.scopes.get_mut(namespace) else { return };
         let mut until = self.taken_back.get(namespace).copied();
@@ -279,7 +271,7 @@ impl ScopeView {
         if scope.acting != until.is_none() {
             scope.acting = until.is_none();
             scope.since = now;
-            scope.lives &= until.is_some();
+            scope.seen_alive &= until.is_some();
             self.changes.push(Some(namespace.to_owned()));
         }
         scope.until = until;
@@ -291,7 +283,7 @@ impl ScopeView {
             lease: Observation::default(),
             acting: true,
             since: now,
-            lives: false,
+            seen_alive: false,
             until: None,
         })
     }

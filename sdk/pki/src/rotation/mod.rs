@@ -16,9 +16,11 @@
 //! times are measured by the caller, and never the difference of two machines' clocks.
 
 mod anchor;
+mod repair;
 mod step;
 mod stored;
 
 pub use anchor::{Anchor, bundle};
+pub use repair::{Repair, next_repair};
 pub use step::{Observed, RotationTiming, Step, renewal, step};
 pub use stored::{Authorities, CaData, Lost, PairData, Phase, Stored};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::rotation::{
-    Anchor, Authorities, CaData, Observed, PairData, Phase, RotationTiming, Step, Stored, renewal, step,
+    Anchor, Authorities, CaData, Observed, PairData, Phase, Repair, RotationTiming, Step, Stored, next_repair, renewal,
+    step,
 };
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 
@@ -243,6 +244,35 @@ fn damage_to_one_part_leaves_the_others_in_use() {
     for bundle in [None, Some(String::new()), Some(whole.bundle() + &expired.pem()), Some(old.pem())] {
         let stored = read(&|secrets| secrets.pair[2].clone_from(&bundle));
         assert!(!stored.publishes_all && stored.leaf.is_ok(), "{stored:?}");
+    }
+}
+
+#[test]
+fn authorities_are_repaired_before_leaf_and_bundle() {
+    type Change = fn(&mut Secrets);
+    let (lose_ca, damage_next): (Change, Change) = (|it| it.ca[1] = None, |it| it.ca[2] = Some("garbage".to_owned()));
+    let (lose_leaf, lose_bundle): (Change, Change) = (|it| it.pair[0] = None, |it| it.pair[2] = None);
+    let authority = ca(0, 3650);
+    let pair = leaf(&authority, 0, 365);
+    let valid = Secrets::of(&Authorities::new(authority, Vec::new()), &pair);
+    let cases: [(&[Change], bool, Option<Repair>); 10] = [
+        (&[], false, None),
+        (&[lose_bundle], false, Some(Repair::Publish)),
+        (&[lose_leaf], false, Some(Repair::Issue)),
+        (&[lose_leaf, lose_bundle], false, Some(Repair::Issue)),
+        (&[damage_next], false, Some(Repair::Store)),
+        (&[damage_next, lose_leaf, lose_bundle], false, Some(Repair::Store)),
+        (&[], true, Some(Repair::Store)),
+        (&[lose_leaf], true, Some(Repair::Store)),
+        (&[lose_ca], false, Some(Repair::Replace)),
+        (&[lose_ca, damage_next, lose_leaf, lose_bundle], true, Some(Repair::Replace)),
+    ];
+    for (row, (changes, adopted, repair)) in cases.into_iter().enumerate() {
+        let mut secrets = valid.clone();
+        for change in changes {
+            change(&mut secrets);
+        }
+        assert_eq!(next_repair(&secrets.read(day(5)), adopted), repair, "row {row}");
     }
 }
 
