@@ -83,7 +83,7 @@ impl<K: Kind> Changes<K> {
         {
             panics.inc();
             let (kind, namespace, name) = (K::kind(&()), key.namespace, key.name);
-            tracing::error!(%kind, namespace, name, "a listener of this controller panicked; the reconcile goes on");
+            tracing::error!(%kind, namespace, name, "a change callback of this controller panicked; skipping it, the reconcile goes on");
         }
     }
 }

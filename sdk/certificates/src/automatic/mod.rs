@@ -193,7 +193,7 @@ impl Automatic {
                 let outcome = self.round(None).await?;
                 let step = next(&outcome);
                 if let Some(refused) = &outcome.failed {
-                    warn!(error = %refused, "cannot renew or repair the certificate; serving it as it is");
+                    warn!(error = %refused, secret = self.secret, "cannot renew or repair the certificate; serving it as it is");
                 } else if let (Some(valid), false) = (&outcome.valid, matches!(step, Step::Wait(_))) {
                     match self.advance(step, valid, &outcome).await {
                         // Done, or another writer was faster: what is stored then is seen in a moment.
@@ -201,7 +201,9 @@ impl Automatic {
                             sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
                             continue;
                         }
-                        Err(error) => warn!(%error, "cannot renew or repair the certificate; serving it as it is"),
+                        Err(error) => {
+                            warn!(%error, secret = self.secret, "cannot renew or repair the certificate; serving it as it is");
+                        }
                     }
                 }
                 return Ok(outcome.certificate);

@@ -121,28 +121,12 @@ impl Scopes {
 
     /// Returns the owner of this namespace, as far as that is known now.
     pub(crate) fn owns(&self, namespace: &str) -> Ownership {
-        self.0.with(|state, now| {
-            let State { view, stopped: false, .. } = state else { return Ownership::Unknown };
-            view.request_list(now);
-            let owner = view.owner(namespace, now);
-            if owner == Ownership::Unknown {
-                view.await_freshness(now);
-            }
-            owner
-        })
+        self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.owns(namespace, now) })
     }
 
     /// Answers as [`owns`](Self::owns), for reviews: a list follows only where another's ownership has to be confirmed.
     pub(crate) fn peek(&self, namespace: &str) -> Ownership {
-        self.0.with(|state, now| {
-            let State { view, stopped: false, .. } = state else { return Ownership::Unknown };
-            view.tick(now);
-            let owner = view.owner(namespace, now);
-            if owner == Ownership::Theirs {
-                view.request_list(now);
-            }
-            owner
-        })
+        self.0.with(|state, now| if state.stopped { Ownership::Unknown } else { state.view.peek(namespace, now) })
     }
 
     /// Returns the owner of this namespace now. Where the view is old, this waits for a list, at most five seconds.

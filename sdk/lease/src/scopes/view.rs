@@ -28,8 +28,8 @@ struct Scope {
 
 /// A cluster-wide operator's view of all namespaces, as a state machine.
 ///
-/// It counts for [`ScopeTiming::freshness`] after a list. Queries change nothing. A caller that needs a recent answer
-/// [requests a list](Self::request_list); without such requests, an operator lists nothing.
+/// It counts for [`ScopeTiming::freshness`] after a list. [`tick`](Self::tick) alone moves the time, and reads
+/// change nothing. Without a [request](Self::request_list), an operator lists nothing.
 #[derive(Debug)]
 pub(crate) struct ScopeView {
     timing: ScopeTiming,
@@ -48,8 +48,8 @@ pub(crate) struct ScopeView {
     requested: Option<Moment>,
     /// The time of the last [`tick`](Self::tick).
     last_tick: Moment,
-    /// Whether a caller awaits the change that the view counts again.
-    awaited: bool,
+    /// Whether a caller expects a change once the view counts again.
+    notify_when_fresh: bool,
     changes: Vec<Change>,
 }
 
@@ -66,7 +66,7 @@ impl ScopeView {
             leases_listed: None,
             requested: None,
             last_tick: Moment::default(),
-            awaited: false,
+            notify_when_fresh: false,
             changes: Vec::new(),
         }
     }
@@ -181,14 +181,34 @@ impl ScopeView {
         if self.confirmed() >= self.requested {
             self.requested = None;
         }
-        if self.awaited && self.is_fresh(now) {
-            self.awaited = false;
+        if self.notify_when_fresh && self.is_fresh(now) {
+            self.notify_when_fresh = false;
             self.changes.push(None);
         }
     }
 
-    /// Returns the owner of this namespace, as of the last [`tick`](Self::tick).
-    pub(crate) fn owner(&self, namespace: &str, now: Moment) -> Ownership {
+    /// Returns the owner of this namespace, after a request for a list if the last one is old. If the owner is unknown
+    /// because the view is too old, a change follows once it counts again.
+    pub(crate) fn owns(&mut self, namespace: &str, now: Moment) -> Ownership {
+        self.request_list(now);
+        let owner = self.owner(namespace, now);
+        self.notify_when_fresh |= owner == Ownership::Unknown && !self.is_fresh(now);
+        owner
+    }
+
+    /// Answers as [`owns`](Self::owns), for a caller that may err on the side of [`Ownership::Unknown`]: it requests a
+    /// list only to confirm another operator's ownership.
+    pub(crate) fn peek(&mut self, namespace: &str, now: Moment) -> Ownership {
+        self.tick(now);
+        let owner = self.owner(namespace, now);
+        if owner == Ownership::Theirs {
+            self.request_list(now);
+        }
+        owner
+    }
+
+    /// The owner of this namespace, as of the last [`tick`](Self::tick).
+    fn owner(&self, namespace: &str, now: Moment) -> Ownership {
         // Another operator's namespace stays so while no list succeeds.
         if let Some(theirs) = self.theirs(namespace) {
             return theirs;
@@ -205,11 +225,6 @@ impl ScopeView {
         if self.confirmed().is_none_or(|at| now >= at + self.timing.confirm()) {
             self.requested.get_or_insert(now);
         }
-    }
-
-    /// Publishes a change as soon as the view counts again, if it does not now.
-    pub(crate) fn await_freshness(&mut self, now: Moment) {
-        self.awaited |= !self.is_fresh(now);
     }
 
     /// Returns the changes since the last call.

@@ -324,6 +324,6 @@ impl ClusterWide {
                 self.list = Some((now, at, server.lease.clone(), server.version));
             }
         }
-        self.view.advance(now);
+        self.view.tick(now);
     }
 }

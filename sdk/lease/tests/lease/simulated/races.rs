@@ -84,9 +84,9 @@ fn race_1_listeners_learn_when_a_namespace_is_taken_or_returned() {
     assert_eq!(view.take_changes(), [told()], "objects of a reconcile under way are looked at again");
     view.see(NAMESPACE, record("restricted", 1, 11), moment(10));
     assert_eq!(view.take_changes(), [], "a renewal changes nothing");
-    view.advance(moment(39));
+    view.tick(moment(39));
     assert!(!view.take_changes().contains(&told()));
-    view.advance(moment(40));
+    view.tick(moment(40));
     assert_eq!(view.take_changes(), [told()], "what was made meanwhile waits for no event");
 }
 
@@ -346,7 +346,7 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     not_handed_over(&mut view, 1);
     for second in 2..60 {
-        view.advance(moment(second));
+        view.tick(moment(second));
         let peeked = view.peek(NAMESPACE, moment(second));
         assert_eq!((view.needs_list(), peeked.may_write()), (false, second < 13), "in second {second}");
     }
