@@ -7,7 +7,7 @@ use kube::runtime::Predicate;
 use prometheus_client::metrics::counter::Counter;
 
 use super::observed::same;
-use super::store::Begun;
+use super::store::ListEpoch;
 use super::{Change, Key, Kind, Observed, Queue, Store};
 
 /// Told of every change of an object that its controller is for.
@@ -75,7 +75,7 @@ impl<K: Kind> Changes<K> {
     }
 
     /// Takes the answer to our own write to an object. It wakes nobody: the watch brings what others changed before it.
-    pub(super) fn answered(&self, answer: Observed<K>, begun: Begun, store: &Store<Observed<K>>, panics: &Counter) {
+    pub(super) fn answered(&self, answer: Observed<K>, begun: ListEpoch, store: &Store<Observed<K>>, panics: &Counter) {
         let key = Key::of(&answer);
         let Some(change) = store.written(answer, begun).filter(|change| !same(change)) else { return };
         if let Some(listener) = &self.listener
@@ -83,7 +83,7 @@ impl<K: Kind> Changes<K> {
         {
             panics.inc();
             let (kind, namespace, name) = (K::kind(&()), key.namespace, key.name);
-            tracing::error!(%kind, namespace, name, "a listener of this controller panicked; the reconcile goes on");
+            tracing::error!(%kind, namespace, name, "a change callback of this controller panicked; skipping it, the reconcile goes on");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::apply::{Desired, FieldManager, Live};
-use super::store::Begun;
+use super::store::ListEpoch;
 use super::{Store, Stored};
 
 /// The stored form of a child, for controllers that keep more of it than the default
@@ -25,8 +25,8 @@ pub trait ChildTrace: Stored {
 /// The children of one kind, whatever is kept of each.
 pub(super) trait ChildStore: Send + Sync {
     fn live(&self, namespace: &str, name: &str) -> Option<Live>;
-    fn begin(&self) -> Begun;
-    fn written(&self, desired: &Desired, live: Live, begun: Begun);
+    fn begin(&self) -> ListEpoch;
+    fn written(&self, desired: &Desired, live: Live, begun: ListEpoch);
     fn deleting(&self, namespace: &str, name: &str, live: &Live);
     fn clear(&self);
 }
@@ -36,11 +36,11 @@ impl<T: ChildTrace> ChildStore for Store<T> {
         self.get(namespace, name).map(|child| child.live().clone())
     }
 
-    fn begin(&self) -> Begun {
+    fn begin(&self) -> ListEpoch {
         Self::begin(self)
     }
 
-    fn written(&self, desired: &Desired, live: Live, begun: Begun) {
+    fn written(&self, desired: &Desired, live: Live, begun: ListEpoch) {
         Self::written(self, T::written(desired, live), begun);
     }
 

@@ -24,7 +24,7 @@ use super::kind_scope::full_name;
 use super::metrics::{Backlog, ReconcileMetrics, Reconciled};
 use super::{BoxError, ControllerError, Stored};
 
-/// An object that is due within this time is pending. When none is, nothing happens for as long.
+/// An object that is due within this time counts as pending.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Namespace and name of an object to reconcile. The namespace is empty for a cluster-scoped kind.
@@ -72,12 +72,12 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether no worker runs, and none will before every object is enqueued anew: keys are then dropped.
+    /// Whether to drop keys: no worker runs, and every object is enqueued again before one does.
     resting: bool,
     due: BTreeMap<(Instant, u64), Key>,
     at: HashMap<Key, (Instant, u64)>,
     running: HashSet<Key>,
-    /// Asked for while running: when it is due afterwards.
+    /// When a key is due again that was added while it runs.
     again: HashMap<Key, Instant>,
     failures: HashMap<Key, u32>,
     sequence: u64,
@@ -111,7 +111,7 @@ impl Queue {
         Self { backoff: Mutex::new(backoff), ..Self::default() }
     }
 
-    /// Other delays after failures, from now on.
+    /// Sets the delays after failures.
     pub(super) fn back_off(&self, backoff: Backoff) {
         *self.backoff.lock().unwrap_or_else(PoisonError::into_inner) = backoff;
     }
@@ -120,7 +120,7 @@ impl Queue {
         *self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the reconciles of [`run`](Self::run) there.
+    /// Counts the reconciles of [`run`](Self::run) in these metrics.
     pub(super) fn count_in(&self, metrics: ReconcileMetrics) {
         // A controller that runs again sets the same metrics.
         _ = self.counted.set(metrics);
@@ -140,14 +140,14 @@ impl Queue {
         self.add_after(key, Duration::ZERO);
     }
 
-    /// Asks for `key` after `delay`, or earlier if somebody else asked for that.
+    /// Requests a reconcile of `key` after `delay`, or earlier if it is due earlier already.
     pub(super) fn add_after(&self, key: Key, delay: Duration) {
         self.with(|state| state.add(key, Instant::now() + delay));
         self.changed.notify_one();
     }
 
-    /// Forgets everything, and takes nothing more until [`open`](Self::open): otherwise a replica that never works would
-    /// keep the name of every object that ever was.
+    /// Clears the queue and drops new keys until [`open`](Self::open). A follower never drains its queue, so it would
+    /// grow without bound.
     pub(super) fn rest(&self) {
         self.with(|state| *state = State { resting: true, ..State::default() });
     }
@@ -193,7 +193,10 @@ impl Queue {
             Ok(Err(error)) => {
                 let mut causes = successors(Some(&*error as &(dyn Error + 'static)), |cause| (*cause).source());
                 if causes.any(|cause| cause.downcast_ref().is_some_and(ControllerError::is_mistake)) {
-                    error!(error = in_one_line(&*error), "reconcile failed; retrying, but only another program helps");
+                    error!(
+                        error = in_one_line(&*error),
+                        "reconcile failed because of a bug in this controller; retrying, but only a fixed version helps"
+                    );
                 } else {
                     warn!(error = in_one_line(&*error), "reconcile failed; retrying");
                 }
@@ -218,7 +221,7 @@ impl Queue {
                 return None;
             }
             if let Some(key) = key {
-                // There may be more for another worker.
+                // Another key may be due: wake the next worker.
                 self.changed.notify_one();
                 return Some(key);
             }
@@ -253,8 +256,8 @@ impl Queue {
                 None => {
                     let failures = state.failures.entry(key.clone()).or_default();
                     *failures = failures.saturating_add(1);
-                    // A change while it ran may be the one that mends it: it shortens a long backoff, but not to nothing,
-                    // for a failing reconcile may cause such changes itself.
+                    // A change during the reconcile may fix it, so it shortens a long backoff. Not to zero: a failing
+                    // reconcile may cause such changes itself.
                     let delay = backoff.delay(*failures);
                     let delay = if due.take().is_some() { delay.min(backoff.after_change) } else { delay };
                     Some(delay)
@@ -275,7 +278,7 @@ impl Queue {
 
 // === impl Opened ===
 
-/// While it is kept, a queue takes keys.
+/// Keeps a queue open until it is dropped.
 pub(super) struct Opened<'a>(&'a Queue);
 
 impl Drop for Opened<'_> {

@@ -4,11 +4,11 @@
 //! Versions order the two sources. Per watch, events arrive in order of `resourceVersion`, so an answer that is not
 //! newer than the last event has already been delivered, or overtaken by a deletion.
 //!
-//! An event that is older than the answer to a write of ours changes nothing in the store, and may tell of somebody else's
-//! write: such a change [is overtaken](Change::is_overtaken), and its object is looked at once more.
+//! An event older than the answer to our write does not change the store, but may be another client's change: such a
+//! change [is overtaken](Change::is_overtaken), and its object is enqueued once more.
 //!
-//! A list begins a new order: after a restore of etcd, versions go on from an earlier one. So it replaces what is known,
-//! whatever version that has, but for the answers to writes of ours that were begun after it.
+//! A list starts a new order, since a restore of etcd sets versions back. It replaces every known object whatever its
+//! version, except answers to our writes that began after the list.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -41,8 +41,8 @@ pub struct Change<T> {
 }
 
 impl<T: Stored> Change<T> {
-    /// Whether the store has a newer object already, by the answer to the controller's own write: nobody can tell then
-    /// who made the change that was delivered.
+    /// Whether the store has a newer object already, by the answer to the controller's own write: the
+    /// delivered change may then be another client's.
     pub(super) fn is_overtaken(&self) -> bool {
         self.new.as_ref().is_some_and(|new| new.version() > self.delivered)
     }
@@ -54,16 +54,16 @@ pub struct Store<T> {
     inner: RwLock<Inner<T>>,
 }
 
-/// When a write of ours was begun, counted in the lists that had begun, and those that had ended, before.
+/// A logical clock: it is incremented when a list starts and when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Begun(u64);
+pub(super) struct ListEpoch(u64);
 
 #[derive(Debug)]
 struct Inner<T> {
     namespaces: HashMap<String, Namespace<T>>,
     /// The number of lists that have begun plus that of lists that have ended, over all watches.
     lists: u64,
-    /// Per watch (by the namespace it is restricted to; empty for all), how far it has come.
+    /// The progress of each watch, by its namespace; empty for all.
     watches: HashMap<String, Progress<T>>,
 }
 
@@ -80,9 +80,9 @@ struct Progress<T> {
     /// The highest version delivered since the last list.
     seen: u64,
     /// When the last list began.
-    since: Begun,
+    since: ListEpoch,
     /// When the last list ended.
-    complete: Begun,
+    complete: ListEpoch,
     listing: Option<Listing<T>>,
 }
 
@@ -140,21 +140,22 @@ impl<T: Stored> Store<T> {
         self.read(|inner| Some(all(inner))).unwrap_or_default()
     }
 
-    /// Has these objects and no others, as if a watch of everything had listed them.
+    /// Replaces all objects, as a list of all namespaces does.
     pub(crate) fn fill(&self, objects: impl IntoIterator<Item = T>) {
         self.list_begins("");
         objects.into_iter().for_each(|object| self.listed("", object));
         self.list_ends("");
     }
 
-    /// Asked before a write of ours, for [`written`](Self::written).
-    pub(super) fn begin(&self) -> Begun {
-        Begun(self.inner.read().unwrap_or_else(PoisonError::into_inner).lists)
+    /// Returns the epoch to pass to [`written`](Self::written). Call it before the write.
+    pub(super) fn begin(&self) -> ListEpoch {
+        ListEpoch(self.inner.read().unwrap_or_else(PoisonError::into_inner).lists)
     }
 
-    /// Takes the answer to our own write, unless the watch has come past it. Of a write that was begun before the last
-    /// list, that cannot be told: the watch brings it. The watch does not tell of a change that this returns.
-    pub(super) fn written(&self, object: T, begun: Begun) -> Option<Change<T>> {
+    /// Applies the answer to our own write, unless the watch has delivered a later version. The answer to a write that
+    /// began before the last list is ignored, since its order is unknown: the watch delivers it. The watch does not
+    /// report a change that this returns.
+    pub(super) fn written(&self, object: T, begun: ListEpoch) -> Option<Change<T>> {
         self.write(|inner| {
             let watch = if inner.watches.contains_key(object.namespace()) { object.namespace() } else { "" };
             let known = inner.current(&object).is_some();
@@ -170,15 +171,15 @@ impl<T: Stored> Store<T> {
                     Some(inner.replace(Arc::new(object)))
                 }
                 Some(_) if newer => inner.insert(Arc::new(object)),
-                // The last list may have been made before or after a write that began during it and whose object it
-                // lacks. The watch delivers all that came after the list.
+                // The write overlapped the last list and the list lacks the object: it may have been deleted since.
+                // Ignore the answer; the watch delivers anything newer.
                 None if newer && fresh && (known || begun >= progress.complete) => inner.insert(Arc::new(object)),
                 _ => None,
             }
         })
     }
 
-    /// Forgets everything: no watch fills it any more.
+    /// Removes every object, after the watches have ended.
     pub(super) fn clear(&self) {
         self.write(|inner| {
             inner.namespaces.clear();
@@ -186,7 +187,7 @@ impl<T: Stored> Store<T> {
         });
     }
 
-    /// Takes what we learned about the object whose version this is; another version is left as it is.
+    /// Replaces an object if the stored one has the same version.
     pub(super) fn amended(&self, object: T) {
         self.write(|inner| {
             if inner.current(&object).is_some_and(|current| current.version() == object.version()) {
@@ -225,7 +226,7 @@ impl<T: Stored> Store<T> {
     pub(super) fn list_begins(&self, watch: &str) {
         self.write(|inner| {
             inner.lists += 1;
-            let since = Begun(inner.lists);
+            let since = ListEpoch(inner.lists);
             let progress = inner.progress(watch);
             progress.since = since;
             progress.listing = Some(Listing { objects: Vec::new(), written: BTreeMap::new() });
@@ -241,12 +242,12 @@ impl<T: Stored> Store<T> {
         });
     }
 
-    /// The list is complete: it replaces what the store has, and what it does not hold is gone. Only answers to writes
-    /// that were begun after it stay, where they are newer. Returns every change.
+    /// Replaces the stored objects with those of the list, and removes the others. Newer answers to writes that began
+    /// after the list stay. Returns every change.
     pub(super) fn list_ends(&self, watch: &str) -> Vec<Change<T>> {
         self.write(|inner| {
             inner.lists += 1;
-            let complete = Begun(inner.lists);
+            let complete = ListEpoch(inner.lists);
             let progress = inner.progress(watch);
             let Some(Listing { objects, written }) = progress.listing.take() else { return Vec::new() };
             progress.complete = complete;
@@ -298,7 +299,7 @@ impl<T: Stored> Store<T> {
 
 impl<T: Stored> Inner<T> {
     fn progress(&mut self, watch: &str) -> &mut Progress<T> {
-        let new = || Progress { seen: 0, since: Begun::default(), complete: Begun::default(), listing: None };
+        let new = || Progress { seen: 0, since: ListEpoch::default(), complete: ListEpoch::default(), listing: None };
         self.watches.entry(watch.to_owned()).or_insert_with(new)
     }
 
@@ -407,9 +408,9 @@ mod tests {
         store.list_begins("");
         store.listed("", Thing("ns", "a", 40, &[]));
         store.listed("", Thing("ns", "b", 41, &[]));
-        // Begun before the list: the cluster may have forgotten it.
+        // ListEpoch before the list: the cluster may have forgotten it.
         store.written(Thing("ns", "c", 903, &[]), before);
-        // Begun after it: the watch has yet to bring it.
+        // ListEpoch after it: the watch has yet to bring it.
         store.written(Thing("ns", "b", 43, &[]), store.begin());
         store.written(Thing("ns", "d", 44, &[]), store.begin());
         store.list_ends("");

@@ -126,7 +126,10 @@ impl Server {
                 && logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL)
             {
                 logged = Some(Instant::now());
-                warn!(?alert, "a caller does not trust the certificate that is served");
+                warn!(
+                    ?alert,
+                    "a client rejected the served certificate in the TLS handshake; check the CA bundle that it trusts"
+                );
             }
         }
         let room = limits.connections.saturating_sub(tasks.len());

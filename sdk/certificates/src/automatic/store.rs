@@ -38,7 +38,7 @@ fn value<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a [u8]> {
 }
 
 impl Automatic {
-    /// Stores the authorities, if nobody has changed what was read. Says whether this writer won.
+    /// Stores the authorities, if nobody has changed what was read. Returns whether this writer won.
     pub(super) async fn write_authorities(
         &self,
         read: Option<&Secret>,
@@ -55,13 +55,13 @@ impl Automatic {
         self.write(&self.ca_secret(), "Opaque", read, &values).await
     }
 
-    /// Stores the pair and the bundle, if nobody has changed what was read. Says whether this writer won.
+    /// Stores the pair and the bundle, if nobody has changed what was read. Returns whether this writer won.
     pub(super) async fn write_pair(
         &self,
         read: Option<&Secret>,
-        material: &ServingCertificate,
+        certificate: &ServingCertificate,
     ) -> Result<bool, CertificateError> {
-        let ServingCertificate { cert_pem, key_pem, ca_pem } = material.clone();
+        let ServingCertificate { cert_pem, key_pem, ca_pem } = certificate.clone();
         let values = [("tls.crt", Some(cert_pem)), ("tls.key", Some(key_pem)), ("ca.crt", Some(ca_pem))];
         self.write(&self.secret, "kubernetes.io/tls", read, &values).await
     }

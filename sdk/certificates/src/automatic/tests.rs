@@ -109,16 +109,16 @@ async fn validities_beyond_the_end_of_time_end_there() {
 async fn a_repair_that_is_refused_is_not_said_to_be_done() {
     let ((log, _guard), server) = (Log::listen(), Stubborn::answering(403));
     let source = server.source();
-    let material = source.ensure().await.unwrap();
+    let certificate = source.ensure().await.unwrap();
     for (key, cannot) in
-        [("next.crt", "cannot repair the Secret of the CA"), ("ca.crt", "the stored CA cannot be replaced")]
+        [("next.crt", "cannot repair the Secret of the CA"), ("ca.crt", "cannot replace the stored CA")]
     {
         log.take();
         server.secrets.lock().unwrap().get_mut("tls-ca").unwrap()["data"][key] = json!("Z2FyYmFnZQ==");
-        assert_eq!(source.ensure().await.unwrap().cert_pem, material.cert_pem, "what there is goes on");
+        assert_eq!(source.ensure().await.unwrap().cert_pem, certificate.cert_pem, "what there is goes on");
         let said = log.take();
         assert!(said.contains(cannot), "{said}");
-        assert!(!said.contains("the stored CA is replaced") && !said.contains("repaired the Secret"), "{said}");
+        assert!(!said.contains("replaced the stored CA") && !said.contains("repaired the Secret"), "{said}");
     }
 }
 

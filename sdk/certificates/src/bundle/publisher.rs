@@ -145,7 +145,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         let unregistered: Vec<&String> = self.ours.iter().filter(|name| !registered(name)).collect();
         if unregistered != self.unregistered && !unregistered.is_empty() {
             let object = object::<C>(self.name);
-            warn!(object, webhooks = ?unregistered, see = C::COMMAND, "webhooks that are served are not registered");
+            warn!(object, webhooks = ?unregistered, see = C::COMMAND, "webhooks are served but not registered, so they are never called; install them with the command in `see`");
         }
         self.unregistered = unregistered;
         let named = entries.into_iter().filter(|entry| self.ours.iter().any(|ours| ours == entry.name));
@@ -183,7 +183,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         self.not_before = Instant::now() + self.pauses.next().unwrap_or(LONGEST_PAUSE);
         match written {
             Ok(written) => {
-                info!(object = object::<C>(self.name), webhooks = entries.len(), "published the CA");
+                info!(object = object::<C>(self.name), webhooks = entries.len(), "wrote the CA bundle");
                 self.bundle.metrics.wrote_bundle(object::<C>(self.name));
                 let held = written.entries();
                 self.stands(State::carries(held.iter().filter(|entry| entries.contains(&entry.name))));
@@ -192,7 +192,11 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
                 None
             }
             Err(error) => {
-                warn!(error, object = object::<C>(self.name), "cannot publish the CA");
+                warn!(
+                    error,
+                    object = object::<C>(self.name),
+                    "cannot write the CA bundle, without which calls fail; retrying"
+                );
                 self.stands(State::Waits(error));
                 Some(self.not_before)
             }

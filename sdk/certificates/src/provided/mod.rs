@@ -202,9 +202,15 @@ impl ProvidedCertificates {
         let mut accepted = false;
         let tell = |missing: Option<&str>| {
             match missing {
-                None if !accepted => info!(secret = self.secret, "callers accept the certificate that is served"),
+                None if !accepted => {
+                    info!(secret = self.secret, "the published CA bundles trust the served certificate");
+                }
                 Some(missing) if accepted => {
-                    warn!(missing, "callers do not accept the certificate that is served");
+                    warn!(
+                        secret = self.secret,
+                        missing,
+                        "a published CA bundle does not trust the served certificate: calls fail until it does"
+                    );
                 }
                 _ => {}
             }
@@ -267,7 +273,11 @@ impl ProvidedCertificates {
                 Err(error) => {
                     next = None;
                     self.metrics.reload_failed();
-                    warn!(%error, "cannot serve what is in the Secret; serving the previous certificate");
+                    warn!(
+                        %error,
+                        secret = self.secret,
+                        "cannot serve the certificate in the Secret; serving the previous one until the Secret changes"
+                    );
                 }
             }
         }

@@ -277,7 +277,7 @@ impl LeaseElectionDriver {
     fn failed(&self, error: LeaseError) {
         let now = self.shared.clock.now();
         if let Some(error) = self.shared.note(&error) {
-            tracing::warn!(error, "a Lease request failed; retrying");
+            tracing::warn!(error, "cannot read or write the Lease, which is lost if this goes on; retrying");
         }
         self.shared.with(|elector| elector.failed(now));
     }
