@@ -98,7 +98,8 @@ impl<'a> Keeper<'a> {
     }
 
     fn failed(&self, error: &CertificateError) -> (bool, Duration) {
-        warn!(%error, "cannot repair or rotate the certificates; keeping them as they are and retrying");
+        let (namespace, secret) = (&self.source.namespace, &self.source.secret);
+        warn!(%error, namespace, secret, "cannot repair or rotate the certificates; keeping them as they are and retrying");
         self.source.metrics.reload_failed();
         (true, Duration::ZERO)
     }

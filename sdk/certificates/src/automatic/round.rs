@@ -176,9 +176,9 @@ impl Automatic {
         match &written {
             // A first start has no CA yet, which is no fault.
             Ok(true) if ca_secret.is_none() && trusted == 0 => info!(secret, "there was no CA yet; one is made"),
-            Ok(true) => warn!(secret, problem, trusted, "the stored CA is replaced"),
+            Ok(true) => warn!(secret, problem, trusted, "replaced the stored CA, which cannot issue"),
             Ok(false) => {}
-            Err(_) => warn!(secret, problem, "the stored CA cannot be replaced"),
+            Err(_) => warn!(secret, problem, "cannot replace the stored CA, which cannot issue"),
         }
         written
     }

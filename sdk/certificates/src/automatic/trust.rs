@@ -46,11 +46,18 @@ impl Automatic {
                 }
                 // A command that makes certificates need not have that right.
                 Err(kube::Error::Api(status)) if status.code == 403 => {
-                    info!(object = published.object, "may not read the published CA bundles");
+                    info!(
+                        object = published.object,
+                        "no right to read the published CA bundle; it is not kept trusted"
+                    );
                 }
                 Err(error) => {
                     let error = own_sentence(&error);
-                    warn!(error, object = published.object, "cannot read the published CA bundles");
+                    warn!(
+                        error,
+                        object = published.object,
+                        "cannot read the published CA bundle; it is not kept trusted"
+                    );
                 }
             }
         }

@@ -415,7 +415,8 @@ impl Shared {
         if before.as_ref() != Some(&error) {
             tracing::warn!(
                 error,
-                "cannot tell who owns which namespace; not writing where that is unknown, and retrying"
+                objects = which,
+                "cannot read which namespaces other operators own; controllers write only where that is known, retrying"
             );
         }
     }
