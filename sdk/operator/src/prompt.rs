@@ -39,8 +39,6 @@ struct Unanswered {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
@@ -54,7 +52,7 @@ mod tests {
     fn put_off() -> Client {
         let answer = service_fn(|_: Request<Body>| async {
             let later = Response::builder().status(503).header("retry-after", "3600").body(Body::empty());
-            Ok::<_, Infallible>(later.unwrap())
+            Ok::<_, BoxError>(later.unwrap())
         });
         let retries = RetryLayer::new(RetryPolicy::server_retry());
         Client::new(ServiceBuilder::new().layer(retries).service(answer), "team")
