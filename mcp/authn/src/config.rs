@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use http::Uri;
+use mcp_http::TokenFile;
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, Secret};
 use mcp_runconfig::OidcConfig;
@@ -16,7 +17,6 @@ use crate::introspection::{Introspection, basic};
 use crate::login::Login;
 use crate::provider::Provider;
 use crate::refusal::Challenge;
-use crate::token_file::TokenFile;
 
 /// The login that `oidc` asks for.
 ///

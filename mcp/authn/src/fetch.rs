@@ -12,12 +12,11 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{Response, StatusCode, Uri};
+use mcp_http::TokenFile;
 use mcp_http::client::{Client, ClientError, ClientTls, RequestError, RequestLimits};
 use mcp_http::location::same_origin;
 use mcp_runconfig::endpoint::{EndpointPolicy, without_secrets};
 use rustls::crypto::CryptoProvider;
-
-use crate::token_file::TokenFile;
 
 /// How long one call may take, from the first byte of the connection to the last of the answer.
 const TIME: Duration = Duration::from_secs(5);

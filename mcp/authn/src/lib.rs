@@ -33,7 +33,6 @@ mod login;
 mod metadata;
 mod provider;
 mod refusal;
-mod token_file;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -103,17 +102,17 @@ impl Middleware for Auth {
             };
             context.decided(guard, Outcome::Allowed, started);
             context.identify(Arc::clone(&caller.identity));
-            let Some(expires) = caller.expires else { return next.call(request).await };
+            let Some(expires) = caller.expires else { return login.challenge(next.call(request).await) };
             let by_call = !opens_stream(request.method(), request.headers());
             let client = context.peer().ip();
             let opened = Opened { by_call, client, caller: caller.identity, method: request.method().clone() };
             if by_call {
-                let response = next.call(request).await;
+                let response = login.challenge(next.call(request).await);
                 return end_after(left(expires).saturating_add(CALL), opened, response);
             }
             // Some servers send the head of a stream with its first event.
             match timeout(left(expires), next.call(request)).await {
-                Ok(response) => end_after(left(expires), opened, response),
+                Ok(response) => end_after(left(expires), opened, login.challenge(response)),
                 Err(_) => refuse(login, context, &Refusal::Invalid("token expired".to_owned())),
             }
         })

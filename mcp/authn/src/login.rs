@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_store::{Bound, Client};
@@ -56,6 +57,14 @@ impl Login {
     /// The answer to a request that does not pass.
     pub(crate) fn refuse(&self, refusal: &Refusal) -> http::Response<Body> {
         refusal.answer(&self.challenge)
+    }
+
+    /// An answer that says where tokens come from, where what stands inside of the login refuses the caller's.
+    pub(crate) fn challenge(&self, mut answer: http::Response<Body>) -> http::Response<Body> {
+        if answer.status() == StatusCode::UNAUTHORIZED && !answer.headers().contains_key(WWW_AUTHENTICATE) {
+            answer.headers_mut().extend(self.challenge.of_invalid().map(|value| (WWW_AUTHENTICATE, value)));
+        }
+        answer
     }
 
     /// Who sends a request with these headers from `peer`.

@@ -91,6 +91,12 @@ impl Challenge {
         Self(known.map(|(name, value)| parameter(name, &value)).collect())
     }
 
+    /// The value of `WWW-Authenticate` for a token that is of no use here.
+    pub(crate) fn of_invalid(&self) -> Option<HeaderValue> {
+        let (error, description) = Refusal::Invalid(String::new()).told();
+        self.header(error, description)
+    }
+
     /// The value of `WWW-Authenticate`; `None` where the document has characters that no header carries.
     fn header(&self, error: &str, description: &str) -> Option<HeaderValue> {
         let told = [parameter("error", error), parameter("error_description", description)];

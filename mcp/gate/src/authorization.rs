@@ -6,7 +6,6 @@
 mod callers;
 mod cedar;
 mod pdp;
-mod places;
 mod requests;
 mod tools;
 

@@ -4,7 +4,6 @@ use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Middleware, Next};
-use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 use mcp_runconfig::{HeaderForwardParameters, chain, is_reserved_header, same_header};
 use mcp_wire::headers::remove_where;
 
@@ -23,14 +22,7 @@ impl HeaderForward {
         }
         for (name, identifier) in &parameters.add_headers_from_secret {
             let member = format!("parameters.add_headers_from_secret.{name}");
-            let Some(secrets) = &context.settings.secrets else {
-                let fix = format!("set {SECRETS_PROVIDER}=environment");
-                return Err(context.error(&member, "asks for a secret, and there is no provider of secrets", fix));
-            };
-            let Some(value) = secrets.get(identifier) else {
-                let problem = format!("names the secret {identifier:?}, which is not there");
-                return Err(context.error(&member, problem, format!("set {SECRET_PREFIX}{identifier}")));
-            };
+            let value = context.secret(&member, identifier)?;
             // Files that Secrets are made of end with a line break more often than not.
             let value = value.trim_end_matches(['\r', '\n']);
             headers.push(header(name, value, "add_headers_from_secret", context)?);

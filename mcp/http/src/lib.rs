@@ -19,6 +19,7 @@ pub mod file;
 pub mod location;
 mod read;
 mod service;
+mod token_file;
 
 pub use answer::{answer, is_type, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
@@ -26,3 +27,4 @@ pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
 pub use connections::{Connecting, Connections, Failure, ForbiddenAddress, Silence};
 pub use read::{ReadError, TooSlow, read};
 pub use service::BoxService;
+pub use token_file::TokenFile;

@@ -59,5 +59,5 @@ pub use metrics::Metrics;
 pub use network::client_network;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
 pub use response_filter::ListFilter;
-pub use secrets::{Secret, Secrets};
+pub use secrets::{Secret, SecretSource, Secrets};
 pub use target::target_name;

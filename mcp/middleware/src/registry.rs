@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
 use mcp_runconfig::endpoint::{Egress, IpNet};
+use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
@@ -269,6 +270,21 @@ impl BuildContext {
     /// The guard that one webhook of this middleware is.
     pub fn webhook(&self, name: &str) -> Guard {
         self.settings.decisions.webhook(&self.entry().config.kind, name)
+    }
+
+    /// The value of the secret `identifier`, which `member` of the entry names.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn secret(&self, member: &str, identifier: &str) -> Result<&str, BuildError> {
+        let Some(secrets) = &self.settings.secrets else {
+            let fix = format!("set {SECRETS_PROVIDER}=environment");
+            return Err(self.error(member, "asks for a secret, and there is no provider of secrets", fix));
+        };
+        secrets.get(identifier).ok_or_else(|| {
+            let problem = format!("names the secret {identifier:?}, which is not there");
+            self.error(member, problem, format!("set {SECRET_PREFIX}{identifier}"))
+        })
     }
 
     /// An error about `member` of the entry, such as `parameters.max_bytes`.

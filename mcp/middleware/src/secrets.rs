@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
+
+use mcp_http::file::read_file;
 
 /// The secrets that a proxy was given, by their identifiers. Its `Debug` shows those alone.
 #[derive(Clone, Default)]
@@ -29,6 +32,36 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Where a secret is that the process was given.
+#[derive(Clone, Debug, Default)]
+pub enum SecretSource {
+    /// There is none.
+    #[default]
+    None,
+    /// It came by the environment. An empty one counts as none.
+    Given(Secret),
+    /// It is the content of a file, which is read again each time. A line break at its end does not count.
+    File(PathBuf),
+}
+
+impl SecretSource {
+    /// The secret as it is now.
+    ///
+    /// # Errors
+    /// A sentence about the file.
+    pub fn read(&self) -> Result<Option<Secret>, String> {
+        match self {
+            Self::None => Ok(None),
+            Self::Given(secret) => Ok(Some(secret.clone()).filter(|secret| !secret.reveal().is_empty())),
+            Self::File(path) => {
+                let text = String::from_utf8(read_file(path)?)
+                    .map_err(|_| format!("the secret in {} is no text", path.display()))?;
+                Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
+            }
+        }
+    }
+}
+
 impl Secrets {
     /// The value of `identifier`, when there is one that is not empty.
     pub fn get(&self, identifier: &str) -> Option<&str> {
@@ -45,5 +78,18 @@ impl FromIterator<(String, String)> for Secrets {
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_variable_holds_no_secret_and_none_is_shown() {
+        assert_eq!(SecretSource::Given(Secret::new("")).read(), Ok(None));
+        let given = SecretSource::Given(Secret::new("hunter2"));
+        assert_eq!(given.read().unwrap().unwrap().reveal(), "hunter2");
+        assert!(!format!("{given:?}").contains("hunter2"));
     }
 }

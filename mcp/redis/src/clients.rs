@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_http::client::ClientTls;
 use mcp_http::file::rooted;
+use mcp_middleware::SecretSource;
 use mcp_runconfig::{SessionRedis, SessionRedisTls};
 use rustls::crypto::CryptoProvider;
 
-use crate::config::{Password, RedisConfig};
+use crate::config::RedisConfig;
 use crate::connection::Redis;
 use crate::error::ConfigError;
 
@@ -21,7 +22,7 @@ pub struct Clients(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    password: Password,
+    password: SecretSource,
     files_root: Option<PathBuf>,
     provider: Arc<CryptoProvider>,
     made: Mutex<Vec<(SessionRedis, Redis)>>,
@@ -29,7 +30,7 @@ struct Inner {
 
 impl Clients {
     /// Clients that log in with `password`, and find the files of the document below `files_root`.
-    pub fn new(password: Password, files_root: Option<&Path>, provider: Arc<CryptoProvider>) -> Self {
+    pub fn new(password: SecretSource, files_root: Option<&Path>, provider: Arc<CryptoProvider>) -> Self {
         let files_root = files_root.map(Path::to_owned);
         Self(Arc::new(Inner { password, files_root, provider, made: Mutex::default() }))
     }
@@ -74,16 +75,16 @@ impl Clients {
     fn warn(&self, server: &SessionRedis) {
         let address = &*server.address;
         match &self.0.password {
-            Password::Given(secret) if secret.reveal().is_empty() => {
+            SecretSource::Given(secret) if secret.reveal().is_empty() => {
                 tracing::warn!(address, "the password of Redis is set and empty, so none is sent");
             }
-            Password::Given(_) | Password::File(_) if server.tls.is_none() => {
+            SecretSource::Given(_) | SecretSource::File(_) if server.tls.is_none() => {
                 tracing::warn!(
                     address,
                     "Redis is used without TLS: its password and all sessions can be read on the way"
                 );
             }
-            Password::None | Password::Given(_) | Password::File(_) => {}
+            SecretSource::None | SecretSource::Given(_) | SecretSource::File(_) => {}
         }
         if server.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
             tracing::warn!(
@@ -104,7 +105,7 @@ mod tests {
     }
 
     fn clients() -> Clients {
-        Clients::new(Password::None, None, Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        Clients::new(SecretSource::None, None, Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
     }
 
     #[test]

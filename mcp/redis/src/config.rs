@@ -1,11 +1,9 @@
 //! The settings by which one Redis is reached.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use mcp_http::client::ClientTls;
-use mcp_http::file::read_file;
-use mcp_middleware::Secret;
+use mcp_middleware::SecretSource;
 use mcp_runconfig::host_and_port;
 
 use crate::error::ConfigError;
@@ -18,7 +16,7 @@ pub struct RedisConfig {
     /// The number of the database. Default: 0.
     pub database: u32,
     /// Its password. Default: none.
-    pub password: Password,
+    pub password: SecretSource,
     /// The authorities to trust, where the connection is one of TLS. Their files are read for each connection. Default: no TLS.
     pub tls: Option<ClientTls>,
     /// The limits of every wait.
@@ -31,7 +29,7 @@ impl RedisConfig {
         Self {
             address: address.to_owned(),
             database: 0,
-            password: Password::None,
+            password: SecretSource::None,
             tls: None,
             deadlines: Deadlines::default(),
         }
@@ -42,33 +40,6 @@ impl RedisConfig {
         let bad = |problem| ConfigError::of("address", problem);
         let (host, port) = host_and_port(&self.address).map_err(bad)?;
         Ok((host.to_owned(), port))
-    }
-}
-
-/// Where the password is.
-#[derive(Clone, Debug, Default)]
-pub enum Password {
-    /// Redis asks for none.
-    #[default]
-    None,
-    /// The process was given it, by its environment. An empty one counts as none.
-    Given(Secret),
-    /// It is the content of a file, which is read again for each connection. A line break at its end does not count.
-    File(PathBuf),
-}
-
-impl Password {
-    /// The password as it is now, or a sentence about the file.
-    pub(crate) fn read(&self) -> Result<Option<Secret>, String> {
-        match self {
-            Self::None => Ok(None),
-            Self::Given(secret) => Ok(Some(secret.clone()).filter(|secret| !secret.reveal().is_empty())),
-            Self::File(path) => {
-                let text = String::from_utf8(read_file(path)?)
-                    .map_err(|_| format!("the password in {} is no text", path.display()))?;
-                Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
-            }
-        }
     }
 }
 
@@ -91,13 +62,14 @@ impl Default for Deadlines {
 
 #[cfg(test)]
 mod tests {
+    use mcp_middleware::Secret;
+
     use super::*;
 
     #[test]
-    fn a_password_is_not_shown_and_an_empty_one_is_none() {
+    fn a_password_is_not_shown() {
         let config =
-            RedisConfig { password: Password::Given(Secret::new("hunter2")), ..RedisConfig::new("redis:6379") };
+            RedisConfig { password: SecretSource::Given(Secret::new("hunter2")), ..RedisConfig::new("redis:6379") };
         assert!(!format!("{config:?}").contains("hunter2"));
-        assert_eq!(Password::Given(Secret::new("")).read(), Ok(None));
     }
 }

@@ -40,7 +40,7 @@ mod middleware;
 mod sessions;
 
 pub use clients::Clients;
-pub use config::{Deadlines, Password, RedisConfig};
+pub use config::{Deadlines, RedisConfig};
 pub use connection::Redis;
 pub use error::{ConfigError, RedisError};
 pub use limits::{Bucket, Decision, Limit, Limits, RateLimits, Scope};

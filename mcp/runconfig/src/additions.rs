@@ -24,6 +24,9 @@ pub struct Additions {
     /// Whether calls with a rate limit are refused while Redis cannot count them. Otherwise they pass, uncounted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rate_limits_fail_closed: bool,
+    /// A file with the token that says who exchanges callers' tokens on their behalf; empty: nobody is named. It is a JWT.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub actor_token_file: String,
 }
 
 /// The name of the ability to serve MCP endpoints alone, beside the types of middleware that a proxy has: without it,

@@ -95,11 +95,8 @@ pub(crate) fn plan(
 ) -> Result<Plan, RunError> {
     let refusal = |field: &str, problem| RunError::Unserved { path: path.to_owned(), field: field.to_owned(), problem };
     let refuse = |field: &str, problem: String| Err(refusal(field, problem));
-    if config.remote_auth_config.is_some() {
-        return refuse(
-            "remote_auth_config",
-            "logging in at a remote MCP server is not built yet; remove it".to_owned(),
-        );
+    if config.remote_auth_config.is_some() && config.remote_url.is_empty() {
+        return refuse("remote_auth_config", "has no effect without remote_url; remove it".to_owned());
     }
     let session_ttl = config.session_ttl.unwrap_or(SESSION_TTL);
     let stdio = if !options.server.is_empty() {

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
-use mcp_runconfig::{AuthParameters, HeaderForward, MiddlewareConfig, Parameters as _, RunConfig, chain};
+use mcp_runconfig::{
+    AuthParameters, HeaderForward, MiddlewareConfig, Parameters as _, RemoteAuthConfig, RunConfig, chain,
+};
 use mcp_wire::check_structure;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::RunError;
 
@@ -83,18 +85,22 @@ pub(crate) fn middleware(config: &RunConfig) -> Vec<Entry> {
     // Inside of all that checks: a recovery that stands further out has entries inside of it that these would get ahead of.
     let end = chain.len() - usize::from(chain.last().is_some_and(|entry| entry.config.kind == chain::RECOVERY));
     let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
-    chain.splice(end..end, config.header_forward.as_ref().map(headers).into_iter().chain(additional));
+    let own = config.header_forward.as_ref().map(headers).into_iter().chain(additional);
+    // An exchanged token is the credential already.
+    let exchanges = chain.iter().any(|entry| entry.config.kind == chain::TOKEN_EXCHANGE);
+    let token = config.remote_auth_config.as_ref().filter(|_| !exchanges).map(own_token);
+    chain.splice(end..end, own.chain(token));
     entries.append(&mut chain);
-    charge_last(&mut entries);
+    // ToolHive's documents have these before, so that its proxies charge the tool that the client named, and get credentials for calls that they refuse.
+    move_behind(&mut entries, chain::RATE_LIMIT, &chain::BEFORE_RATE_LIMIT);
+    move_behind(&mut entries, chain::TOKEN_EXCHANGE, &chain::BEFORE_CREDENTIALS);
     entries
 }
 
-/// Moves the rate limit behind all that may change or refuse a call. ToolHive's documents have it before, so that its proxies charge the tool that the
-/// client named, and calls that they refuse.
-fn charge_last(entries: &mut [Entry]) {
-    let is_before = |entry: &Entry| chain::BEFORE_RATE_LIMIT.contains(&&*entry.config.kind);
-    let last = entries.iter().rposition(is_before);
-    let own = entries.iter().position(|entry| entry.config.kind == chain::RATE_LIMIT);
+/// Moves the middleware `kind` behind the last of the types `before`, all of which may change or refuse a call.
+fn move_behind(entries: &mut [Entry], kind: &str, before: &[&str]) {
+    let last = entries.iter().rposition(|entry| before.contains(&&*entry.config.kind));
+    let own = entries.iter().position(|entry| entry.config.kind == kind);
     if let Some((own, last)) = own.zip(last).filter(|(own, last)| own < last) {
         entries[own..=last].rotate_left(1);
     }
@@ -116,17 +122,22 @@ fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }:
     of_members(MiddlewareConfig::new(chain::HEADER_FORWARD, parameters))
 }
 
+/// What shows a remote server the proxy's own token.
+fn own_token(config: &RemoteAuthConfig) -> Entry {
+    // Strings, lists and maps with string keys always serialize; no object would be refused.
+    let parameters = serde_json::to_value(config).unwrap_or(Value::Bool(false));
+    of_members(MiddlewareConfig::new(chain::TOKEN_INJECTION, parameters))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
 
-    use futures::FutureExt as _;
-    use mcp_middleware::ProxySettings;
-    use mcp_redis::{Clients, Password};
-    use serde_json::Value;
-
     use super::*;
+    use futures::FutureExt as _;
+    use mcp_middleware::{ProxySettings, SecretSource};
+    use mcp_redis::Clients;
 
     fn parse(members: &str) -> RunConfig {
         let document = format!(r#"{{"name":"demo","transport":"streamable-http"{members}}}"#);
@@ -166,6 +177,23 @@ mod tests {
                 r#","middleware_configs":[{"type":"auth"},{"type":"ratelimit"},{"type":"mutating-webhook"},{"type":"usagemetrics"},
                     {"type":"authorization"},{"type":"recovery"}]"#.into(),
                 vec!["auth", "mutating-webhook", "usagemetrics", "authorization", "ratelimit", "recovery"],
+            ),
+            (
+                r#","token_exchange_config":{},"tools_filter":["a"]"#.to_owned(),
+                vec!["bodylimit", "auth", "tool-filter", "tool-call-filter", "mcp-parser", "tokenexchange", "recovery"],
+            ),
+            (
+                r#","middleware_configs":[{"type":"auth"},{"type":"tokenexchange"},{"type":"mcp-parser"},{"type":"ratelimit"},
+                    {"type":"authorization"},{"type":"header-forward"},{"type":"recovery"}]"#.into(),
+                vec!["auth", "mcp-parser", "authorization", "ratelimit", "tokenexchange", "header-forward", "recovery"],
+            ),
+            (
+                r#","remote_auth_config":{"bearer_token":"t"},"header_forward":{"add_plaintext_headers":{"X-A":"1"}}"#.into(),
+                vec!["bodylimit", "auth", "mcp-parser", "header-forward", "oauth-token-injection", "recovery"],
+            ),
+            (
+                r#","remote_auth_config":{"bearer_token":"t"},"token_exchange_config":{}"#.into(),
+                vec!["bodylimit", "auth", "mcp-parser", "tokenexchange", "recovery"],
             ),
             (
                 r#","middleware_configs":[{"type":"auth"},{"type":"ratelimit"},{"type":"recovery"}]"#.into(),
@@ -271,6 +299,18 @@ mod tests {
                 "header_forward",
             ),
             (r#","middleware_configs":[{"type":"auth"},{"type":"x"}]"#.to_owned(), "middleware_configs[1].type"),
+            (
+                r#","token_exchange_config":{"header_strategy":"query"}"#.to_owned(),
+                "token_exchange_config.header_strategy",
+            ),
+            (r#","remote_auth_config":{"bearer_token":"t,target=x"}"#.to_owned(), "remote_auth_config.bearer_token"),
+            (r#","remote_auth_config":{"bearer_token_file":"t"}"#.to_owned(), "remote_auth_config.bearer_token_file"),
+            (r#","token_exchange_config":{"audience":"a"}"#.to_owned(), "token_exchange_config.token_url"),
+            (
+                r#","middleware_configs":[{"type":"tokenexchange","parameters":{"token_exchange_config":{"token_url":"https://a"}}}]"#
+                    .to_owned(),
+                "middleware_configs[0].type",
+            ),
             (r#","rate_limit_config":{"shared":{"maxTokens":1}}"#.to_owned(), "scaling_config.session_redis.address"),
             (
                 format!(r#","rate_limit_config":{{"shared":{{"maxTokens":1}}}},{redis}"#),
@@ -305,9 +345,9 @@ mod tests {
         ] {
             let entries = middleware(&parse(&members));
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let clients = Clients::new(Password::None, None, Arc::clone(&provider));
+            let clients = Clients::new(SecretSource::None, None, Arc::clone(&provider));
             let settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), provider);
-            let error = crate::registry::registry(&clients, false).build_entries(entries, settings).now_or_never().unwrap().unwrap_err();
+            let error = crate::registry::registry(&clients, false, &mcp_credentials::Provided::default()).build_entries(entries, settings).now_or_never().unwrap().unwrap_err();
             assert_eq!(error.field, field, "{members}: {error}");
         }
     }

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::Uri;
-use mcp_middleware::{Secret, Secrets};
-use mcp_redis::Password;
+use mcp_middleware::{Secret, SecretSource, Secrets};
 use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{chain, duration, environment};
 
@@ -208,8 +207,10 @@ pub struct Environment {
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
     pub oidc_client_secret: Option<Secret>,
+    /// `PORTCULLIS_TOKEN_EXCHANGE_CLIENT_SECRET_FILE`, else `TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET`: the secret of the client that exchanges tokens.
+    pub token_exchange_secret: SecretSource,
     /// `PORTCULLIS_SESSION_REDIS_PASSWORD_FILE`, else `THV_SESSION_REDIS_PASSWORD`: the password of the Redis that replicas share.
-    pub redis_password: Password,
+    pub redis_password: SecretSource,
     /// `TOOLHIVE_OTEL_HEADER_NAME`: headers for the collector of traces and metrics.
     pub collector_headers: Vec<(String, Secret)>,
     /// `TOOLHIVE_RUNCONFIG_CHECKSUM`: SHA-256 of the RunConfig in hex. The proxy does not start on another document.
@@ -247,7 +248,14 @@ impl Environment {
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
             oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().map(secret),
-            redis_password: redis_password(),
+            token_exchange_secret: secret_source(
+                environment::TOKEN_EXCHANGE_CLIENT_SECRET_FILE,
+                environment::TOKEN_EXCHANGE_CLIENT_SECRET,
+            ),
+            redis_password: secret_source(
+                environment::SESSION_REDIS_PASSWORD_FILE,
+                environment::SESSION_REDIS_PASSWORD,
+            ),
             collector_headers: collector_headers(),
             // Empty, it is that of no document: somebody took the annotation away that it comes from.
             run_config_checksum: std::env::var(environment::RUN_CONFIG_CHECKSUM).ok(),
@@ -261,11 +269,12 @@ fn secrets() -> Secrets {
     variables(environment::SECRET_PREFIX).collect()
 }
 
-/// An empty variable is not the same as none: the Secret that it comes from may lack its value.
-fn redis_password() -> Password {
-    let file = std::env::var_os(environment::SESSION_REDIS_PASSWORD_FILE).filter(|file| !file.is_empty());
-    let given = || std::env::var(environment::SESSION_REDIS_PASSWORD).ok().as_deref().map(secret);
-    file.map(|file| Password::File(file.into())).or_else(|| given().map(Password::Given)).unwrap_or_default()
+/// A secret in the file that the variable `file` names, or else in the variable `given`. An empty variable is not the same as none: the Secret that it
+/// comes from may lack its value.
+fn secret_source(file: &str, given: &str) -> SecretSource {
+    let file = std::env::var_os(file).filter(|file| !file.is_empty());
+    let given = || std::env::var(given).ok().as_deref().map(secret);
+    file.map(|file| SecretSource::File(file.into())).or_else(|| given().map(SecretSource::Given)).unwrap_or_default()
 }
 
 fn collector_headers() -> Vec<(String, Secret)> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use mcp_credentials::Provided;
 use mcp_listener::{Given, Limits, Server, Workers};
 use mcp_middleware::ProxySettings;
 use mcp_redis::Clients;
@@ -95,7 +96,11 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             ..ProxySettings::new(local, Arc::clone(&provider))
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
-        let chain = registry(&clients, config.portcullis.rate_limits_fail_closed)
+        let beside_document = Provided {
+            client_secret: environment.token_exchange_secret.clone(),
+            actor_token_file: config.portcullis.actor_token_file.clone(),
+        };
+        let chain = registry(&clients, config.portcullis.rate_limits_fail_closed, &beside_document)
             .build_entries(entries, settings)
             .await
             .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;

@@ -4,7 +4,7 @@
 //! same [`SessionStore`]. What belongs to one process (open streams, subscriptions) stays with the transport.
 //!
 //! [`MemorySessions`] is the store of a single proxy: bounded in number and in bytes, fair between clients. [`Shares`] bound
-//! anything else that a [`Client`] takes and gives back.
+//! anything else that a [`Client`] takes and gives back, and in [`Places`] it waits for what it cannot take at once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,6 +23,7 @@
 //! ```
 
 mod memory;
+mod places;
 mod shares;
 mod table;
 
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use memory::MemorySessions;
+pub use places::{Place, Places};
 pub use shares::{Bound, Share, Shares};
 pub use table::{Limits, Removed};
 

@@ -24,6 +24,9 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// The client that may introspect tokens at [`Provider::oidc_provider`].
 pub const INTROSPECTION_CLIENT: Client = Client { id: "gate", secret: "gate-secret" };
 
+/// The client that may exchange tokens at [`Provider::zitadel`] (RFC 8693).
+pub const EXCHANGE_CLIENT: Client = Client { id: "exchanger", secret: "exchanger-secret" };
+
 /// A client that a provider knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
@@ -110,6 +113,21 @@ impl Provider {
                 self.credentials(client, ("resource", audience)).await
             }
         }
+    }
+
+    /// A JWT for this audience, of this subject. Only Zitadel's provider gives them.
+    pub async fn token_of(&self, audience: &str, subject: &str) -> Result<String> {
+        if self.kind != Kind::Zitadel {
+            bail!("only Zitadel's provider gives tokens of any subject here");
+        }
+        let client = Client { id: "sid1", secret: "verysecret" };
+        self.credentials(client, ("scope", &format!("audience:{audience} subject:{subject}"))).await
+    }
+
+    /// The number of tokens that it has exchanged since its start. Only Zitadel's provider exchanges them.
+    pub fn exchanges(&self) -> Result<usize> {
+        let process = self.process.as_ref().context("the provider is stopped")?;
+        Ok(process.said()?.matches("exchanged a token").count())
     }
 
     /// A token for this audience that only the provider can read. Only `oidc-provider` gives them.

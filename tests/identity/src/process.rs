@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::os::unix::fs::FileExt as _;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
@@ -74,15 +74,16 @@ impl Process {
     async fn line(&mut self) -> Result<String> {
         match timeout(DEADLINE, self.lines.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),
-            Ok(Ok(None)) => bail!("the identity provider ended:\n{}", self.said()),
+            Ok(Ok(None)) => bail!("the identity provider ended:\n{}", self.said()?),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => bail!("the identity provider says nothing for {} s:\n{}", DEADLINE.as_secs(), self.said()),
+            Err(_) => bail!("the identity provider says nothing for {} s:\n{}", DEADLINE.as_secs(), self.said()?),
         }
     }
 
-    fn said(&mut self) -> String {
-        let mut text = String::new();
-        let read = self.log.rewind().and_then(|()| self.log.read_to_string(&mut text));
-        read.map_or_else(|error| error.to_string(), |_| text)
+    /// Its log so far. The process goes on writing where it is, so the place in the file, which is shared, must not move.
+    pub(crate) fn said(&self) -> Result<String> {
+        let mut text = vec![0; usize::try_from(self.log.metadata()?.len())?];
+        self.log.read_exact_at(&mut text, 0)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }

@@ -14,12 +14,11 @@ use mcp_http::client::{Client as HttpClient, ClientTls, RequestLimits};
 use mcp_middleware::{BuildContext, Identity};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{PdpConfig, PdpHttp};
-use mcp_store::{Bound, Client};
+use mcp_store::{Bound, Client, Places};
 use mcp_wire::{List, OwnedMessage};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::places::Places;
 use super::{Tools, questions};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
@@ -31,6 +30,9 @@ const LIST_TIME: Duration = Duration::from_mins(1);
 const ANSWER: usize = 64 << 10;
 /// The time for all questions of a message that asks several, such as a subscription.
 const SEVERAL_TIME: Duration = Duration::from_secs(30);
+/// The questions at once in all, and for each client: one that asks many must leave some to the others.
+const LIMIT: usize = 256;
+const LIMIT_OF_CLIENT: usize = 16;
 /// The questions of one list that are open at once.
 const AT_ONCE: usize = 8;
 
@@ -91,7 +93,7 @@ impl Pdp {
             client,
             path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/decision")),
             time: if timeout == 0 { TIME } else { Duration::from_secs(timeout.into()).min(LIST_TIME) },
-            places: Places::new(),
+            places: Places::new("policy_questions", LIMIT, LIMIT_OF_CLIENT),
         })
     }
 

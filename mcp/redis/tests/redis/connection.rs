@@ -4,14 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use mcp_http::client::ClientTls;
-use mcp_middleware::Secret;
-use mcp_redis::{Password, Redis, RedisConfig, RedisError, RedisSessions, SessionOptions};
+use mcp_middleware::{Secret, SecretSource};
+use mcp_redis::{Redis, RedisConfig, RedisError, RedisSessions, SessionOptions};
 use mcp_store::{Principal, SessionStore as _};
 use portcullis_services::{RedisOptions, RedisServer, Tls};
 
 use crate::{TTL, connect, connect_with, replica, server};
 
-fn with_password(server: &RedisServer, password: Password) -> Redis {
+fn with_password(server: &RedisServer, password: SecretSource) -> Redis {
     connect_with(RedisConfig { password, ..RedisConfig::new(&server.address()) })
 }
 
@@ -19,11 +19,11 @@ fn with_password(server: &RedisServer, password: Password) -> Redis {
 async fn a_password_comes_from_the_environment_or_a_file() {
     let password = Some("hunter2".to_owned());
     let server = RedisServer::start(RedisOptions { password, ..RedisOptions::default() }).await.unwrap();
-    with_password(&server, Password::Given(Secret::new("hunter2"))).ping().await.unwrap();
+    with_password(&server, SecretSource::Given(Secret::new("hunter2"))).ping().await.unwrap();
 
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "wr0ng\n").unwrap();
-    let redis = with_password(&server, Password::File(file.path().to_owned()));
+    let redis = with_password(&server, SecretSource::File(file.path().to_owned()));
     let error = redis.ping().await.unwrap_err();
     assert!(matches!(&error, RedisError::Refused { code, .. } if code == "WRONGPASS"), "{error:?}");
     assert!(!format!("{error:?}{error}{redis:?}").contains("wr0ng"));
@@ -36,12 +36,12 @@ async fn a_password_comes_from_the_environment_or_a_file() {
 async fn a_login_that_is_missing_is_named() {
     let password = Some("hunter2".to_owned());
     let server = RedisServer::start(RedisOptions { password, ..RedisOptions::default() }).await.unwrap();
-    for password in [Password::None, Password::Given(Secret::new(""))] {
+    for password in [SecretSource::None, SecretSource::Given(Secret::new(""))] {
         let error = with_password(&server, password).ping().await.unwrap_err();
         assert!(matches!(&error, RedisError::Refused { code, .. } if code == "NOAUTH"), "{error:?}");
         assert!(error.to_string().contains(&server.address()), "{error}");
     }
-    let error = with_password(&server, Password::File("/nowhere/password".into())).ping().await.unwrap_err();
+    let error = with_password(&server, SecretSource::File("/nowhere/password".into())).ping().await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/password"), "{error}");
 }
 
@@ -50,7 +50,8 @@ async fn a_login_that_is_missing_is_named() {
 async fn no_error_has_the_password_or_the_session_that_redis_quotes() {
     let unknown = &["AUTH", "EVALSHA"];
     let server = RedisServer::start(RedisOptions { unknown, ..RedisOptions::default() }).await.unwrap();
-    let login = with_password(&server, Password::Given(Secret::new("hunter2"))).ping().await.unwrap_err().to_string();
+    let login =
+        with_password(&server, SecretSource::Given(Secret::new("hunter2"))).ping().await.unwrap_err().to_string();
     assert!(login.contains("unknown command 'AUTH'") && !login.contains("hunter2"), "{login}");
     let (id, alice) = ("f50cc2bb-abb5-4eed-8862-2444029b90db", Principal::new("https://issuer.example", "alice"));
     let load = replica(&server).load(id, &alice).await.unwrap_err().to_string();
@@ -60,7 +61,7 @@ async fn no_error_has_the_password_or_the_session_that_redis_quotes() {
 #[tokio::test]
 async fn a_password_that_redis_asks_for_later_is_sent() {
     let (server, file) = (server().await, tempfile::NamedTempFile::new().unwrap());
-    let redis = with_password(&server, Password::File(file.path().to_owned()));
+    let redis = with_password(&server, SecretSource::File(file.path().to_owned()));
     fs::write(file.path(), "later").unwrap();
     // Without one set, a login is refused.
     assert!(redis.ping().await.is_err());

@@ -9,8 +9,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use mcp_http::{Body, BoxService, full};
-use mcp_middleware::{BuildError, Chain, Identity, Middleware, Next, ProxySettings, Registry, ReplaceError};
-use mcp_redis::{Clients, Password};
+use mcp_middleware::{
+    BuildError, Chain, Identity, Middleware, Next, ProxySettings, Registry, ReplaceError, SecretSource,
+};
+use mcp_redis::Clients;
 use mcp_runconfig::{MiddlewareConfig, NoParameters};
 use serde_json::{Value, json};
 
@@ -61,7 +63,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 fn build(entries: &Value) -> Result<Chain, BuildError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut registry = Registry::default();
-    mcp_redis::register(&mut registry, &Clients::new(Password::None, None, Arc::clone(&provider)), false);
+    mcp_redis::register(&mut registry, &Clients::new(SecretSource::None, None, Arc::clone(&provider)), false);
     registry.register("auth", |_: NoParameters, _| async { Ok(Caller) });
     for (kind, message) in [("says", SAY), ("echoes", ECHO), ("calls-other", OTHER), ("lists", LIST)] {
         registry.register(kind, move |_: NoParameters, _| async move { Ok(Instead(message)) });

@@ -53,6 +53,10 @@ pub const RECOVERY: &str = "recovery";
 pub const BEFORE_RATE_LIMIT: [&str; 5] =
     [TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION];
 
+/// The types behind which proxies put what gets a credential for the server, wherever a document has it: what they refuse costs nobody a credential.
+pub const BEFORE_CREDENTIALS: [&str; 7] =
+    [PARSER, TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION, RATE_LIMIT];
+
 /// The longest request body where nothing else is said, in bytes.
 pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
 /// The longest request body that a proxy reads, whatever its document says, in bytes: it holds bodies whole, in memory.
@@ -144,7 +148,7 @@ static TABLE: &[Row] = &[
         flags: &["token-exchange-"],
         of: |config| TokenExchangeParameters::of(config).map(Typed::TokenExchange),
         read: |value| TokenExchangeParameters::read(value, "").map(Typed::TokenExchange),
-        ..later(TOKEN_EXCHANGE)
+        ..built(TOKEN_EXCHANGE)
     },
     TOOLS,
     Row { kind: TOOL_CALL_FILTER, ..TOOLS },
@@ -213,6 +217,8 @@ static TABLE: &[Row] = &[
         },
         ..built(HEADER_FORWARD)
     },
+    // The document's own member asks for it, and no operator writes an entry.
+    Row { members: &[("parameters", "remote_auth_config")], ..built(TOKEN_INJECTION) },
     Row { of: |_| Some(Typed::Other(Value::Null)), ..built(RECOVERY) },
 ];
 

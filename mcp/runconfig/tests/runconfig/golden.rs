@@ -107,7 +107,6 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }
     for (members, member) in [
-        (r#","to\u212Aen_exchange_config":{}"#, "to\u{212A}en_exchange_config"),
         (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
         (r#","embedded_auth_server_config":{}"#, "embedded_auth_server_config"),
     ] {
@@ -115,10 +114,13 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
             let error = parse(&format!("{members}{chain}")).unwrap_err();
             assert!(error.field == member && error.problem.contains("not built"), "{error}");
         }
-        // It lists what there is. An exchange that is not in the list would leave the server with the caller's own token.
+        // It lists what there is.
         let chain = r#","middleware_configs":[{"type":"auth"}]"#;
-        assert_eq!(parse(&format!("{members}{chain}")).is_ok(), !members.contains("exchange"), "{members}");
+        assert!(parse(&format!("{members}{chain}")).is_ok(), "{members}");
     }
+    // Where the list has no exchange, the server would get the caller's own token.
+    let error = parse(r#","to\u212Aen_exchange_config":{},"middleware_configs":[{"type":"auth"}]"#).unwrap_err();
+    assert!(error.field == "token_exchange_config" && error.fix.contains("tokenexchange"), "{error}");
 }
 
 #[test]
@@ -262,6 +264,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             open_paths: vec!["/docs/*".into()],
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
             rate_limits_fail_closed: true,
+            actor_token_file: "/actor/token".into(),
         },
         ..RunConfig::default()
     };
@@ -282,7 +285,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
         r#""header_forward":{"add_plaintext_headers":{"X-Tenant":"acme"},"#,
         r#""add_headers_from_secret":{"X-Api-Key":"HEADER_FORWARD_X_API_KEY_X"}},"#,
         r#""scaling_config":{"session_redis":{"address":"redis:6379","key_prefix":"x:","tls":{"caCertFile":"/ca.crt"}}},"#,
-        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"],"rate_limits_fail_closed":true}}"#,
+        r#""portcullis":{"allow_private_endpoint":true,"mcp_paths":["/api/mcp"],"open_paths":["/docs/*"],"trusted_proxies":["10.0.0.0/8"],"rate_limits_fail_closed":true,"actor_token_file":"/actor/token"}}"#,
     ]
     .concat();
     assert_eq!(config.to_json().replace([' ', '\n'], ""), document);

@@ -230,6 +230,12 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &[],
             &["remote_auth_config", "not built"],
         ),
+        (
+            "a token for no remote server",
+            http(json!({"remote_auth_config": {"bearer_token": "t"}})),
+            &[],
+            &["remote_auth_config", "without remote_url"],
+        ),
         ("no port", http(json!({"target_port": 0})), &[], &["target_port: is missing", "--backend URL"]),
         ("https backend", http(json!({})), &["--backend", "https://x"], &["--backend", "http://"]),
         ("backend no URL", http(json!({})), &["--backend", "x y"], &["--backend", "is not a URL"]),

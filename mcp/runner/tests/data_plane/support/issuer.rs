@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) opaque: HashMap<String, Value>,
     /// Its key set, where that is not what `keys` make of it.
     pub(crate) key_set: Option<String>,
+    /// The status and the body of its answers to exchanges of tokens.
+    pub(crate) exchange: Option<(u16, Value)>,
     /// Answers this to everything.
     pub(crate) broken: Option<StatusCode>,
     pub(crate) asked: Vec<Asked>,
@@ -159,6 +161,16 @@ impl Issuer {
     }
 }
 
+/// The answer with an exchanged token, and `members` over it.
+pub(crate) fn exchanged(members: &Value) -> Value {
+    let mut body = json!({
+        "access_token": "for-the-server", "token_type": "Bearer", "expires_in": 3600,
+        "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+    });
+    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    body
+}
+
 /// Compares status, body and headers of what a caller is told while nobody can tell what the token is worth. Returns the seconds to wait.
 pub(crate) fn unavailable(case: &str, answer: &Answer) -> u64 {
     let expected = (503, "authentication service temporarily unavailable", None);
@@ -229,6 +241,10 @@ async fn answer(
             return Ok(Response::new(Full::from(state.key_set.clone().unwrap_or_default())));
         }
         "/keys" => Some(json!({"keys": state.keys.iter().map(Signer::jwk).collect::<Vec<_>>()})),
+        "/token" => {
+            let (status, body) = state.exchange.clone().unwrap_or_else(|| (200, exchanged(&json!({}))));
+            return Ok(Response::builder().status(status).body(Full::from(body.to_string())).unwrap());
+        }
         "/introspect" => {
             let token = form.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default();
             Some(state.opaque.get(token).cloned().unwrap_or(json!({"active": false})))

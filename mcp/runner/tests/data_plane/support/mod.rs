@@ -1,6 +1,7 @@
 //! What the tests are made of: the runner's process, real servers, the SDK's client, sockets that record.
 
 mod collector;
+mod echo;
 mod events;
 mod issuer;
 pub(crate) mod process;
@@ -15,8 +16,9 @@ use std::time::Duration;
 pub(crate) use portcullis_identity::{Signer, encode, unsigned};
 
 pub(crate) use self::collector::{Collector, Protocol, broken_collector, parting_collector, spans, text};
+pub(crate) use self::echo::Echo;
 pub(crate) use self::events::EventStream;
-pub(crate) use self::issuer::{Issuer, unavailable};
+pub(crate) use self::issuer::{Issuer, exchanged, unavailable};
 pub(crate) use self::process::{Server, conformance_server, go, modules, node_server, signal};
 pub(crate) use self::recorder::{Recorded, Recorder};
 pub(crate) use self::runner::{Answer, Runner, document};

@@ -1,39 +1,43 @@
-//! The places for questions that are open at a policy decision point.
+//! Places for work that callers wait for.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use mcp_store::{Bound, Client};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The questions at once in all, and for each client: one that asks many must leave some to the others.
-const LIMIT: usize = 256;
-const LIMIT_OF_CLIENT: usize = 16;
+use crate::{Bound, Client};
 
-/// The places, in which the questions of a client wait for each other before those of others have to wait for them.
-pub(super) struct Places {
+/// Places for what goes on at once, such as calls of somebody else's server. The work of a client waits for its own before others have to wait
+/// for it.
+pub struct Places {
+    name: &'static str,
+    limit: usize,
+    limit_of_client: usize,
     all: Arc<Semaphore>,
     clients: Mutex<HashMap<Client, Weak<Semaphore>>>,
 }
 
 /// A place that is taken; dropping it gives it back.
-pub(super) struct Place {
+#[derive(Debug)]
+pub struct Place {
     _all: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
 
 impl Places {
-    pub(super) fn new() -> Self {
-        Self { all: Arc::new(Semaphore::new(LIMIT)), clients: Mutex::default() }
+    /// `limit` places in all and `limit_of_client` for each client, which metrics call by `name`.
+    pub fn new(name: &'static str, limit: usize, limit_of_client: usize) -> Self {
+        Self { name, limit, limit_of_client, all: Arc::new(Semaphore::new(limit)), clients: Mutex::default() }
     }
 
-    pub(super) fn bound(&self) -> Bound {
-        let used = LIMIT - self.all.available_permits();
-        Bound { name: "policy_questions", used, limit: LIMIT }
+    /// The places that are taken.
+    pub fn bound(&self) -> Bound {
+        Bound { name: self.name, used: self.limit - self.all.available_permits(), limit: self.limit }
     }
 
     /// Waits for a place. The semaphores are never closed, so that there is one at last.
-    pub(super) async fn take(&self, client: &Client) -> Option<Place> {
+    pub async fn take(&self, client: &Client) -> Option<Place> {
         let own = self.of(client).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
         Some(Place { _all: all, _own: own })
@@ -48,9 +52,15 @@ impl Places {
         if clients.len().is_power_of_two() {
             clients.retain(|_, own| own.strong_count() > 0);
         }
-        let own = Arc::new(Semaphore::new(LIMIT_OF_CLIENT));
+        let own = Arc::new(Semaphore::new(self.limit_of_client));
         clients.insert(client.clone(), Arc::downgrade(&own));
         own
+    }
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").field("bound", &self.bound()).finish_non_exhaustive()
     }
 }
 
@@ -60,9 +70,11 @@ mod tests {
 
     use super::*;
 
+    const LIMIT_OF_CLIENT: usize = 16;
+
     #[tokio::test]
-    async fn a_client_waits_for_its_own_questions_and_not_for_those_of_another() {
-        let places = Places::new();
+    async fn a_client_waits_for_its_own_work_and_not_for_that_of_another() {
+        let places = Places::new("work", 256, LIMIT_OF_CLIENT);
         let [one, two] = [1, 2].map(|host| Client::Network([192, 0, 2, host].into()));
         let mut held = Vec::new();
         for _ in 0..LIMIT_OF_CLIENT {

@@ -1,15 +1,16 @@
-//! The file with the bearer token that a provider is shown (`AuthTokenFile`).
+//! Files with tokens that somebody else is shown.
 
 use std::fmt;
 use std::fs::canonicalize;
 use std::path::{Path, PathBuf};
 
-use mcp_http::file::{read_file, rooted};
 use mcp_runconfig::paths::{ACCOUNT, hidden_directory, is_of_account};
 
-/// The file with the bearer token that a provider is shown.
+use crate::file::{read_file, rooted};
+
+/// A file with a token that an identity provider, or a remote server, is shown. It is read again each time: kubelet replaces it long before it expires.
 #[derive(Debug)]
-pub(crate) struct TokenFile {
+pub struct TokenFile {
     /// As the document has it.
     written: String,
     path: PathBuf,
@@ -25,7 +26,7 @@ impl fmt::Display for TokenFile {
 
 impl TokenFile {
     /// The file at the path that the document has, below `root`; `None` where the path is not absolute.
-    pub(crate) fn new(path: &str, root: Option<&Path>) -> Option<Self> {
+    pub fn new(path: &str, root: Option<&Path>) -> Option<Self> {
         let written = path.to_owned();
         Some(Self { written, path: rooted(path, root)?, root: root.map(Path::to_owned) })
     }
@@ -35,7 +36,7 @@ impl TokenFile {
     /// # Errors
     /// A sentence with the path: it cannot be read, or no provider may see it. The operator writes the path of the pod's
     /// ServiceAccount where the Kubernetes API is the provider, and refuses it elsewhere; a link does not lead there.
-    pub(crate) fn read(&self) -> Result<Vec<u8>, String> {
+    pub fn read(&self) -> Result<Vec<u8>, String> {
         let refused = |directory: &str| Err(format!("{self} is below {directory}, whose files no provider may see"));
         if let Some(directory) = hidden_directory(&self.written) {
             return refused(directory);

@@ -1,0 +1,119 @@
+//! The proxy's own bearer token at a remote server, the same for every caller (toolhive-auth §6.6).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::{BoxFuture, ready};
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::{HeaderName, Request};
+use mcp_http::{Body, TokenFile};
+use mcp_middleware::{BuildContext, BuildError, RequestContext};
+use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
+
+use crate::failure::Failure;
+use crate::strategy::{Strategy, read_token, replace};
+
+/// The pause between two readings of the file, at least: kubelet replaces it long before its token expires.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows the server one token.
+pub(crate) enum Bearer {
+    /// It was given at the start.
+    Given(HeaderValue),
+    /// It is what a file holds now.
+    File {
+        file: TokenFile,
+        /// When that was read, and what it held.
+        read: Mutex<(Instant, HeaderValue)>,
+    },
+}
+
+impl Bearer {
+    /// The token that `config` names.
+    ///
+    /// # Errors
+    /// The member at fault.
+    pub(crate) fn new(config: &RemoteAuthConfig, context: &BuildContext) -> Result<Self, BuildError> {
+        let RemoteAuthConfig { bearer_token: token, bearer_token_file: path, .. } = config;
+        let error =
+            |member: &str, problem: String, fix: &str| context.error(&format!("parameters.{member}"), problem, fix);
+        match (token.is_empty(), path.is_empty()) {
+            (true, true) => {
+                let problem = "asks for a login at the remote MCP server that is not built yet";
+                return Err(context.error(
+                    "parameters",
+                    problem,
+                    "write bearer_token or bearer_token_file, or remove it",
+                ));
+            }
+            (false, false) => {
+                let problem = "stands beside bearer_token".to_owned();
+                return Err(error("bearer_token_file", problem, "keep one of them"));
+            }
+            (false, true) | (true, false) => {}
+        }
+        if path.is_empty() {
+            let token = match secret_identifier(token) {
+                Some(identifier) => context.secret("parameters.bearer_token", identifier)?,
+                None => token,
+            };
+            // Files that Secrets are made of end with a line break more often than not.
+            let token = token.trim_end_matches(['\r', '\n']);
+            let value = value(token).map_err(|problem| {
+                error(
+                    "bearer_token",
+                    problem,
+                    "name a secret that holds a token on one line, as in NAME,target=bearer_token",
+                )
+            });
+            return value.map(Self::Given);
+        }
+        let fix = "mount the token there, and write the absolute path";
+        let file = TokenFile::new(path, context.settings.files_root.as_deref());
+        let file = file.ok_or_else(|| error("bearer_token_file", "is not an absolute path".to_owned(), fix))?;
+        let held = read(&file).map_err(|problem| error("bearer_token_file", problem, fix))?;
+        Ok(Self::File { file, read: Mutex::new((Instant::now(), held)) })
+    }
+
+    fn token(&self) -> Result<HeaderValue, Failure> {
+        let (file, held) = match self {
+            Self::Given(token) => return Ok(token.clone()),
+            Self::File { file, read } => (file, read),
+        };
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.0.elapsed() >= READ_EVERY {
+            *held = (Instant::now(), read(file).map_err(Failure::Unusable)?);
+        }
+        Ok(held.1.clone())
+    }
+}
+
+fn read(file: &TokenFile) -> Result<HeaderValue, String> {
+    read_token(file).and_then(|token| value(&token)).map_err(|problem| format!("the token {problem}"))
+}
+
+/// The value of the header with a token.
+fn value(token: &str) -> Result<HeaderValue, String> {
+    if token.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    let value = HeaderValue::try_from(format!("Bearer {token}"));
+    let mut value = value.map_err(|_| "has characters that no header can have".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl Strategy for Bearer {
+    fn apply<'a>(
+        &'a self,
+        mut request: Request<Body>,
+        _: &'a RequestContext,
+    ) -> BoxFuture<'a, Result<Request<Body>, Failure>> {
+        const HEADER: HeaderName = AUTHORIZATION;
+        let token = self.token();
+        Box::pin(ready(token.map(|token| {
+            replace(request.headers_mut(), &HEADER, token);
+            request
+        })))
+    }
+}

@@ -1,0 +1,141 @@
+//! The settings that the document asks for, checked at the start: an error names the member and the fix.
+
+use std::sync::Arc;
+
+use http::uri::Scheme;
+use http::{HeaderName, Uri, header::AUTHORIZATION};
+use mcp_http::TokenFile;
+use mcp_http::client::{Client as HttpClient, ClientTls};
+use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
+use mcp_runconfig::endpoint::EndpointPolicy;
+use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, is_reserved_header, token_type};
+use mcp_store::Places;
+use prometheus_client::metrics::family::Family;
+
+use super::held::Held;
+use super::question::Question;
+use super::{Inner, LIMIT, LIMIT_OF_CLIENT, TokenExchange};
+use crate::Provided;
+use crate::strategy::read_token;
+
+const CONFIG: &str = "parameters.token_exchange_config";
+
+impl TokenExchange {
+    /// The exchange that `parameters` ask for.
+    ///
+    /// # Errors
+    /// The member at fault.
+    pub(crate) fn new(
+        parameters: TokenExchangeParameters,
+        provided: &Provided,
+        context: &BuildContext,
+    ) -> Result<Self, BuildError> {
+        let Some(config) = parameters.token_exchange_config else {
+            return Err(context.error(CONFIG, "is missing", "name the provider that exchanges tokens"));
+        };
+        let error = |member: &str, problem: &str, fix: &str| context.error(&format!("{CONFIG}.{member}"), problem, fix);
+        let header = header(&config).map_err(|(member, problem, fix)| error(member, &problem, fix))?;
+        let Some(subject_type) = token_type(&config.subject_token_type) else {
+            let problem = format!("{:?} is no type of a subject's token", config.subject_token_type);
+            return Err(error("subject_token_type", &problem, "write access_token, id_token or jwt"));
+        };
+        let is_scope = |scope: &String| !scope.is_empty() && scope.bytes().all(|byte| byte.is_ascii_graphic());
+        if let Some(at) = config.scopes.iter().position(|scope| !is_scope(scope)) {
+            return Err(error(&format!("scopes[{at}]"), "is no scope", "write printable ASCII without blanks"));
+        }
+        let client_secret = client_secret(&config, provided);
+        match client_secret.read() {
+            Ok(Some(_)) if config.client_id.is_empty() => {
+                return Err(error(
+                    "client_id",
+                    "is empty, and there is a secret",
+                    "name the client whose secret it is",
+                ));
+            }
+            Ok(_) => {}
+            Err(problem) => return Err(error("client_secret", &problem, "mount the secret there")),
+        }
+        let actor = actor(provided, context)?;
+        let results = Family::default();
+        let help = "Exchanges of callers' tokens at the provider, by their result";
+        context.settings.metrics.register("token_exchanges", help, Family::clone(&results));
+        Ok(Self(Arc::new(Inner {
+            header,
+            client: client(&config, context).map_err(|problem| {
+                error("token_url", &problem, "write the http or https URL of the provider's token endpoint")
+            })?,
+            client_id: config.client_id,
+            client_secret,
+            actor,
+            question: Question { subject_type, audience: config.audience, scopes: config.scopes },
+            places: Places::new("token_exchanges", LIMIT, LIMIT_OF_CLIENT),
+            held: Held::new(),
+            results,
+        })))
+    }
+}
+
+/// The header for the new token; or the member at fault, what is wrong with it, and the fix.
+fn header(config: &TokenExchangeConfig) -> Result<HeaderName, (&'static str, String, &'static str)> {
+    let TokenExchangeConfig { header_strategy, external_token_header_name: name, .. } = config;
+    let member = "external_token_header_name";
+    match &**header_strategy {
+        "" | "replace" => Ok(AUTHORIZATION),
+        "custom" if name.is_empty() => {
+            Err((member, "is empty, and header_strategy is custom".to_owned(), "name the header"))
+        }
+        "custom" => match name.parse() {
+            Ok(header) if !is_reserved_header(name) => Ok(header),
+            Ok(_) => Err((
+                member,
+                "is a header of the connection or of each client, which nobody can set".to_owned(),
+                "name another one",
+            )),
+            Err(_) => Err((member, "is not the name of a header".to_owned(), "use letters, digits and -")),
+        },
+        other => Err(("header_strategy", format!("{other:?} is not known"), "write replace or custom")),
+    }
+}
+
+fn client_secret(config: &TokenExchangeConfig, provided: &Provided) -> SecretSource {
+    match &*config.client_secret {
+        "" => provided.client_secret.clone(),
+        own => SecretSource::Given(Secret::new(own)),
+    }
+}
+
+fn actor(provided: &Provided, context: &BuildContext) -> Result<Option<TokenFile>, BuildError> {
+    let path = &*provided.actor_token_file;
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let error = |problem: String| {
+        let fix = "mount the token of the proxy's ServiceAccount there, or remove it";
+        let mut error = context.error("", problem, fix);
+        "portcullis.actor_token_file".clone_into(&mut error.field);
+        error
+    };
+    let file = TokenFile::new(path, context.settings.files_root.as_deref());
+    let file = file.ok_or_else(|| error("is not an absolute path".to_owned()))?;
+    read_token(&file).map_err(error)?;
+    Ok(Some(file))
+}
+
+fn client(config: &TokenExchangeConfig, context: &BuildContext) -> Result<HttpClient, String> {
+    let settings = &context.settings;
+    // Providers are in the cluster more often than not.
+    let policy = EndpointPolicy {
+        egress: settings.egress.clone(),
+        ..EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone())
+    };
+    let text = &*config.token_url;
+    if text.is_empty() {
+        return Err("is missing or empty".to_owned());
+    }
+    policy.check_url(text).map_err(|error| error.to_string())?;
+    let url: Uri = text.parse().map_err(|_| "is no URL".to_owned())?;
+    // Takes plain HTTP only where the URL has it: a certificate is always checked.
+    let tls = ClientTls { insecure: url.scheme() == Some(&Scheme::HTTP), ..ClientTls::default() };
+    let client = HttpClient::new("token endpoint", &url, tls, Some(policy), &settings.provider);
+    client.map_err(|error| format!("cannot be trusted: {error}"))
+}

@@ -1,0 +1,84 @@
+//! Why a request has no credential, and what its client is told.
+
+use std::time::Duration;
+
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use mcp_http::{Body, text};
+use mcp_middleware::Outcome;
+
+/// The longest that a client is told to wait.
+const LONGEST_WAIT: u64 = 60;
+
+/// Why a request has no credential. The reason is for the log and the audit: it holds no token, and nothing of a provider's answer but the name of its
+/// error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The caller shows nothing that a credential could be got for.
+    NoToken,
+    /// The provider takes the caller's token for none that it exchanges: another one may do.
+    Refused(String),
+    /// The provider knows the caller, and gives it no credential.
+    Forbidden(String),
+    /// Nobody can tell now.
+    Unavailable {
+        /// Why.
+        reason: String,
+        /// When to ask again.
+        retry: Duration,
+    },
+    /// The provider does not take the proxy's own part of the question, or its answer is of no use. An operator has to mend it.
+    Unusable(String),
+}
+
+impl Failure {
+    /// One that passes soon.
+    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
+        Self::Unavailable { reason: reason.into(), retry: Duration::from_secs(1) }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::NoToken => "it has no bearer token to exchange",
+            Self::Refused(reason)
+            | Self::Forbidden(reason)
+            | Self::Unusable(reason)
+            | Self::Unavailable { reason, .. } => reason,
+        }
+    }
+
+    /// Its name in metrics.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::NoToken | Self::Refused(_) => "refused",
+            Self::Forbidden(_) => "forbidden",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Unusable(_) => "unusable",
+        }
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::NoToken | Self::Refused(_) | Self::Forbidden(_) => Outcome::Denied,
+            Self::Unavailable { .. } | Self::Unusable(_) => Outcome::Failed,
+        }
+    }
+
+    /// The answer. To a 401, `auth` adds where tokens come from.
+    pub(crate) fn answer(&self) -> Response<Body> {
+        let failed = "Token exchange failed";
+        let (status, message) = match self {
+            Self::NoToken => (StatusCode::UNAUTHORIZED, "Bearer token required"),
+            Self::Refused(_) => (StatusCode::UNAUTHORIZED, failed),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, failed),
+            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Token exchange temporarily unavailable"),
+            Self::Unusable(_) => (StatusCode::BAD_GATEWAY, failed),
+        };
+        let mut answer = text(status, message);
+        if let Self::Unavailable { retry, .. } = self {
+            let seconds = retry.as_secs().clamp(1, LONGEST_WAIT);
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        answer
+    }
+}

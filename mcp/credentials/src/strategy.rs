@@ -1,0 +1,134 @@
+//! The middleware that runs a strategy.
+
+use std::time::Instant;
+
+use futures::future::BoxFuture;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use mcp_http::{Body, TokenFile};
+use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, RequestContext};
+use mcp_runconfig::chain::{AUTH, BEFORE_CREDENTIALS};
+use mcp_runconfig::same_header;
+use mcp_store::Bound;
+use mcp_wire::headers::remove_where;
+
+use crate::failure::Failure;
+
+/// A way to a credential for the MCP server.
+pub(crate) trait Strategy: Send + Sync + 'static {
+    /// The request with the credential in it, and without the caller's.
+    fn apply<'a>(
+        &'a self,
+        request: Request<Body>,
+        context: &'a RequestContext,
+    ) -> BoxFuture<'a, Result<Request<Body>, Failure>>;
+
+    /// Logs what an operator should know of it.
+    fn announce(&self) {}
+
+    /// The bounds that callers share.
+    fn bounds(&self) -> Vec<Bound> {
+        Vec::new()
+    }
+}
+
+/// Puts the credential of one strategy into each request.
+pub(crate) struct Credentials<S> {
+    kind: &'static str,
+    strategy: S,
+    guard: Guard,
+}
+
+impl<S: Strategy> Credentials<S> {
+    /// An error is a place in the chain in which a refused call would cost a credential, or nobody had called.
+    pub(crate) fn new(kind: &'static str, strategy: S, context: &BuildContext) -> Result<Self, BuildError> {
+        context.check_single()?;
+        if !context.is_inside_of(AUTH) {
+            let fix = "put {\"type\":\"auth\"} before it, which says who calls";
+            return Err(context.error("type", format!("{kind} needs auth before it"), fix));
+        }
+        if let Some(other) = BEFORE_CREDENTIALS.into_iter().find(|other| context.is_outside_of(other)) {
+            let problem = format!("{kind} would get credentials for calls that {other} changes or refuses afterwards");
+            return Err(context.error("type", problem, format!("put it behind {other}")));
+        }
+        Ok(Self { kind, strategy, guard: context.guard() })
+    }
+
+    async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
+        let (context, started) = (next.context(), Instant::now());
+        match self.strategy.apply(request, context).await {
+            Ok(request) => {
+                context.decided(&self.guard, Outcome::Allowed, started);
+                next.call(request).await
+            }
+            Err(failure) => {
+                context.decided(&self.guard, failure.outcome(), started);
+                let (client, reason) = (context.peer().ip(), failure.reason().to_owned());
+                tracing::info!(%client, reason, middleware = self.kind, "a request was refused: it has no credential for the server");
+                context.deny(self.kind, reason);
+                failure.answer()
+            }
+        }
+    }
+}
+
+impl<S: Strategy> Middleware for Credentials<S> {
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        Box::pin(self.answer(request, next))
+    }
+
+    fn announce(&self) {
+        self.strategy.announce();
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        self.strategy.bounds()
+    }
+}
+
+/// Puts a credential into `header`, and takes the caller's away, also under the names that some servers take for those of these headers.
+pub(crate) fn replace(headers: &mut HeaderMap, header: &HeaderName, credential: HeaderValue) {
+    let own = [AUTHORIZATION.as_str(), header.as_str()];
+    remove_where(headers, |name| own.iter().any(|own| same_header(own, name)));
+    headers.insert(header, credential);
+}
+
+/// The token that a file holds now.
+pub(crate) fn read_token(file: &TokenFile) -> Result<String, String> {
+    let text = String::from_utf8(file.read()?).map_err(|_| format!("{file} is not UTF-8"))?;
+    match text.trim() {
+        "" => Err(format!("{file} is blank")),
+        token => Ok(token.to_owned()),
+    }
+}
+
+/// The one bearer token of a request (RFC 6750 §2.1). Where callers log in, `auth` has taken it already.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let token = token.trim_matches(' ');
+    let is_one = !token.is_empty() && !token.contains([' ', '\t']);
+    (scheme.eq_ignore_ascii_case("bearer") && is_one).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_bearer_token_or_none() {
+        for (values, expected) in [
+            (&[][..], None),
+            (&["Bearer a.b-c"], Some("a.b-c")),
+            (&["bEARER  a "], Some("a")),
+            (&["Bearer "], None),
+            (&["Bearer a b"], None),
+            (&["Basic YTpi"], None),
+            (&["Bearer a", "Bearer a"], None),
+        ] {
+            let values = values.iter().map(|value| (AUTHORIZATION, HeaderValue::from_static(value)));
+            assert_eq!(bearer(&values.collect()), expected);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Which exchanges start, and what a silent provider comes to.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use mcp_http::{Body, BoxService, empty, full};
+use mcp_middleware::{BuildError, Chain, Middleware, Next, ProxySettings, Registry, Secret, SecretSource};
+use mcp_runconfig::{MiddlewareConfig, NoParameters};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::Provided;
+
+/// Stands for another middleware.
+struct Passes;
+
+impl Middleware for Passes {
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        next.call(request)
+    }
+}
+
+/// The chain of these types, of which `tokenexchange` has `parameters`.
+fn build(kinds: &[&str], parameters: &Value, provided: &Provided, files: &TempDir) -> Result<Chain, BuildError> {
+    let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), crypto);
+    settings.files_root = Some(files.path().to_owned());
+    settings.exempt_endpoints = vec!["127.0.0.0/8".parse().unwrap()];
+    let mut registry = Registry::default();
+    crate::register(&mut registry, provided);
+    for kind in ["auth", "mcp-parser", "authorization", "header-forward"] {
+        registry.register(kind, |_: NoParameters, _| async { Ok(Passes) });
+    }
+    let parameters = |kind| if kind == "tokenexchange" { parameters.clone() } else { Value::Null };
+    let configs: Vec<_> = kinds.iter().map(|kind| MiddlewareConfig::new(*kind, parameters(*kind))).collect();
+    registry.build(&configs, settings).now_or_never().unwrap()
+}
+
+fn exchange(change: &Value) -> Value {
+    let mut config = json!({"token_url": "https://idp.example/token", "client_id": "c"});
+    config.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    json!({"token_exchange_config": config})
+}
+
+#[tokio::test]
+async fn an_exchange_that_could_not_work_stops_the_start_with_its_member() {
+    let files = TempDir::new().unwrap();
+    std::fs::write(files.path().join("blank"), " \n").unwrap();
+    let given = || Provided { client_secret: SecretSource::Given(Secret::new("s3cr3t")), ..Provided::default() };
+    let file = || Provided { client_secret: SecretSource::File("/nowhere/secret".into()), ..Provided::default() };
+    let actor = |path: &str| Provided { actor_token_file: path.to_owned(), ..Provided::default() };
+    let config = |change: Value| exchange(&change);
+    for (parameters, provided, member, problem) in [
+        (json!({}), given(), "token_exchange_config", "is missing"),
+        (config(json!({"token_url": ""})), given(), ".token_url", "is missing"),
+        (config(json!({"token_url": "idp.example"})), given(), ".token_url", "is not a URL"),
+        (config(json!({"token_url": "https://me:s3cr3t@idp.example"})), given(), ".token_url", "has a user name"),
+        (config(json!({"token_url": "http://169.254.169.254/"})), given(), ".token_url", "metadata"),
+        (config(json!({"client_id": ""})), given(), ".client_id", "is empty, and there is a secret"),
+        (config(json!({})), file(), ".client_secret", "/nowhere/secret cannot be read"),
+        (config(json!({"scopes": ["a", "b c"]})), given(), ".scopes[1]", "is no scope"),
+        (config(json!({"subject_token_type": "saml2"})), given(), ".subject_token_type", "no type"),
+        (config(json!({"header_strategy": "query"})), given(), ".header_strategy", "is not known"),
+        (config(json!({"header_strategy": "custom"})), given(), ".external_token_header_name", "is empty"),
+        (
+            config(json!({"header_strategy": "custom", "external_token_header_name": "Host"})),
+            given(),
+            ".external_token_header_name",
+            "which nobody can set",
+        ),
+        (
+            config(json!({"header_strategy": "custom", "external_token_header_name": "a b"})),
+            given(),
+            ".external_token_header_name",
+            "is not the name",
+        ),
+        (config(json!({})), actor("actor"), "portcullis.actor_token_file", "is not an absolute path"),
+        (config(json!({})), actor("/nowhere"), "portcullis.actor_token_file", "cannot be read"),
+        (config(json!({})), actor("/blank"), "portcullis.actor_token_file", "is blank"),
+    ] {
+        let error = build(&["auth", "tokenexchange"], &parameters, &provided, &files).unwrap_err();
+        assert!(error.field.ends_with(member) && error.problem.contains(problem), "{parameters}: {error}");
+        assert!(!error.fix.is_empty() && !error.to_string().contains("s3cr3t"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_exchange_stands_behind_all_that_may_refuse_a_call() {
+    let files = TempDir::new().unwrap();
+    for (kinds, problem) in [
+        (&["auth", "mcp-parser", "authorization", "tokenexchange", "header-forward"][..], None),
+        (&["mcp-parser", "tokenexchange"], Some("needs auth before it")),
+        (&["auth", "tokenexchange", "mcp-parser"], Some("mcp-parser changes or refuses")),
+        (&["auth", "tokenexchange", "authorization"], Some("authorization changes or refuses")),
+        (&["auth", "tokenexchange", "tokenexchange"], Some("stands in the chain twice")),
+    ] {
+        let built = build(kinds, &exchange(&json!({})), &Provided::default(), &files);
+        let found = built.err().map(|error| error.problem);
+        assert_eq!(found.is_some(), problem.is_some(), "{kinds:?}: {found:?}");
+        assert!(found.zip(problem).is_none_or(|(found, problem)| found.contains(problem)), "{kinds:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_provider_holds_a_call_for_a_bounded_time() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let parameters = exchange(&json!({"token_url": format!("http://{}/token", silent.local_addr().unwrap())}));
+    let chain = build(&["auth", "tokenexchange"], &parameters, &Provided::default(), &TempDir::new().unwrap()).unwrap();
+    let server = BoxService::new(tower::service_fn(|_| async { Ok::<_, Infallible>(Response::new(full("done"))) }));
+    let request = Request::post("/mcp").header("authorization", "Bearer a").body(empty()).unwrap();
+    let context = chain.context(SocketAddr::from(([10, 244, 0, 9], 4711)));
+    let answer = chain.serve(&context, request, &server).await;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    let reason = context.denial().unwrap().reason.to_string();
+    assert!(reason.contains("no answer"), "{reason}");
+}
