@@ -10,5 +10,5 @@ mod uses;
 
 pub use blocks::references;
 pub use rendered::{needs, render};
-pub use rules::{problems, warnings};
+pub use rules::{endpoint_problem, problems, warnings};
 pub use uses::{as_auth_server, is_auth_server};

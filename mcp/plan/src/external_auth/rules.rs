@@ -4,13 +4,14 @@ use mcp_api::v1beta1::external_auth::{
     AwsSts, ExternalAuthSpec, ExternalAuthType, HeaderInjection, RoleMapping, TokenExchange, Xaa,
 };
 
-use mcp_runconfig::token_type;
+use mcp_runconfig::{endpoint::EndpointPolicy, token_type};
 
 use super::{auth_server, blocks, matcher};
 use crate::{
     oauth::{header_problem, scope_problems, url_problem},
     problem::Problem,
     reference::incomplete_key,
+    settings::Settings,
 };
 
 /// Every rule that the spec breaks; empty when workloads may refer to it.
@@ -43,6 +44,14 @@ pub fn problems(spec: &ExternalAuthSpec) -> Vec<Problem> {
             .push(Problem::new("spec.type", "obo is not part of this operator; use tokenExchange, or another type"));
     }
     problems
+}
+
+/// The address that it makes a proxy call and that no proxy calls.
+pub fn endpoint_problem(spec: &ExternalAuthSpec, settings: &Settings) -> Option<Problem> {
+    let url = &spec.token_exchange.as_ref()?.token_url;
+    let policy = EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone());
+    let error = policy.check_url(url).err().filter(|_| url_problem(url, true).is_none())?;
+    Some(Problem::new("spec.tokenExchange.tokenUrl", error.to_string()))
 }
 
 /// The parts that are valid and do less than their author may think: sentences.

@@ -30,6 +30,10 @@ impl Subject for MCPExternalAuthConfig {
         external_auth::problems(&self.spec)
     }
 
+    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+        external_auth::endpoint_problem(&self.spec, settings).into_iter().collect()
+    }
+
     fn warnings(&self, _: &Settings) -> Vec<String> {
         external_auth::warnings(&self.spec)
     }

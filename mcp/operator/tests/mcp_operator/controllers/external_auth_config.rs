@@ -7,12 +7,11 @@ use kube::{
 };
 use mcp_api::v1beta1::MCPExternalAuthConfig;
 use mcp_plan::workload::ChildKind;
-use mcp_runconfig::{TOKEN_EXCHANGE, TOKEN_INJECTION, chain};
 use portcullis_testing::{wait_for_object, wait_until};
 use serde_json::{Value, json};
 
 use super::{
-    Operator, Place,
+    Place,
     support::{DEADLINE, exchange, external_auth_config, labelled, reason_of, remote_proxy, virtual_server},
 };
 
@@ -22,13 +21,6 @@ const CONDITION: &str = "ExternalAuthConfigValidated";
 
 fn configs(place: &Place) -> Api<MCPExternalAuthConfig> {
     place.objects.api()
-}
-
-/// An operator whose proxies have what credentials take.
-fn operator(place: &Place) -> Operator {
-    let all = [chain::abilities(), vec![TOKEN_EXCHANGE.to_owned(), TOKEN_INJECTION.to_owned()]].concat().join(",");
-    let watched = ["--watch-namespace", place.namespace(), "--bind", "127.0.0.1:0", "--runner-middleware", &all];
-    Operator::start_with(&place.user, place.namespace(), &watched)
 }
 
 fn reference(name: &str) -> Value {
@@ -125,7 +117,7 @@ async fn an_entry_of_a_kind_without_a_controller_blocks_a_deletion() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_of_a_credential_or_its_secret_rolls_the_deployment() {
     let place = Place::new("credential-roll").await;
-    let operator = operator(&place);
+    let operator = place.operator();
     let objects = &place.objects;
     let key = json!({"name": "client", "key": "secret"});
     objects.create(external_auth_config("tokens", exchange(json!({"clientId": "c", "clientSecretRef": key})))).await;

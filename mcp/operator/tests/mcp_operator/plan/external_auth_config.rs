@@ -6,7 +6,7 @@ use mcp_operator::{
     workload::{Workload, checks::advice},
 };
 use mcp_plan::{config::Configs, workload::ChildKind};
-use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION};
+use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE};
 use serde_json::{Value, json};
 
 use super::{
@@ -47,7 +47,7 @@ fn around<W: Workload<Status: Clone>>(workload: &str, spec_of_workload: Value, k
         "metadata": {"name": "fetch", "namespace": "team", "uid": "u-1", "generation": 3},
         "spec": spec_of_workload,
     }));
-    world.settings.runner_middleware.extend([TOKEN_EXCHANGE, AWS_STS, TOKEN_INJECTION].map(str::to_owned));
+    world.settings.runner_middleware.push(AWS_STS.to_owned());
     world.has(external_auth_config("credential", spec(kind)));
     world.secret("s", "k", "hunter2");
     world
@@ -137,6 +137,22 @@ fn a_bearer_token_comes_by_the_environment_alone() {
     assert!(env.contains("TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET"), "{env}");
     let said = format!("{:?}{}", plan.conditions, serde_json::to_string(&plan.status).unwrap());
     assert!(!said.contains("hunter2") && !run_config(&plan).contains("hunter2"));
+}
+
+#[test]
+fn roles_of_aws_are_written_as_toolhive_writes_them() {
+    let golden = |name: &str| format!("{}/tests/golden/09-external-auth/{name}", env!("CARGO_MANIFEST_DIR"));
+    let input = std::fs::read_to_string(golden("input.yaml")).unwrap();
+    let mut documents = input.split("\n---\n").map(|it| serde_saphyr::from_str::<Value>(it).unwrap());
+    let aws = documents.find(|it| it["spec"]["type"] == "awsSts").unwrap();
+    let mut world = proxy("awsSts");
+    world.has(external_auth_config("credential", aws["spec"].clone()));
+    let theirs = std::fs::read_to_string(golden("aws-remote.runconfig.json")).unwrap();
+    let member = |text: &str| {
+        let from = text.find("  \"aws_sts_config\": {").unwrap();
+        text[from..].split_once("\n  },").unwrap().0.to_owned()
+    };
+    assert_eq!(member(run_config(&world.plan())), member(&theirs));
 }
 
 #[test]
@@ -385,6 +401,21 @@ fn every_rule_of_each_type_is_said_with_the_field_and_the_fix() {
         let problems = problems(spec.clone());
         assert_eq!(problems.len(), 1, "{spec}: {problems:?}");
         assert!(problems[0].starts_with(&said), "{} / {said}", problems[0]);
+    }
+}
+
+#[test]
+fn a_provider_may_be_in_the_cluster_and_no_service_of_a_cloud() {
+    let settings = World::of(json!({"image": "x:1"})).settings;
+    for (url, fits) in [
+        ("https://idp.example.com/token", true),
+        ("http://keycloak.identity.svc:8080/token", true),
+        ("http://10.1.2.3/token", true),
+        ("http://169.254.169.254/token", false),
+    ] {
+        let problems = external_auth_config("credential", exchange(json!({"tokenUrl": url}))).every_problem(&settings);
+        assert_eq!(problems.is_empty(), fits, "{url}: {problems:?}");
+        assert!(problems.iter().all(|problem| problem.field == "spec.tokenExchange.tokenUrl"), "{problems:?}");
     }
 }
 
