@@ -214,7 +214,7 @@ impl Used {
         let lacks = |kind: &&'static str| !asked.middleware.contains(kind) && !settings.can_run(&[kind]);
         let unbuilt: Vec<_> = part.middleware.iter().copied().filter(lacks).collect();
         let misfit = part.misfit.map(|Misfit { reason, problem }| Fault::own(reason, problem));
-        (asked.role, asked.middleware) = (part.role, part.middleware);
+        (asked.role, asked.middleware, asked.mark) = (part.role, part.middleware, part.mark);
         let problems = config.as_ref().map(|config| config.problems(settings)).unwrap_or_default();
         let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
         let bundle = asked.words.and_then(|words| words.bundle).zip(needs.as_ref());

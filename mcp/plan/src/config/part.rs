@@ -9,6 +9,8 @@ pub struct Part {
     pub role: Role,
     /// The types of middleware that it takes.
     pub middleware: &'static [&'static str],
+    /// The word that pods have for it in place of its kind: a proxy that was made when it was something else has another.
+    pub mark: Option<&'static str>,
     /// The end of the sentence that says how it is used, where there is more to say than that it is valid.
     pub note: Option<&'static str>,
     /// The reason against it, where it cannot work there.
@@ -29,6 +31,13 @@ pub struct Misfit {
 impl Part {
     /// The part that a use asks for.
     pub fn of(asked: &ConfigUse) -> Self {
-        Self { role: asked.role, middleware: asked.middleware, note: None, misfit: None, warning: None }
+        Self {
+            role: asked.role,
+            middleware: asked.middleware,
+            mark: asked.mark,
+            note: None,
+            misfit: None,
+            warning: None,
+        }
     }
 }

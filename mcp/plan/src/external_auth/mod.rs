@@ -11,4 +11,4 @@ mod uses;
 pub use blocks::references;
 pub use rendered::{needs, render};
 pub use rules::{endpoint_problem, problems, warnings};
-pub use uses::{as_auth_server, is_auth_server};
+pub use uses::{AUTH_SERVER, as_auth_server, is_auth_server};

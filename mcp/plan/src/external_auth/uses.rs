@@ -2,9 +2,9 @@
 
 use crate::config::{ConfigUse, Words};
 
-/// The field that refers to an authorization server, and the word that pods have for it: a workload may refer to one object there and for
-/// its credential.
-const FIELD: &str = "authServerRef";
+/// The field that refers to an authorization server, and the word that pods have for one, whichever field refers to it: a workload may refer
+/// to one object there and for its credential, and an object may become one.
+pub const AUTH_SERVER: &str = "authServerRef";
 
 /// The words of conditions about it.
 const WORDS: Words = Words {
@@ -19,10 +19,10 @@ const WORDS: Words = Words {
 
 /// The same use, as that of an authorization server.
 pub fn as_auth_server(used: ConfigUse) -> ConfigUse {
-    ConfigUse { words: Some(WORDS), mark: Some(FIELD), ..used }
+    ConfigUse { words: Some(WORDS), mark: Some(AUTH_SERVER), ..used }
 }
 
 /// Whether a use is that of an authorization server.
 pub fn is_auth_server(used: &ConfigUse) -> bool {
-    used.mark == Some(FIELD)
+    used.mark == Some(AUTH_SERVER)
 }

@@ -6,7 +6,7 @@ use ExternalAuthType::{
 use mcp_api::v1beta1::external_auth::ExternalAuthType;
 use mcp_plan::{
     config::{Behind, ConfigUse, Misfit, Part, Role, Target},
-    external_auth::is_auth_server,
+    external_auth::{AUTH_SERVER, is_auth_server},
 };
 use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION};
 
@@ -69,7 +69,8 @@ const fn fit(kind: ExternalAuthType, behind: Behind) -> Fit {
 pub(super) fn part(kind: ExternalAuthType, asked: &ConfigUse, target: &Target) -> Part {
     // It decides who may call; the others are about what the server gets.
     let guards = kind == EmbeddedAuthServer || is_auth_server(asked);
-    let part = Part { role: if guards { Role::Guard } else { Role::Setting }, ..Part::of(asked) };
+    let (role, mark) = if guards { (Role::Guard, Some(AUTH_SERVER)) } else { (Role::Setting, None) };
+    let part = Part { role, mark, ..Part::of(asked) };
     if is_auth_server(asked) && kind != EmbeddedAuthServer {
         let problem =
             "is no authorization server; name one of type embeddedAuthServer, or set spec.externalAuthConfigRef";

@@ -208,6 +208,10 @@ fn an_authorization_server_is_a_guard_by_either_field() {
         let plan = world.plan();
         assert!(plan.children.is_empty() && is_absent(&plan, ChildKind::Deployment, "fetch"), "{change}");
     }
+    let mut edited = server("tokenExchange");
+    edited.applied(&edited.plan());
+    edited.has(external_auth_config("credential", auth_server()));
+    assert!(is_absent(&edited.plan(), ChildKind::Deployment, "fetch"), "a credential that becomes one");
 }
 
 /// Words, hash and mark belong to the use.
