@@ -26,6 +26,7 @@ const RUNNER: &str = "runner";
 const BASELINE: &str = "baseline";
 const RELAY: &str = "a relay of bytes";
 const WITH_LOGIN: &str = "runner, login";
+const WITH_EXCHANGE: &str = "runner, login and exchange";
 const WITH_AUDIT: &str = "runner, audit";
 const WITH_TELEMETRY: &str = "runner, telemetry";
 const WITH_BOTH: &str = "runner, telemetry and audit";
@@ -357,6 +358,7 @@ impl Run {
             RELAY,
             RUNNER,
             WITH_LOGIN,
+            WITH_EXCHANGE,
             WITH_AUDIT,
             WITH_TELEMETRY,
             WITH_BOTH,
@@ -466,7 +468,7 @@ impl Run {
         Ok(taken)
     }
 
-    /// Measures the cost of checking the token of every call.
+    /// Measures the cost of checking the token of every call, and of putting one that was exchanged in its place.
     async fn login(&self) -> Result<Taken> {
         eprintln!("login");
         let folder = self.folder.path();
@@ -474,16 +476,25 @@ impl Run {
         let behind = Behind::Http(server.address);
         let path = binary("mcp-runner")?;
         let without = Target::of(RUNNER, Listening::runner(folder, &path, &behind, &[]).await?);
-        let with = Listening::login(folder, &path, &behind, &provider.oidc_config()).await?;
-        let with = Target { token: Some(provider.token), ..Target::of(WITH_LOGIN, with) };
+        let oidc = provider.oidc_config();
+        let with = Listening::login(folder, &path, &behind, &oidc, &[]).await?;
+        let exchange = json!({ "token_exchange_config": { "token_url": provider.token_url(), "client_id": "bench" } });
+        let exchange = json!({ "type": "tokenexchange", "parameters": exchange });
+        let exchange = Listening::login(folder, &path, &behind, &oidc, &[exchange]).await?;
+        let with = Target { token: Some(provider.token.clone()), ..Target::of(WITH_LOGIN, with) };
+        let exchange = Target { token: Some(provider.token), ..Target::of(WITH_EXCHANGE, exchange) };
         let load = [Load { sessions: 1, calls: 2000 }, Load { sessions: 8, calls: 2000 }];
-        let rows = self.take("login", vec![without, with], &[server.pid()?], Workload::Json, load).await?;
+        let rows = self.take("login", vec![without, with, exchange], &[server.pid()?], Workload::Json, load).await?;
         server.stop().await?;
         let of = |name: &str| rows.iter().find(|row| row.proxy == name).context("a row is missing");
-        let (without, with) = (of(RUNNER)?, of(WITH_LOGIN)?);
-        let times = shown(cpu(with).zip(cpu(without)).map(|(with, without)| with / without), 2);
-        let text = table("a JWT with every call", &[without, with], Some(without), with, None);
-        let text = format!("{text}\na call with a JWT takes {times} times the CPU of one without login");
+        let (without, with, exchange) = (of(RUNNER)?, of(WITH_LOGIN)?, of(WITH_EXCHANGE)?);
+        let times = |of, over| shown(cpu(of).zip(cpu(over)).map(|(of, over)| of / over), 2);
+        let text = table("a JWT with every call", &[without, with, exchange], Some(without), with, None);
+        let text = format!(
+            "{text}\na call with a JWT takes {} times the CPU of one without login, and with an exchange {} times that of one without",
+            times(with, without),
+            times(exchange, with)
+        );
         Ok(Taken { rows, text })
     }
 

@@ -1,4 +1,4 @@
-//! An identity provider that publishes one key, and a token of it.
+//! An identity provider that publishes one key, and a token of it; it exchanges each for one more.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -31,14 +31,22 @@ impl Provider {
         let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
         let key = json!({ "kty": "EC", "crv": "P-256", "kid": "bench", "x": encode(x), "y": encode(y) });
         let keys = json!({ "keys": [key] }).to_string();
-        let token = token(&pair)?;
+        let (token, other) = (token(&pair)?, token(&pair)?);
+        let exchanged = json!({ "access_token": other, "token_type": "Bearer", "expires_in": 3600,
+            "issued_token_type": "urn:ietf:params:oauth:token-type:access_token" })
+        .to_string();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 // A client that breaks off gets no keys.
-                let _ = answer(stream, &keys).await;
+                let _ = answer(stream, &keys, &exchanged).await;
             }
         });
         Ok(Self { address, token })
+    }
+
+    /// Its token endpoint.
+    pub fn token_url(&self) -> String {
+        format!("http://{}/token", self.address)
     }
 
     /// The login that takes its tokens.
@@ -47,11 +55,18 @@ impl Provider {
     }
 }
 
-async fn answer(mut stream: TcpStream, keys: &str) -> std::io::Result<()> {
+/// A GET has the keys for its answer, a POST of a form an exchanged token.
+async fn answer(mut stream: TcpStream, keys: &str, exchanged: &str) -> std::io::Result<()> {
     let mut request = Vec::new();
-    while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await? > 0 {}
-    let length = keys.len();
-    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{keys}");
+    // The last member of the form is the client's id.
+    let is_whole = |request: &[u8]| {
+        let end: &[u8] = if request.starts_with(b"POST") { b"client_id=bench" } else { b"\r\n\r\n" };
+        request.ends_with(end)
+    };
+    while !is_whole(&request) && stream.read_buf(&mut request).await? > 0 {}
+    let body = if request.starts_with(b"POST") { exchanged } else { keys };
+    let length = body.len();
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
     stream.write_all(answer.as_bytes()).await
 }
 

@@ -88,9 +88,15 @@ impl Listening {
         Self::guarded(folder, path, behind, &json!({}), members, middleware).await
     }
 
-    /// The runner of this build, for callers who log in as `oidc` says, to a provider on loopback.
-    pub async fn login(folder: &Path, path: &Path, behind: &Behind, oidc: &Value) -> Result<Self> {
-        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &json!({}), &[]).await
+    /// The runner of this build with these further middleware, for callers who log in as `oidc` says, to a provider on loopback.
+    pub async fn login(
+        folder: &Path,
+        path: &Path,
+        behind: &Behind,
+        oidc: &Value,
+        middleware: &[Value],
+    ) -> Result<Self> {
+        Self::guarded(folder, path, behind, &json!({ "oidc_config": oidc }), &json!({}), middleware).await
     }
 
     async fn guarded(

@@ -11,7 +11,7 @@ use mcp_middleware::{BuildContext, BuildError, RequestContext};
 use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
 
 use crate::failure::Failure;
-use crate::strategy::{Strategy, read_token, replace};
+use crate::strategy::{Applied, Strategy, read_token, replace};
 
 /// The pause between two readings of the file, at least: kubelet replaces it long before its token expires.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -104,16 +104,19 @@ fn value(token: &str) -> Result<HeaderValue, String> {
 }
 
 impl Strategy for Bearer {
-    fn apply<'a>(
-        &'a self,
-        mut request: Request<Body>,
-        _: &'a RequestContext,
-    ) -> BoxFuture<'a, Result<Request<Body>, Failure>> {
+    type Used = ();
+
+    fn apply<'a>(&'a self, mut request: Request<Body>, _: &'a RequestContext) -> Applied<'a, ()> {
         const HEADER: HeaderName = AUTHORIZATION;
         let token = self.token();
         Box::pin(ready(token.map(|token| {
             replace(request.headers_mut(), &HEADER, token);
-            request
+            (request, ())
         })))
+    }
+
+    /// It is the operator's to mend: there is no other.
+    fn refused(&self, (): ()) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
     }
 }

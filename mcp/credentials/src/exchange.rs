@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use self::held::{Exchanged, Fingerprint, Held};
 use self::question::Question;
 use crate::failure::Failure;
-use crate::strategy::{Strategy, bearer, read_token, replace};
+use crate::strategy::{Applied, Strategy, bearer, read_token, replace};
 
 /// The time for one exchange, with the wait for a place.
 const TIME: Duration = Duration::from_secs(10);
@@ -60,8 +60,7 @@ struct OfResult {
 
 impl TokenExchange {
     /// The token in place of `subject`, which `client` shows.
-    async fn token(&self, subject: &str, client: Client) -> Result<HeaderValue, Failure> {
-        let key = Fingerprint::of(subject);
+    async fn token(&self, key: Fingerprint, subject: &str, client: Client) -> Result<HeaderValue, Failure> {
         if let Some(token) = self.0.held.get(&key).await {
             return Ok(token);
         }
@@ -120,18 +119,22 @@ impl Inner {
 }
 
 impl Strategy for TokenExchange {
-    fn apply<'a>(
-        &'a self,
-        mut request: Request<Body>,
-        context: &'a RequestContext,
-    ) -> BoxFuture<'a, Result<Request<Body>, Failure>> {
+    type Used = (Fingerprint, HeaderValue);
+
+    fn apply<'a>(&'a self, mut request: Request<Body>, context: &'a RequestContext) -> Applied<'a, Self::Used> {
         async move {
             let subject = bearer(request.headers()).ok_or(Failure::NoToken)?;
-            let token = self.token(subject, context.client()).await?;
-            replace(request.headers_mut(), &self.0.header, token);
-            Ok(request)
+            let key = Fingerprint::of(subject);
+            let token = self.token(key, subject, context.client()).await?;
+            replace(request.headers_mut(), &self.0.header, token.clone());
+            Ok((request, (key, token)))
         }
         .boxed()
+    }
+
+    /// The provider may have new keys, or have revoked it: the next call gets another one.
+    fn refused(&self, (key, token): Self::Used) -> BoxFuture<'_, ()> {
+        self.0.held.forget(key, token).boxed()
     }
 
     fn announce(&self) {

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use mcp_http::{Body, TokenFile};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use mcp_http::{Body, TokenFile, Unauthorized};
 use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, RequestContext};
 use mcp_runconfig::chain::{AUTH, BEFORE_CREDENTIALS};
 use mcp_runconfig::same_header;
@@ -14,14 +14,19 @@ use mcp_wire::headers::remove_where;
 
 use crate::failure::Failure;
 
+/// A request with a credential in it, and the credential; or why it has none.
+pub(crate) type Applied<'a, U> = BoxFuture<'a, Result<(Request<Body>, U), Failure>>;
+
 /// A way to a credential for the MCP server.
 pub(crate) trait Strategy: Send + Sync + 'static {
+    /// A credential that was used.
+    type Used: Send;
+
     /// The request with the credential in it, and without the caller's.
-    fn apply<'a>(
-        &'a self,
-        request: Request<Body>,
-        context: &'a RequestContext,
-    ) -> BoxFuture<'a, Result<Request<Body>, Failure>>;
+    fn apply<'a>(&'a self, request: Request<Body>, context: &'a RequestContext) -> Applied<'a, Self::Used>;
+
+    /// Hears that the server does not take a credential.
+    fn refused(&self, used: Self::Used) -> BoxFuture<'_, ()>;
 
     /// Logs what an operator should know of it.
     fn announce(&self) {}
@@ -57,9 +62,14 @@ impl<S: Strategy> Credentials<S> {
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
         let (context, started) = (next.context(), Instant::now());
         match self.strategy.apply(request, context).await {
-            Ok(request) => {
+            Ok((request, used)) => {
                 context.decided(&self.guard, Outcome::Allowed, started);
-                next.call(request).await
+                let answer = next.call(request).await;
+                let is_refusal = answer.status() == StatusCode::UNAUTHORIZED;
+                if is_refusal || answer.extensions().get::<Unauthorized>().is_some() {
+                    self.strategy.refused(used).await;
+                }
+                answer
             }
             Err(failure) => {
                 context.decided(&self.guard, failure.outcome(), started);

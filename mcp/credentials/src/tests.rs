@@ -3,15 +3,18 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
-use mcp_http::{Body, BoxService, empty, full};
+use http::{Request, Response, StatusCode};
+use mcp_http::{Body, BoxService, Unauthorized, empty, full};
 use mcp_middleware::{BuildError, Chain, Middleware, Next, ProxySettings, Registry, Secret, SecretSource};
 use mcp_runconfig::{MiddlewareConfig, NoParameters};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::Provided;
@@ -48,7 +51,7 @@ fn exchange(change: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_exchange_that_could_not_work_stops_the_start_with_its_member() {
+async fn an_exchange_that_could_not_work_stops_the_start() {
     let files = TempDir::new().unwrap();
     std::fs::write(files.path().join("blank"), " \n").unwrap();
     let given = || Provided { client_secret: SecretSource::Given(Secret::new("s3cr3t")), ..Provided::default() };
@@ -118,4 +121,57 @@ async fn a_silent_provider_holds_a_call_for_a_bounded_time() {
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     let reason = context.denial().unwrap().reason.to_string();
     assert!(reason.contains("no answer"), "{reason}");
+}
+
+/// A provider that gives the tokens 0, 1 and so on, and counts them.
+async fn counting_provider() -> (String, Arc<AtomicUsize>) {
+    let (listener, given) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), Arc::new(AtomicUsize::new(0)));
+    let (url, count) = (format!("http://{}/token", listener.local_addr().unwrap()), Arc::clone(&given));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"client_id=c") {
+                assert!(stream.read_buf(&mut request).await.unwrap() > 0, "{}", String::from_utf8_lossy(&request));
+            }
+            let body = json!({
+                "access_token": count.fetch_add(1, Relaxed).to_string(), "token_type": "Bearer", "expires_in": 3600,
+                "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            });
+            let (body, close) = (body.to_string(), "connection: close");
+            let head = format!("HTTP/1.1 200 OK\r\n{close}\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).await.unwrap();
+        }
+    });
+    (url, given)
+}
+
+#[tokio::test]
+async fn a_token_that_the_server_refuses_is_exchanged_anew_after_a_while() {
+    let (url, given) = counting_provider().await;
+    let parameters = exchange(&json!({"token_url": url}));
+    let files = TempDir::new().unwrap();
+    let chain = build(&["auth", "tokenexchange"], &parameters, &Provided::default(), &files).unwrap();
+    for marked in [false, true] {
+        // As the transport answers without and with a login.
+        let server = BoxService::new(tower::service_fn(move |_| async move {
+            let mut answer = Response::new(empty());
+            *answer.status_mut() = if marked { StatusCode::BAD_GATEWAY } else { StatusCode::UNAUTHORIZED };
+            if marked {
+                answer.extensions_mut().insert(Unauthorized);
+            }
+            Ok::<_, Infallible>(answer)
+        }));
+        let before = given.load(Relaxed);
+        let call = async || {
+            let request = Request::post("/mcp").header("authorization", format!("Bearer {marked}")).body(empty());
+            let context = chain.context(SocketAddr::from(([10, 244, 0, 9], 4711)));
+            chain.serve(&context, request.unwrap(), &server).await;
+            given.load(Relaxed) - before
+        };
+        assert_eq!((call().await, call().await), (1, 1), "a new token is not exchanged again");
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        tokio::time::resume();
+        assert_eq!((call().await, call().await), (1, 2), "the call after the refusal gets another one");
+    }
 }

@@ -7,6 +7,10 @@ use mcp_wire::ErrorBody;
 
 use crate::body::{Body, full};
 
+/// Marks, in its extensions, an answer of the proxy's own to a request whose credentials the MCP server does not take.
+#[derive(Clone, Copy, Debug)]
+pub struct Unauthorized;
+
 /// An answer in plain text.
 pub fn text(status: StatusCode, message: impl Into<Bytes>) -> Response<Body> {
     answer(status, HeaderValue::from_static("text/plain; charset=utf-8"), full(message))

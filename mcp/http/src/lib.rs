@@ -21,7 +21,7 @@ mod read;
 mod service;
 mod token_file;
 
-pub use answer::{answer, is_type, json, json_error, text};
+pub use answer::{Unauthorized, answer, is_type, json, json_error, text};
 pub use body::{Body, BoxError, CollectError, collect, empty, full, is_length_limit};
 pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
 pub use connections::{Connecting, Connections, Failure, ForbiddenAddress, Silence};

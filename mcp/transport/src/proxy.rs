@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, request::Parts};
-use mcp_http::{Body, BoxService, Connecting, Silence, is_type, json};
+use mcp_http::{Body, BoxService, Connecting, Silence, Unauthorized, is_type, json};
 use mcp_middleware::RequestContext;
 use mcp_store::{Bound, SessionRecord, SessionStore};
 use mcp_wire::{ErrorBody, Revision, classify, code, headers as mcp};
@@ -493,6 +493,9 @@ fn refusal(error: &UpstreamError, id: Option<&str>) -> Response<Body> {
     let mut response = json(status, ErrorBody::new(code, error.to_client()).raw_id(id).encode());
     if matches!(error, UpstreamError::Unreachable(_) | UpstreamError::Unnamed(_)) {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if matches!(error, UpstreamError::Unauthorized) {
+        response.extensions_mut().insert(Unauthorized);
     }
     response
 }

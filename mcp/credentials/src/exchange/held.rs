@@ -1,7 +1,7 @@
 //! The tokens that were exchanged, so that an exchange is made once and not for every call.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderValue;
@@ -9,6 +9,7 @@ use mcp_store::{Bound, Client, Share, Shares};
 use moka::Expiry;
 use moka::future::Cache;
 use moka::policy::EvictionPolicy;
+use tokio::time::Instant;
 
 use crate::failure::Failure;
 
@@ -17,10 +18,12 @@ const BYTES: usize = 32 << 20;
 const BYTES_OF_CLIENT: usize = 1 << 20;
 /// The bytes that a token counts beside its own: so the number of the smallest is bounded, too.
 const ENTRY: usize = 1 << 10;
+/// A token that the server does not take is kept for so long after its exchange: another one would do no better.
+const FRESH: Duration = Duration::from_secs(10);
 
 /// The name by which a caller's token is known: it opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Fingerprint([u8; 32]);
+pub(crate) struct Fingerprint([u8; 32]);
 
 /// A token that the provider gave.
 #[derive(Clone)]
@@ -39,6 +42,7 @@ pub(super) struct Held {
 
 struct Token {
     exchanged: Exchanged,
+    since: Instant,
     /// `None`: it is more than its client may have kept, and goes to those alone who wait for it.
     share: Option<Share>,
 }
@@ -77,7 +81,7 @@ impl Held {
         let exchange = async {
             let exchanged = exchange.await?;
             let share = self.shares.take(client, exchanged.bytes());
-            Ok(Arc::new(Token { exchanged, share }))
+            Ok(Arc::new(Token { exchanged, since: Instant::now(), share }))
         };
         let token =
             self.tokens.try_get_with(key, exchange).await.map_err(|failure: Arc<Failure>| (*failure).clone())?;
@@ -86,6 +90,14 @@ impl Held {
             self.tokens.invalidate(&key).await;
         }
         Ok(token.exchanged.token.clone())
+    }
+
+    /// Forgets a token that the server does not take, unless there is another one by now.
+    pub(super) async fn forget(&self, key: Fingerprint, refused: HeaderValue) {
+        let is_stale = |token: &Token| token.exchanged.token == refused && token.since.elapsed() >= FRESH;
+        if self.tokens.get(&key).await.is_some_and(|token| is_stale(&token)) {
+            self.tokens.invalidate(&key).await;
+        }
     }
 
     pub(super) fn bound(&self) -> Bound {
@@ -104,7 +116,7 @@ impl Exchanged {
 struct Until;
 
 impl Expiry<Fingerprint, Arc<Token>> for Until {
-    fn expire_after_create(&self, _: &Fingerprint, token: &Arc<Token>, _: Instant) -> Option<Duration> {
+    fn expire_after_create(&self, _: &Fingerprint, token: &Arc<Token>, _: std::time::Instant) -> Option<Duration> {
         Some(token.exchanged.time)
     }
 }

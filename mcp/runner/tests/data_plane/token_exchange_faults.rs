@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::support::{Answer, Echo, Issuer, Recorder, Runner, Signer, encode, exchanged};
+use crate::support::{Answer, Echo, Issuer, Recorder, Runner, Signer, encode, eventually, exchanged};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
@@ -147,6 +147,29 @@ async fn a_request_without_a_token_does_not_go_on() {
     assert_eq!((answer.status, &*answer.body), (401, "Bearer token required"));
     assert_eq!((it.issuer.asked("/token"), it.server.got("host").len()), (0, 0));
     assert_eq!(it.runner.post(&[("authorization", "Bearer anything")], PING).await.status, 200);
+}
+
+#[tokio::test]
+async fn no_secret_is_in_a_log_or_an_event_of_audit() {
+    let folder = TempDir::new().unwrap();
+    let actor = folder.path().join("actor");
+    write(&actor, "of-the-actor").unwrap();
+    let members = json!({
+        "audit_config": {"includeRequestData": true, "includeResponseData": true},
+        "portcullis": {"actor_token_file": actor},
+    });
+    let it = Exchanging::start(&members, &[("TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET", "s3cr3t")]).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say"}}"#;
+    it.issuer.state().exchange = Some((400, json!({"error": "invalid_grant", "error_description": &it.token})));
+    assert_eq!(it.call(call).await.status, 401);
+    it.issuer.state().exchange = None;
+    assert_eq!(it.call(call).await.status, 200);
+    eventually("both events", || async { (it.runner.output().lines().count() == 2).then_some(()) }).await;
+    let text = [it.runner.output(), it.runner.log()].concat();
+    assert!(text.contains("the token endpoint answers 400 Bad Request: invalid_grant"), "{text}");
+    for secret in ["s3cr3t", "for-the-server", "of-the-actor", &it.token] {
+        assert!(!text.contains(secret), "{secret} is in {text}");
+    }
 }
 
 #[tokio::test]
