@@ -17,7 +17,6 @@
 //! # Ok::<(), mcp_runconfig::ParseError>(())
 //! ```
 
-mod additions;
 mod decode;
 mod document;
 pub mod duration;
@@ -31,13 +30,14 @@ mod profile;
 mod redis;
 pub mod webhook;
 
-pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
+pub use document::additions::{Additions, trusted_proxies};
 pub use document::chain::{
     self, AUDIT, AUTHORIZATION, AuditConfig, AuditParameters, AuthParameters, AuthorizationParameters, AuthzConfig,
-    AuthzKind, CedarConfig, ClaimMapping, HeaderForward, HeaderForwardParameters, LONGEST_PERIOD, OidcConfig,
-    PdpConfig, PdpContext, PdpHttp, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, TELEMETRY,
-    TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, ToolFilterParameters, ToolOverride,
-    ToolRateLimit, is_claim_header, is_export_header, is_reserved_header, same_header,
+    AuthzKind, CedarConfig, ClaimMapping, HeaderForward, HeaderForwardParameters, LONGEST_PERIOD, MCP_ENDPOINTS,
+    OidcConfig, PdpConfig, PdpContext, PdpHttp, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters,
+    SHADOW_AUTHORIZATION, TELEMETRY, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters,
+    ToolFilterParameters, ToolOverride, ToolRateLimit, is_claim_header, is_export_header, is_reserved_header,
+    same_header,
 };
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

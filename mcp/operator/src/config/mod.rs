@@ -8,6 +8,7 @@ mod audit;
 pub mod bundle;
 mod login;
 mod plan;
+mod policies;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use crate::subject::Subject;
 pub use audit::audit;
 pub use login::LoginTerms;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
+pub use policies::{PolicyTerms, tried};
 
 /// A kind of configuration.
 pub trait ConfigKind: Subject {
@@ -51,6 +53,12 @@ pub trait ConfigKind: Subject {
     fn needs(&self, target: &Target, terms: &Self::Terms) -> Needs {
         let _ = (target, terms);
         Needs::default()
+    }
+
+    /// The rule that a use of it on these terms breaks: the end of a sentence.
+    fn problem_on(&self, terms: &Self::Terms) -> Option<String> {
+        let _ = terms;
+        None
     }
 
     /// Puts into the document of the proxy of `target` what it is to do, on these terms.
@@ -124,6 +132,10 @@ struct Erased<K>(Arc<K>);
 impl<K: ConfigKind> Config for Erased<K> {
     fn problems(&self, settings: &Settings) -> Vec<Problem> {
         self.0.every_problem(settings).into_iter().chain(refused_secrets(&*self.0, settings)).collect()
+    }
+
+    fn problem_on(&self, terms: &Terms) -> Option<String> {
+        ConfigKind::problem_on(&*self.0, &terms.read())
     }
 
     fn references(&self) -> Vec<Reference> {

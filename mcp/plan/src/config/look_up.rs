@@ -215,7 +215,10 @@ impl Used {
             (Some(_), None) => {
                 Err(Fault::new(|words| words.not_valid, format!("is not valid: {}", sentences(&problems))))
             }
-            (Some(config), Some(needs)) => Usable::of(config, needs, data, settings),
+            (Some(config), Some(needs)) => match config.problem_on(&asked.terms) {
+                Some(problem) => Err(Fault::new(|words| words.not_valid, problem)),
+                None => Usable::of(config, needs, data, settings),
+            },
         };
         let words = asked.words;
         let (state, condition) = match found {

@@ -91,6 +91,12 @@ pub trait Config: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The rule that a use of it on these terms breaks: the end of a sentence that begins with the configuration.
+    fn problem_on(&self, terms: &Terms) -> Option<String> {
+        let _ = terms;
+        None
+    }
+
     /// Everything that it refers to.
     fn references(&self) -> Vec<Reference> {
         Vec::new()

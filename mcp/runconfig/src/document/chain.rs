@@ -17,7 +17,7 @@ pub use self::{
     auth::{AUTH, AuthParameters, OidcConfig},
     authorization::{
         AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
-        PdpContext, PdpHttp,
+        PdpContext, PdpHttp, SHADOW_AUTHORIZATION,
     },
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
     rate_limit::{LONGEST_PERIOD, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, ToolRateLimit},
@@ -25,7 +25,7 @@ pub use self::{
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
 use crate::{
-    MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
+    MiddlewareConfig, Parameters as _, ParseError, RunConfig,
     decode::fold,
     webhook::{self, WebhookConfig, WebhookParameters},
 };
@@ -179,6 +179,14 @@ static TABLE: &[Row] = &[
         // The default `read` keeps the order of members, which tells where policies were written.
         ..built(AUTHORIZATION)
     },
+    Row {
+        members: &[("parameters.config_data", "portcullis.shadow_policies")],
+        of: |config| {
+            let policies = config.portcullis.shadow_policies.as_ref();
+            AuthorizationParameters::of(policies, "").map(Typed::Authorization)
+        },
+        ..built(SHADOW_AUTHORIZATION)
+    },
     Row { members: &[("", "aws_sts_config")], ..later("awssts") },
     Row {
         members: &[
@@ -292,6 +300,10 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), ParseError> {
     }
     Ok(())
 }
+
+/// The name of the ability to serve MCP endpoints alone, beside the types of middleware that a proxy has: without it,
+/// [`mcp_paths`](crate::Additions::mcp_paths) and [`open_paths`](crate::Additions::open_paths) would change nothing.
+pub const MCP_ENDPOINTS: &str = "mcp-endpoints";
 
 /// The ability of a proxy to tell by `/readyz` whether its server answers.
 pub const READYZ: &str = "readyz";

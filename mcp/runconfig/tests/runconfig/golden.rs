@@ -254,6 +254,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             open_paths: vec!["/docs/*".into()],
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
             rate_limits_fail_closed: true,
+            shadow_policies: None,
         },
         ..RunConfig::default()
     };

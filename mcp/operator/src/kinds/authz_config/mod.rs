@@ -13,7 +13,7 @@ use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{ConfigKind, ConfigReport, workloads},
+    config::{ConfigKind, ConfigReport, PolicyTerms, workloads},
     subject::Subject,
 };
 
@@ -69,10 +69,20 @@ impl ConfigKind for MCPAuthzConfig {
     const VALIDITY: (&'static str, &'static str) = ("ConfigValid", "ConfigInvalid");
     const MIDDLEWARE: &'static [&'static str] = &[AUTHORIZATION];
 
-    type Terms = ();
+    type Terms = PolicyTerms;
 
-    fn render(&self, _: &Target, (): &(), run_config: &mut RunConfig) {
-        run_config.authz_config = document(&self.spec).ok();
+    fn problem_on(&self, terms: &PolicyTerms) -> Option<String> {
+        let is_service = self.spec.kind != TYPES[0].0;
+        (terms.tried && is_service).then(|| "has the type httpv1, and only Cedar policies can be tried".to_owned())
+    }
+
+    fn render(&self, _: &Target, terms: &PolicyTerms, run_config: &mut RunConfig) {
+        let document = document(&self.spec).ok();
+        if terms.tried {
+            run_config.portcullis.shadow_policies = document;
+        } else {
+            run_config.authz_config = document;
+        }
     }
 
     fn conditions(status: &MCPAuthzConfigStatus) -> Option<&Vec<Condition>> {

@@ -30,7 +30,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::{ConfigKind as _, audit},
+    config::{ConfigKind as _, PolicyTerms, audit, tried},
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -129,15 +129,20 @@ impl Workload for MCPRemoteProxy {
         let webhooks = spec.webhook_config_ref.as_ref();
         let tools = spec.tool_config_ref.as_ref();
         let policies = spec.authz_config_ref.as_ref();
+        let trial = spec.shadow_policies_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
-            policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
+            policies
+                .map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &PolicyTerms::default())),
             authorization::authorization(spec.authz_config.as_ref(), Some(authorization::LONGEST_OF_REMOTE)),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
+            }),
+            trial.map(|it| {
+                tried(MCPAuthzConfig::used(Role::Setting, "spec.shadowPoliciesRef", &it.name, &PolicyTerms::TRIED))
             }),
             audit(spec.audit.as_ref()),
         ];

@@ -1,0 +1,34 @@
+//! The terms of a workload's reference to policies, which every kind of workload has.
+
+use mcp_plan::config::{ConfigUse, Words};
+use mcp_runconfig::SHADOW_AUTHORIZATION;
+use serde::{Deserialize, Serialize};
+
+/// The reason where policies that are tried break a rule, or are a service.
+const NOT_VALID: &str = "ShadowPoliciesRefNotValid";
+
+/// The terms of a reference to policies.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyTerms {
+    /// Whether they are only tried.
+    pub tried: bool,
+}
+
+impl PolicyTerms {
+    /// Policies that are only tried.
+    pub const TRIED: Self = Self { tried: true };
+}
+
+/// A use on the terms of [`PolicyTerms::TRIED`], which conditions tell from the one of policies in force.
+pub fn tried(used: ConfigUse) -> ConfigUse {
+    let words = Words {
+        condition: "ShadowPoliciesRefValidated",
+        valid: "ShadowPoliciesRefValid",
+        not_found: "ShadowPoliciesRefNotFound",
+        not_valid: NOT_VALID,
+        data_not_found: NOT_VALID,
+        data_not_valid: NOT_VALID,
+        bundle: None,
+    };
+    ConfigUse { words: Some(words), middleware: &[SHADOW_AUTHORIZATION], ..used }
+}
