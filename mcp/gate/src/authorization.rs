@@ -8,6 +8,7 @@ mod cedar;
 mod pdp;
 mod requests;
 mod tools;
+mod trial;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub(crate) struct Authorization {
     guard: Guard,
 }
 
+pub(crate) use self::trial::Trial;
+
 /// The part that decides.
 #[derive(Clone)]
 enum Decider {
@@ -57,23 +60,11 @@ enum Decider {
 impl Authorization {
     pub(crate) fn new(parameters: AuthorizationParameters, context: &BuildContext) -> Result<Self, BuildError> {
         check_place(context)?;
-        let fail = |field: &str, problem: String, fix: &str| {
-            let member = if field.is_empty() { CONFIG.to_owned() } else { format!("{CONFIG}.{field}") };
-            context.error(&member, problem, fix)
-        };
-        let missing = || fail("", "is missing".to_owned(), "write the policies there, or leave this middleware out");
-        let config = parameters.config_data.ok_or_else(missing)?;
-        config.check().map_err(|error| fail(&error.field, error.problem, &error.fix))?;
-        let decider = match config {
-            AuthzConfig { kind: AuthzKind::Cedar, cedar: Some(cedar), .. } => {
-                Cedar::new(&cedar, &context.settings.server_name)
-                    .map(|cedar| Decider::Cedar(Arc::new(cedar)))
-                    .map_err(|(field, problem)| fail(&format!("cedar.{field}"), problem, &format!("correct {field}")))?
-            }
+        let decider = match checked(parameters, context)? {
             AuthzConfig { kind: AuthzKind::Http, pdp: Some(pdp), .. } => Pdp::new(pdp, context)
                 .map(|pdp| Decider::Pdp(Arc::new(pdp)))
-                .map_err(|(field, problem, fix)| fail(&format!("pdp.{field}"), problem, &fix))?,
-            _ => return Err(missing()),
+                .map_err(|(field, problem, fix)| fail(context, &format!("pdp.{field}"), problem, &fix))?,
+            config => Decider::Cedar(Arc::new(cedar(&config, context)?)),
         };
         let (tools, requests) = (Tools::new(context.settings.answers_on_stream), OpenRequests::new());
         Ok(Self { decider, tools: Arc::new(tools), requests: Arc::new(requests), guard: context.guard() })
@@ -199,6 +190,25 @@ fn check_length(list: &List) -> Result<(), &'static str> {
 
 const CONFIG: &str = "parameters.config_data";
 
+fn fail(context: &BuildContext, field: &str, problem: String, fix: &str) -> BuildError {
+    let member = if field.is_empty() { CONFIG.to_owned() } else { format!("{CONFIG}.{field}") };
+    context.error(&member, problem, fix)
+}
+
+/// The configuration, with what its type needs.
+fn checked(parameters: AuthorizationParameters, context: &BuildContext) -> Result<AuthzConfig, BuildError> {
+    let fix = "write the policies there, or leave this middleware out";
+    let config = parameters.config_data.ok_or_else(|| fail(context, "", "is missing".to_owned(), fix))?;
+    config.check().map_err(|error| fail(context, &error.field, error.problem, &error.fix))?;
+    Ok(config)
+}
+
+fn cedar(config: &AuthzConfig, context: &BuildContext) -> Result<Cedar, BuildError> {
+    let policies = config.cedar.clone().unwrap_or_default();
+    Cedar::new(&policies, &context.settings.server_name)
+        .map_err(|(field, problem)| fail(context, &format!("cedar.{field}"), problem, &format!("correct {field}")))
+}
+
 /// Refuses a place in the chain in which something else than the MCP server's own message would be judged, or nobody had called.
 fn check_place(context: &BuildContext) -> Result<(), BuildError> {
     context.check_single()?;
@@ -227,8 +237,15 @@ fn questions(message: &OwnedMessage) -> Option<Result<Vec<Question<'_>>, Denial>
 
 fn outcome(failure: &Failure) -> Outcome {
     match failure {
-        Failure::NoAnswer(_) | Failure::Denied(Denial::Failed(_)) => Outcome::Failed,
-        Failure::Denied(_) => Outcome::Denied,
+        Failure::NoAnswer(_) => Outcome::Failed,
+        Failure::Denied(denial) => denied(denial),
+    }
+}
+
+fn denied(denial: &Denial) -> Outcome {
+    match denial {
+        Denial::Failed(_) => Outcome::Failed,
+        _ => Outcome::Denied,
     }
 }
 

@@ -20,7 +20,9 @@ mod usage_metrics;
 mod webhook;
 
 use mcp_middleware::Registry;
-use mcp_runconfig::{AUDIT, AUTHORIZATION, TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks};
+use mcp_runconfig::{
+    AUDIT, AUTHORIZATION, SHADOW_AUTHORIZATION, TOOL_CALL_FILTER, TOOL_FILTER, chain, webhook as webhooks,
+};
 
 /// The registry of all of them; a foreign middleware is added with [`Registry::register`].
 pub fn registry() -> Registry {
@@ -46,6 +48,10 @@ pub fn registry() -> Registry {
         .register(AUTHORIZATION, |parameters, context| async move {
             authorization::Authorization::new(parameters, &context)
         })
+        .register(
+            SHADOW_AUTHORIZATION,
+            |parameters, context| async move { authorization::Trial::new(parameters, &context) },
+        )
         .register(chain::HEADER_FORWARD, |parameters, context| async move {
             header_forward::HeaderForward::new(parameters, &context)
         })

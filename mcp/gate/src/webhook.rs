@@ -7,6 +7,7 @@ mod review;
 mod shadow;
 mod signature;
 mod tree;
+mod trial;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -197,7 +198,7 @@ impl Asking {
         Ok(changed)
     }
 
-    /// What selectors look at in the message of a review; `None` where every webhook is asked about everything.
+    /// Reads what selectors look at in the message of a review; `None` where every webhook is asked about everything.
     async fn sight(&self, review: &Review) -> Option<Sight> {
         if self.hooks.iter().all(|hook| hook.selector.is_all()) {
             return None;
@@ -205,7 +206,7 @@ impl Asking {
         Some(Sight::of(review.message.clone()).await)
     }
 
-    /// What a webhook is sent of a request that is `message` by now; `None` where it cannot be encoded.
+    /// Encodes what a webhook is sent of a request that is `message` by now; `None` where it cannot be encoded.
     async fn payload(&self, review: &Review, message: Bytes) -> Option<Bytes> {
         let (context, identity) = (Arc::clone(&self.context), review.identity.clone());
         let (source, length) = (review.context.peer(), message.len());
@@ -268,7 +269,7 @@ fn encode(
     Ok(payload.encode().into())
 }
 
-/// What becomes of a request after an answer that allows it, and may change its body.
+/// The verdict after an answer that allows the request, and may change its body.
 async fn patched(hook: &Webhook, body: &Bytes, answer: webhook::Response) -> (Outcome, Verdict) {
     let Some(patch) = answer.patch.filter(|_| !answer.patch_type.is_empty()) else {
         return (Outcome::Allowed, Verdict::Pass);

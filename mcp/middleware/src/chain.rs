@@ -20,7 +20,7 @@ use crate::bodies::Bodies;
 use crate::context::{RequestContext, describe};
 use crate::door;
 use crate::exchange::{Exchange, Observation};
-use crate::response_filter::{Refusal, filter_response};
+use crate::response_filter::{Refusal, filter_response, looked_at};
 
 /// One middleware of a chain.
 pub trait Middleware: Send + Sync {
@@ -244,7 +244,7 @@ impl<'a> Next<'a> {
                 Next { middleware, context, transport }.call(request)
             }
             Some((first, middleware)) => first.call(request, Next { middleware, context, transport }),
-            None if context.is_unread(&request) || context.has_filters() => {
+            None if context.is_unread(&request) || context.reads_answer() => {
                 Box::pin(answer(context, request, transport))
             }
             None => transport.call(request),
@@ -263,14 +263,14 @@ impl fmt::Debug for Next<'_> {
 /// Messages of the MCP server come from the transport alone, so that this is the one place that sees them all. What a middleware answers itself, a
 /// refusal or for a panic, is not among them and reaches the client as it is.
 async fn answer(context: &RequestContext, mut request: Request<Body>, transport: &BoxService) -> Response<Body> {
-    let mut filters = context.take_filters();
+    let (mut filters, look) = (context.take_filters(), context.take_look());
     if context.is_unread(&request) {
         request = match context.read_for_transport(request).await {
             Ok(request) => request,
             Err(refusal) => return refusal,
         };
     }
-    if filters.is_empty() {
+    if filters.is_empty() && look.is_none() {
         return transport.call(request).await;
     }
     // A filter reads no content coding, and no part of a list: in its middle nobody can tell that it is one.
@@ -278,6 +278,13 @@ async fn answer(context: &RequestContext, mut request: Request<Body>, transport:
         request.headers_mut().remove(header);
     }
     let response = transport.call(request).await;
+    let response = match look {
+        Some(look) => looked_at(response, look),
+        None => response,
+    };
+    if filters.is_empty() {
+        return response;
+    }
     filters.session = context.session();
     let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
     let (response, refusal) = filter_response(filters, response, id, context.answer()).await;

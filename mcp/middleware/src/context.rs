@@ -19,10 +19,11 @@ use mcp_wire::{Kind, List, Message, MessageError, OwnedMessage, headers};
 use serde_json::{Map, Value};
 
 use crate::bodies::{Bodies, beside, read_message};
-use crate::decisions::{Decision, Guard, Outcome};
+use crate::decisions::{Decision, Guard};
 use crate::door;
 use crate::network::client_network;
-use crate::response_filter::{Filters, ListFilter};
+use crate::outcome::Outcome;
+use crate::response_filter::{Filters, ListFilter, ListLook};
 use crate::shadows::{Run, Shadow, Shadows};
 
 /// The longest message that is kept for those who observe when another is put in its place, in bytes.
@@ -61,6 +62,7 @@ struct Found {
     changed: bool,
     checks: Vec<Check>,
     filters: Filters,
+    look: Option<ListLook>,
     session: Option<Arc<str>>,
 }
 
@@ -215,8 +217,7 @@ impl RequestContext {
 
     /// Counts the decision of a shadow, which began at `started`, and keeps it for those who observe the request.
     pub fn decided_in_shadow(&self, shadow: &Shadow, outcome: Outcome, started: Instant) {
-        let finding = shadow.decided(outcome, started);
-        self.own_shadows().add(finding);
+        self.own_shadows().decide(shadow, outcome, started);
     }
 
     /// A shadow is at work for the request until what this returns is dropped.
@@ -258,15 +259,26 @@ impl RequestContext {
         self.found().filters.add(filter, edit);
     }
 
+    /// Registers a look at the list in the answer, as the MCP server gives it. The answer passes as it is. A second look takes the first one's place.
+    pub fn look_at_list(&self, look: ListLook) {
+        self.found().look = Some(look);
+    }
+
     /// Registers a look at each request and notification of the MCP server in the answer, before the client gets it, with the id of the
     /// [session](Self::session). It must not wait.
     pub fn watch_messages(&self, watch: impl Fn(Option<&Arc<str>>, &Message<'_>) + Send + Sync + 'static) {
         self.found().filters.watch(watch);
     }
 
-    /// Whether middleware registered filters.
-    pub(crate) fn has_filters(&self) -> bool {
-        !self.found().filters.is_empty()
+    /// Whether middleware registered filters, or a look.
+    pub(crate) fn reads_answer(&self) -> bool {
+        let found = self.found();
+        !found.filters.is_empty() || found.look.is_some()
+    }
+
+    /// Takes the look out, for the one answer of the transport.
+    pub(crate) fn take_look(&self) -> Option<ListLook> {
+        self.found().look.take()
     }
 
     /// Takes the filters out, for the one answer of the transport.

@@ -10,27 +10,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
 use crate::metrics::Metrics;
+use crate::outcome::Outcome;
 use crate::shadows::{Counts, Shadow};
 
 /// The upper bounds of the buckets, in seconds: a check in memory takes microseconds, a webhook up to half a minute.
 const BUCKETS: [f64; 11] = [0.000_01, 0.000_1, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
-
-/// The effect of a guard on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The request passes.
-    Allowed,
-    /// The request passes in another form.
-    Changed,
-    /// The request is refused.
-    Denied,
-    /// The request is refused since the guard could not read it: a webhook answered HTTP 400, 413, 414, 415 or 431.
-    Blamed,
-    /// The request is refused since the guard gave no usable answer.
-    Failed,
-    /// The guard gave no usable answer, and its failure policy lets the request pass.
-    Ignored,
-}
 
 /// The decision of one guard about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,30 +64,6 @@ struct OfWebhook {
 struct Counted<L> {
     count: Family<L, Counter>,
     seconds: Family<L, Histogram, fn() -> Histogram>,
-}
-
-// === impl Outcome ===
-
-impl Outcome {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::Allowed, Self::Changed, Self::Denied, Self::Blamed, Self::Failed, Self::Ignored];
-
-    /// Whether the request does not pass.
-    pub fn refuses(self) -> bool {
-        matches!(self, Self::Denied | Self::Blamed | Self::Failed)
-    }
-
-    /// Its name in metrics and audit events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Changed => "changed",
-            Self::Denied => "denied",
-            Self::Blamed => "blamed",
-            Self::Failed => "failed",
-            Self::Ignored => "ignored",
-        }
-    }
 }
 
 // === impl Decisions ===

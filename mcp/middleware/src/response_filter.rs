@@ -11,6 +11,7 @@ mod content;
 mod events;
 mod filters;
 mod held;
+mod looked;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ use self::events::{FilteredEvents, may_have_data};
 pub(crate) use self::filters::Filters;
 pub use self::filters::ListFilter;
 use self::held::held;
+pub(crate) use self::looked::looked_at;
+pub use self::looked::{LOOKED_AT, ListLook};
 use crate::bodies::{MAX_ANSWER, beside};
 
 /// The longest event that is held until it is complete, in bytes.

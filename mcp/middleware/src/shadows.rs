@@ -8,8 +8,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::sync::watch;
 
-use crate::decisions::Outcome;
 use crate::metrics::Metrics;
+use crate::outcome::Outcome;
 
 /// The label of a shadow's call that was not made, since too many are under way.
 const DROPPED: &str = "dropped";
@@ -53,18 +53,18 @@ pub struct Shadows {
     running: Running,
 }
 
-/// What one shadow found in a request.
+/// A finding of one shadow in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The type of the middleware.
     pub guard: Arc<str>,
     /// The webhook's name, where it is one.
     pub webhook: Option<Arc<str>>,
-    /// What it found.
+    /// The finding itself.
     pub found: Found,
 }
 
-/// What a shadow found.
+/// The contents of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Its decision about the call, the time at which that began, and the time that it took.
@@ -145,7 +145,7 @@ impl Shadow {
 // === impl Shadows ===
 
 impl Shadows {
-    /// What they have found so far.
+    /// Lists what they have found so far.
     pub fn findings(&self) -> Vec<Finding> {
         self.lock().clone()
     }
@@ -158,6 +158,11 @@ impl Shadows {
     /// Waits until none of them is at work: a webhook's timeout at most.
     pub async fn done(&self) {
         self.running.none().await;
+    }
+
+    /// Counts the decision of a shadow, which began at `started`, and keeps it for those who observe the request.
+    pub fn decide(&self, shadow: &Shadow, outcome: Outcome, started: Instant) {
+        self.add(shadow.decided(outcome, started));
     }
 
     /// Counts entries of a list in the answer that a shadow would hide, and keeps their number for those who observe the request.

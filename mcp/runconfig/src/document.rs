@@ -1,5 +1,6 @@
 //! The document itself.
 
+pub(crate) mod additions;
 pub mod chain;
 
 use std::{collections::BTreeMap, fmt, time::Duration};

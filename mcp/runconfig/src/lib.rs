@@ -17,7 +17,6 @@
 //! # Ok::<(), mcp_runconfig::ParseError>(())
 //! ```
 
-mod additions;
 mod decode;
 mod document;
 pub mod duration;
@@ -31,15 +30,15 @@ mod profile;
 mod redis;
 pub mod webhook;
 
-pub use additions::{Additions, MCP_ENDPOINTS, trusted_proxies};
+pub use document::additions::{Additions, trusted_proxies};
 pub use document::chain::{
     self, AUDIT, AUTHORIZATION, AWS_STS, AuditConfig, AuditParameters, AuthParameters, AuthorizationParameters,
     AuthzConfig, AuthzKind, AwsStsConfig, AwsStsParameters, CedarConfig, ClaimMapping, HeaderForward,
-    HeaderForwardParameters, LONGEST_PERIOD, OidcConfig, PdpConfig, PdpContext, PdpHttp, RATE_LIMIT, RateLimit,
-    RateLimitConfig, RateLimitParameters, RemoteAuthConfig, RoleMapping, TELEMETRY, TOKEN_EXCHANGE, TOKEN_INJECTION,
-    TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters, TokenExchangeConfig, TokenExchangeParameters,
-    ToolFilterParameters, ToolOverride, ToolRateLimit, is_claim_header, is_export_header, is_reserved_header,
-    same_header, secret_identifier, token_type,
+    HeaderForwardParameters, LONGEST_PERIOD, MCP_ENDPOINTS, OidcConfig, PdpConfig, PdpContext, PdpHttp, RATE_LIMIT,
+    RateLimit, RateLimitConfig, RateLimitParameters, RemoteAuthConfig, RoleMapping, SHADOW_AUTHORIZATION, TELEMETRY,
+    TOKEN_EXCHANGE, TOKEN_INJECTION, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters,
+    TokenExchangeConfig, TokenExchangeParameters, ToolFilterParameters, ToolOverride, ToolRateLimit, is_claim_header,
+    is_export_header, is_reserved_header, same_header, secret_identifier, token_type,
 };
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

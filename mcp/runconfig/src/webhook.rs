@@ -1,13 +1,14 @@
 //! Request webhooks: how one is configured (toolhive-runner §3.2) and what goes over the wire (§3.5, §3.7).
 
 mod config;
+mod problem;
 mod selector;
 mod wire;
 
 pub use config::{
-    FailurePolicy, InvalidWebhook, Mode, Problem, Timeout, TlsConfig, WebhookAdditions, WebhookConfig,
-    WebhookParameters,
+    FailurePolicy, InvalidWebhook, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig, WebhookParameters,
 };
+pub use problem::Problem;
 pub use selector::{Match, Selector, TOOL_CALL};
 pub use wire::{Context, Payload, Principal, Response};
 

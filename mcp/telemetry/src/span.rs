@@ -253,25 +253,24 @@ impl Traced {
         self.shadows = context.shadows();
         self.client = Some(client);
         for decision in context.decisions() {
-            self.webhook(decision, "enforce");
+            self.webhook(decision, None);
         }
     }
 
-    /// Adds the span of a webhook's call.
-    fn webhook(&self, Decision { guard, webhook, outcome, started, took }: Decision, mode: &'static str) {
+    /// Adds the span of a webhook's call; `mode` says that it was only tried.
+    fn webhook(&self, Decision { guard, webhook, outcome, started, took }: Decision, mode: Option<KeyValue>) {
         let (time, began) = self.began;
         let (Some(webhook), Some(since)) = (webhook, started.checked_duration_since(began)) else { return };
         let started = time + since;
         let own = [
             KeyValue::new("webhook.name", Arc::clone(&webhook)),
             KeyValue::new("webhook.type", guard),
-            KeyValue::new("webhook.mode", mode),
             KeyValue::new("webhook.outcome", outcome.as_str()),
         ];
         let builder = SpanBuilder::from_name(format!("webhook {webhook}"))
             .with_kind(SpanKind::Client)
             .with_start_time(started)
-            .with_attributes(own.into_iter().chain(self.client.clone()));
+            .with_attributes(own.into_iter().chain(mode).chain(self.client.clone()));
         let parent = Context::new().with_remote_span_context(self.span.span_context().clone());
         let mut span = self.spans.tracer.build_with_context(builder, &parent);
         if matches!(outcome, Outcome::Failed | Outcome::Ignored) {
@@ -306,7 +305,8 @@ impl Traced {
         for Finding { guard, webhook, found } in findings {
             match found {
                 Found::Decision(outcome, started, took) => {
-                    self.webhook(Decision { guard, webhook, outcome, started, took }, "shadow");
+                    let mode = KeyValue::new("webhook.mode", "shadow");
+                    self.webhook(Decision { guard, webhook, outcome, started, took }, Some(mode));
                 }
                 Found::Hidden(entries) => {
                     self.span.set_attribute(KeyValue::new("would_hide", integer(entries as u64)));

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::future::{BoxFuture, ready};
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, USER_AGENT};
 use http_body_util::BodyExt as _;
 use mcp_http::{BoxService, full};
-use mcp_middleware::{Chain, Entry, Guard, Metrics, Outcome, ProxySettings};
+use mcp_middleware::{Chain, Decisions, Entry, Guard, Metrics, Outcome, ProxySettings};
 use mcp_runconfig::{MiddlewareConfig, TelemetryConfig};
 use opentelemetry::trace::{SpanId, SpanKind, Status, TracerProvider as _};
 use opentelemetry::{KeyValue, Value};
@@ -84,6 +84,7 @@ struct Proxy {
     /// Ends its instruments when it is dropped.
     _meters: SdkMeterProvider,
     metrics: Metrics,
+    decisions: Decisions,
     /// The headers that the server got last.
     seen: Arc<Mutex<HeaderMap>>,
 }
@@ -109,11 +110,11 @@ impl Proxy {
         registry.register("asks", |(): (), context: BuildContext| ready(Ok(Inner(Some(context.webhook("policy"))))));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let settings = ProxySettings::new(SocketAddr::from(([127, 0, 0, 1], 8080)), provider);
-        let metrics = settings.metrics.clone();
+        let (metrics, decisions) = (settings.metrics.clone(), settings.decisions.clone());
         metrics.register_collector(scrape);
         let entries = ["reads", TELEMETRY, "asks"].map(|kind| MiddlewareConfig::new(kind, json!(null)));
         let chain = registry.build_entries(Entry::list("middleware_configs", &entries), settings).await.unwrap();
-        Self { chain, exporter, _meters: meters, metrics, seen: Arc::default() }
+        Self { chain, exporter, _meters: meters, metrics, decisions, seen: Arc::default() }
     }
 
     async fn full() -> Self {
@@ -302,6 +303,37 @@ async fn a_webhook_has_a_span_below_that_of_the_request() {
         assert_eq!(span.span_context.trace_id(), request.span_context.trace_id());
         assert!(request.start_time <= span.start_time && span.start_time <= span.end_time, "{span:?}");
     }
+}
+
+/// The span of the request ends with what a shadow found later, and as of its own end.
+#[tokio::test]
+async fn a_span_waits_for_what_shadows_find() {
+    let proxy = Proxy::full().await;
+    let transport = BoxService::new(tower::service_fn(|_| ready(Ok::<_, Infallible>(Response::new(full("{}"))))));
+    let context = proxy.chain.context(SocketAddr::from(([127, 0, 0, 1], 1)));
+    let run = context.run_in_shadow();
+    let request = Request::post("/mcp").body(full(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)).unwrap();
+    let response = proxy.chain.serve(&context, request, &transport).await;
+    drop(response.into_body().collect().await.unwrap());
+    let shadow = proxy.decisions.shadow("validating-webhook", Some("trial"));
+    context.decided_in_shadow(&shadow, Outcome::Denied, Instant::now());
+    context.own_shadows().hide(&proxy.decisions.shadow("policies", None), 3);
+    assert_eq!(proxy.exporter.get_finished_spans().unwrap().len(), 2, "those of the webhooks that decide");
+    let seen = SystemTime::now();
+    drop(run);
+    context.own_shadows().done().await;
+    let spans = loop {
+        let spans = proxy.exporter.get_finished_spans().unwrap();
+        if spans.len() == 4 {
+            break spans;
+        }
+        tokio::task::yield_now().await;
+    };
+    let (tried, request) = (attributes(&spans[2]), attributes(&spans[3]));
+    assert_eq!((&*spans[2].name, &tried["webhook.mode"]), ("webhook trial", &json!("shadow")));
+    assert_eq!(tried["webhook.outcome"], "denied");
+    assert_eq!((&request["would_refuse"], &request["would_hide"]), (&json!(r#"["trial","policies"]"#), &json!(3)));
+    assert!(spans[3].end_time <= seen, "{:?}", spans[3]);
 }
 
 #[tokio::test]

@@ -147,6 +147,9 @@ pub struct MCPServerSpec {
     /// Where sessions are kept; several replicas need one that they share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_storage: Option<SessionStorage>,
+    /// An MCPAuthzConfig whose policies are tried: evaluated on live calls, counted, and without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow_policies_ref: Option<NameRef>,
     /// The MCPTelemetryConfig that says where traces and metrics go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub telemetry_config_ref: Option<TelemetryConfigRef>,
@@ -207,6 +210,7 @@ impl Default for MCPServerSpec {
             service_account: None,
             session_affinity: SessionAffinity::default(),
             session_storage: None,
+            shadow_policies_ref: None,
             telemetry_config_ref: None,
             tool_config_ref: None,
             transport: Transport::default(),

@@ -15,8 +15,8 @@ use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Mode, Response, Selector, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
 
-use super::shadow::Trial;
 use super::signature::HmacFile;
+use super::trial::Trial;
 
 const SIGNATURE: HeaderName = HeaderName::from_static("x-toolhive-signature");
 const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolhive-timestamp");

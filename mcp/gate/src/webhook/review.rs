@@ -12,7 +12,7 @@ use mcp_wire::{ErrorBody, OwnedMessage, code};
 
 use super::call::{CallError, Webhook};
 
-/// What is known of a request while its webhooks are asked.
+/// A request while its webhooks are asked.
 #[derive(Clone)]
 pub(super) struct Review {
     /// The type of the middleware.
@@ -22,7 +22,7 @@ pub(super) struct Review {
     pub(super) identity: Option<Arc<Identity>>,
 }
 
-/// What becomes of a request after a webhook was asked.
+/// The fate of a request after a webhook was asked.
 pub(super) enum Verdict {
     Pass,
     /// This goes on in place of its body.
@@ -38,7 +38,7 @@ pub(super) struct Refusal {
     reason: Cow<'static, str>,
 }
 
-/// What selectors look at in a message. What cannot be read is `None`.
+/// The parts of a message that selectors look at. One that cannot be read is `None`.
 pub(super) struct Sight {
     method: Option<String>,
     tool: Option<String>,
@@ -117,7 +117,7 @@ impl Sight {
         beside(message.body().len(), move || Self::read(&message)).await
     }
 
-    /// What webhooks made of a message may be none.
+    /// The message that webhooks made may be none.
     pub(super) async fn of_body(body: Bytes) -> Self {
         let nothing = |_| Self { method: None, tool: None };
         beside(body.len(), move || OwnedMessage::read(body).map_or_else(nothing, |message| Self::read(&message))).await

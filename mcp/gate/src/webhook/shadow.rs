@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use mcp_middleware::{Outcome, Running, Shadow};
+use mcp_middleware::Outcome;
 use mcp_runconfig::webhook::MAX_REQUEST_BYTES;
-use mcp_store::{Bound, Shares};
 use mcp_wire::{Kind, OwnedMessage};
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
@@ -14,29 +13,10 @@ use tracing::subscriber::NoSubscriber;
 use super::Asking;
 use super::call::Webhook;
 use super::review::{Review, Verdict};
+use super::trial::Trial;
 
-/// The memory for the calls of one shadow that are under way, in all and of each client, in bytes.
-const LIMIT: usize = 16 << 20;
-const LIMIT_OF_CLIENT: usize = 4 << 20;
 /// The least that a call takes of it: 256 are under way, 64 of them one client's.
 const LEAST: usize = 64 << 10;
-
-/// A webhook's calls that are only tried.
-pub(super) struct Trial {
-    shadow: Shadow,
-    calls: Arc<Shares>,
-    pub(super) running: Running,
-}
-
-impl Trial {
-    pub(super) fn new(shadow: Shadow) -> Self {
-        Self { shadow, calls: Shares::new(LIMIT, LIMIT_OF_CLIENT), running: Running::default() }
-    }
-
-    pub(super) fn bound(&self, name: &'static str) -> Bound {
-        self.calls.bound(name)
-    }
-}
 
 impl Asking {
     /// Asks a webhook about a request whose body is `body` by now, in a task of its own. What it says is counted, and changes nothing.
@@ -59,7 +39,7 @@ impl Asking {
         let under_way = (trial.running.begin(), review.context.run_in_shadow());
         let started = Instant::now();
         tokio::spawn(async move {
-            // What the log says of a refusal would be wrong.
+            // The log would tell of a refusal that there is not.
             let outcome = asking.verdict(&hook, &review, body, payload).with_subscriber(NoSubscriber::new()).await;
             if outcome.refuses() {
                 tracing::info!(webhook = hook.name, outcome = outcome.as_str(), "a shadow would refuse the request");

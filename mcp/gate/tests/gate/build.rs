@@ -83,6 +83,13 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
             "config_data.cedar.entities_json",
             "entities",
         ),
+        (
+            json!([{"type": "auth"}, {"type": "shadow-authorization", "parameters": {"config_data": {
+                "type": "httpv1", "pdp": {"http": {"url": "https://pdp"}, "claim_mapping": "mpe"},
+            }}}]),
+            "config_data.type",
+            "only Cedar policies can be tried",
+        ),
         (decided(json!({"http": {"url": "https://pdp"}})), "pdp.claim_mapping", "is missing"),
         (decided(json!({"http": {"url": "pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "not a URL"),
         (decided(json!({"http": {"url": "ftp://pdp"}, "claim_mapping": "mpe"})), "pdp.http.url", "not a URL"),

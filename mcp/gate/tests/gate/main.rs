@@ -18,3 +18,4 @@ mod self_signed;
 mod series;
 mod shadows;
 mod support;
+mod tried_policies;

@@ -200,11 +200,20 @@ impl Proxy {
     }
 
     pub(crate) fn with(settings: ProxySettings, entries: Value) -> Self {
+        Self::answering(settings, entries, || Response::new(full("done")))
+    }
+
+    /// In front of a backend that answers so.
+    pub(crate) fn answering(
+        settings: ProxySettings,
+        entries: Value,
+        answer: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+    ) -> Self {
         let chain = build_with(settings, entries).unwrap_or_else(|error| panic!("{error}"));
         let forwarded = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&forwarded);
         let backend = tower::service_fn(move |request: Request<Body>| {
-            let record = Arc::clone(&record);
+            let (record, answer) = (Arc::clone(&record), answer.clone());
             async move {
                 let (head, body) = request.into_parts();
                 assert!(head.uri.path() != "/panic", "the backend's own fault");
@@ -212,7 +221,7 @@ impl Proxy {
                     return Ok(Response::builder().status(400).body(full("broken")).unwrap());
                 };
                 record.lock().unwrap().push(Forwarded { headers: head.headers, body: body.to_bytes() });
-                Ok::<_, Infallible>(Response::new(full("done")))
+                Ok::<_, Infallible>(answer())
             }
         });
         Self { chain, backend: BoxService::new(backend), forwarded }

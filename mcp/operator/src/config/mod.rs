@@ -7,6 +7,7 @@
 pub mod bundle;
 mod login;
 mod plan;
+mod policies;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use crate::subject::Subject;
 
 pub use login::LoginTerms;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
+pub use policies::{PolicyTerms, tried};
 
 /// A kind of configuration.
 pub trait ConfigKind: Subject + HasStatus<Status: Clone + From<ConfigStatus> + Into<ConfigStatus>> {

@@ -20,7 +20,7 @@ pub use self::{
     auth::{AUTH, AuthParameters, OidcConfig},
     authorization::{
         AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, CedarConfig, ClaimMapping, PdpConfig,
-        PdpContext, PdpHttp,
+        PdpContext, PdpHttp, SHADOW_AUTHORIZATION,
     },
     aws_sts::{AWS_STS, AwsStsConfig, AwsStsParameters, RoleMapping},
     header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
@@ -31,7 +31,7 @@ pub use self::{
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
 use crate::{
-    MCP_ENDPOINTS, MiddlewareConfig, Parameters as _, ParseError, RunConfig,
+    MiddlewareConfig, Parameters as _, ParseError, RunConfig,
     decode::fold,
     webhook::{self, WebhookConfig, WebhookParameters},
 };
@@ -199,6 +199,14 @@ static TABLE: &[Row] = &[
         ..built(AUTHORIZATION)
     },
     Row {
+        members: &[("parameters.config_data", "portcullis.shadow_policies")],
+        of: |config| {
+            let policies = config.portcullis.shadow_policies.as_ref();
+            AuthorizationParameters::of(policies, "").map(Typed::Authorization)
+        },
+        ..built(SHADOW_AUTHORIZATION)
+    },
+    Row {
         members: &[("parameters.aws_sts_config", "aws_sts_config")],
         of: |config| AwsStsParameters::of(config).map(Typed::AwsSts),
         read: |value| AwsStsParameters::read(value, "").map(Typed::AwsSts),
@@ -318,6 +326,10 @@ pub(crate) fn check(config: &RunConfig) -> Result<(), ParseError> {
     }
     Ok(())
 }
+
+/// The name of the ability to serve MCP endpoints alone, beside the types of middleware that a proxy has: without it,
+/// [`mcp_paths`](crate::Additions::mcp_paths) and [`open_paths`](crate::Additions::open_paths) would change nothing.
+pub const MCP_ENDPOINTS: &str = "mcp-endpoints";
 
 /// The ability of a proxy to tell by `/readyz` whether its server answers.
 pub const READYZ: &str = "readyz";

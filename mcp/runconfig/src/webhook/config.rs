@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT, Match};
+use super::{DEFAULT_TIMEOUT, MAX_TIMEOUT, MIN_TIMEOUT, Match, Problem};
 use crate::{duration, endpoint::without_secrets};
 
 /// Parameters of the two webhook middleware. Rules between members are checked by [`WebhookConfig::validate`].
@@ -104,15 +104,6 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Timeout(i64);
-
-/// One rule that a webhook breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The member, in the document's spelling, such as `tls_config.client_key_path`.
-    pub field: &'static str,
-    /// What is wrong and how to mend it.
-    pub message: String,
-}
 
 /// A webhook that breaks rules. Its author has to mend all of them; no call can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

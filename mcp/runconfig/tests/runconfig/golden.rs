@@ -265,6 +265,7 @@ fn the_members_of_v0_63_have_upstreams_order_and_casing() {
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()],
             rate_limits_fail_closed: true,
             actor_token_file: "/actor/token".into(),
+            shadow_policies: None,
         },
         ..RunConfig::default()
     };

@@ -444,6 +444,8 @@ fn metrics_in(text: &str) -> std::collections::BTreeSet<&str> {
 async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
     let backend = Recorder::start().await;
     let webhook = json!({"name": "w", "url": "https://127.0.0.1:1", "timeout": 0, "failure_policy": "ignore"});
+    let mut tried = webhook.clone();
+    tried["portcullis"] = json!({"mode": "shadow"});
     let telemetry =
         json!({"endpoint": "127.0.0.1:1", "insecure": true, "tracingEnabled": true, "metricsEnabled": true});
     let limits = json!({"shared": {"maxTokens": 1, "refillPeriod": "1s"}});
@@ -451,7 +453,7 @@ async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
         json!({"type": "auth"}),
         json!({"type": "telemetry", "parameters": {"config": telemetry}}),
         json!({"type": "mcp-parser"}),
-        json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook]}}),
+        json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook, tried]}}),
         json!({"type": "ratelimit", "parameters": {"config": limits, "redis_addr": "127.0.0.1:1"}}),
     ];
     let runner = Runner::http(&backend.url(), &audited(&json!({}), &entries)).await;

@@ -44,6 +44,7 @@ mod recovery;
 mod remote;
 mod remote_sse;
 mod remote_streams;
+mod shadows;
 mod shared_sessions;
 mod shared_sessions_faults;
 mod shares;

@@ -43,6 +43,10 @@ fn additions() -> Vec<(&'static [&'static str], &'static str, Value)> {
             selectors[path] = json!({"type": "array", "minItems": 1, "maxItems": 64});
         }
     }
+    let tried = json!({
+        ".spec.shadowPoliciesRef": {"type": "object", "required": ["name"]},
+        ".spec.shadowPoliciesRef.name": {"type": "string", "minLength": 1},
+    });
     let blocks = "shows what blocks a deletion without reading the log; upstream dropped it";
     let configs = &[
         "MCPAuthzConfig",
@@ -60,6 +64,7 @@ fn additions() -> Vec<(&'static [&'static str], &'static str, Value)> {
             "asks each webhook only about what it is for, and tries one before it decides",
             selectors,
         ),
+        (&["MCPRemoteProxy", "MCPServer"], "tries policies before they decide", tried),
         (&["MCPRemoteProxy"], "webhooks guard remote servers, too", of_proxies),
     ]
 }

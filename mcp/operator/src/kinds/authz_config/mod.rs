@@ -3,7 +3,7 @@
 use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec};
 use mcp_plan::{
     authorization,
-    config::{Target, Words},
+    config::{ConfigUse, Part, Target, Words},
     problem::Problem,
     reference::Reference,
     settings::Settings,
@@ -11,7 +11,10 @@ use mcp_plan::{
 use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
 use serde_json::{Value, json};
 
-use crate::{config::ConfigKind, subject::Subject};
+use crate::{
+    config::{ConfigKind, PolicyTerms},
+    subject::Subject,
+};
 
 /// The types, each with the member of a document that has its rules.
 const TYPES: [(&str, &str); 2] = [("cedarv1", "cedar"), ("httpv1", "pdp")];
@@ -65,10 +68,21 @@ impl ConfigKind for MCPAuthzConfig {
     const VALIDITY: (&'static str, &'static str) = ("ConfigValid", "ConfigInvalid");
     const MIDDLEWARE: &'static [&'static str] = &[AUTHORIZATION];
 
-    type Terms = ();
+    type Terms = PolicyTerms;
 
-    fn render(&self, _: &Target, (): &(), run_config: &mut RunConfig) {
-        run_config.authz_config = document(&self.spec).ok();
+    fn part(&self, asked: &ConfigUse, _: &Target) -> Part {
+        let is_service = self.spec.kind != TYPES[0].0;
+        let misfit = (PolicyTerms::are_tried(asked) && is_service).then_some(PolicyTerms::NO_SERVICE);
+        Part { misfit, ..Part::of(asked) }
+    }
+
+    fn render(&self, _: &Target, terms: &PolicyTerms, run_config: &mut RunConfig) {
+        let document = document(&self.spec).ok();
+        if terms.tried {
+            run_config.portcullis.shadow_policies = document;
+        } else {
+            run_config.authz_config = document;
+        }
     }
 }
 

@@ -40,7 +40,7 @@ use portcullis::{
 };
 
 use crate::{
-    config::ConfigKind as _,
+    config::{ConfigKind as _, PolicyTerms, tried},
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };
@@ -155,17 +155,22 @@ impl Workload for MCPServer {
         let auth_server = spec.auth_server_ref.as_ref();
         let auth_server =
             auth_server.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.authServerRef", &it.name, &()));
+        let trial = spec.shadow_policies_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
         let has_login = login.is_some() || spec.external_auth_config_ref.is_some();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
-            policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
+            policies
+                .map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &PolicyTerms::default())),
             authorization::authorization(spec.authz_config.as_ref(), None),
             rate_limits(spec.rate_limiting.as_ref(), spec.session_storage.as_ref(), has_login),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
+            }),
+            trial.map(|it| {
+                tried(MCPAuthzConfig::used(Role::Setting, "spec.shadowPoliciesRef", &it.name, &PolicyTerms::TRIED))
             }),
             audit(spec.audit.as_ref()),
             credential.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.externalAuthConfigRef", &it.name, &())),

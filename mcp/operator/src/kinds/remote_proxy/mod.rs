@@ -32,7 +32,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::ConfigKind as _,
+    config::{ConfigKind as _, PolicyTerms, tried},
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };
@@ -136,15 +136,20 @@ impl Workload for MCPRemoteProxy {
         let auth_server = spec.auth_server_ref.as_ref();
         let auth_server =
             auth_server.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.authServerRef", &it.name, &()));
+        let trial = spec.shadow_policies_ref.as_ref();
         let telemetry = spec.telemetry_config_ref.as_ref();
         let uses = [
             login.map(|it| MCPOIDCConfig::used(Role::Guard, "spec.oidcConfigRef", &it.name, &it.into())),
             webhooks.map(|it| MCPWebhookConfig::used(Role::Guard, "spec.webhookConfigRef", &it.name, &())),
             tools.map(|it| MCPToolConfig::used(Role::Guard, "spec.toolConfigRef", &it.name, &())),
-            policies.map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &())),
+            policies
+                .map(|it| MCPAuthzConfig::used(Role::Guard, "spec.authzConfigRef", &it.name, &PolicyTerms::default())),
             authorization::authorization(spec.authz_config.as_ref(), Some(authorization::LONGEST_OF_REMOTE)),
             telemetry.map(|it| {
                 MCPTelemetryConfig::used(Role::Setting, "spec.telemetryConfigRef", &it.name, &it.service_name)
+            }),
+            trial.map(|it| {
+                tried(MCPAuthzConfig::used(Role::Setting, "spec.shadowPoliciesRef", &it.name, &PolicyTerms::TRIED))
             }),
             audit(spec.audit.as_ref()),
             credential.map(|it| MCPExternalAuthConfig::used(Role::Guard, "spec.externalAuthConfigRef", &it.name, &())),

@@ -15,7 +15,7 @@ use mcp_plan::{
     reference::{Reference, Source},
 };
 
-use crate::config::ConfigKind as _;
+use crate::config::{ConfigKind as _, PolicyTerms};
 
 /// The field that refers to the login.
 pub(super) const LOGIN: &str = "spec.incomingAuth.oidcConfigRef";
@@ -63,7 +63,7 @@ pub(super) fn others(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = Config
     let telemetry = spec.telemetry_config_ref.as_ref();
     let used = telemetry.map(|it| MCPTelemetryConfig::used(Role::Setting, TELEMETRY, &it.name, &it.service_name));
     let policies = spec.incoming_auth.authz_config_ref.as_ref().filter(|it| !it.name.is_empty());
-    let policies = policies.map(|it| MCPAuthzConfig::used(Role::Guard, POLICIES, &it.name, &()));
+    let policies = policies.map(|it| MCPAuthzConfig::used(Role::Guard, POLICIES, &it.name, &PolicyTerms::default()));
     tools(spec).chain(policies).chain(used).chain(credentials(spec))
 }
 

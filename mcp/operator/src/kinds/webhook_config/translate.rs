@@ -112,7 +112,7 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
     Ok((config, files))
 }
 
-/// What the proxy reads of the messages that a webhook is asked about.
+/// The selector of the proxy's document.
 fn selected(lists: Option<&WebhookMatch>) -> Match {
     let WebhookMatch { methods, principals, tools } = lists.cloned().unwrap_or_default();
     Match { methods, tools, principals }

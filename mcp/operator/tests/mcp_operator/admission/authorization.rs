@@ -59,7 +59,11 @@ async fn policies_that_do_not_parse_are_refused_with_line_and_column_where_they_
         let answer = objects.post(object, false).await;
         assert!(answer.code == 201 && answer.warnings.is_empty(), "{:?} {}", answer.warnings, answer.body);
     }
-    for document in include_str!("../../../../../examples/policies.yaml").split("\n---\n") {
+    let examples = [
+        include_str!("../../../../../examples/policies.yaml"),
+        include_str!("../../../../../examples/webhooks-tried.yaml"),
+    ];
+    for document in examples.iter().flat_map(|example| example.split("\n---\n")) {
         let answer = objects.post(serde_saphyr::from_str(document).unwrap(), false).await;
         assert!(answer.code == 201 && answer.warnings.is_empty(), "{:?} {}", answer.warnings, answer.body);
     }

@@ -24,6 +24,7 @@ mod side_doors;
 mod status;
 mod telemetry_config;
 mod tool_config;
+mod tried_policies;
 mod virtual_mcp_server;
 mod webhook_config;
 mod webhooks;

@@ -5,7 +5,7 @@ use mcp_operator::workload::Workload;
 use mcp_plan::workload::{ChildKind, ChildRef};
 use serde_json::{Value, json};
 
-use super::world::{World, child, condition, config, deployment, is_absent, run_config};
+use super::world::{World, checksum, child, condition, config, deployment, guards, is_absent, run_config};
 
 /// Runs a check for each kind.
 macro_rules! for_both_kinds {
@@ -16,7 +16,7 @@ macro_rules! for_both_kinds {
 }
 
 /// A workload called `fetch`, with these members in its spec.
-fn open<W: Workload>(change: &Value) -> World<W>
+pub(super) fn open<W: Workload>(change: &Value) -> World<W>
 where
     W::Status: Clone,
 {
@@ -50,7 +50,7 @@ where
 }
 
 /// Changes members of the spec.
-fn edit<W: Workload>(world: &mut World<W>, change: &Value)
+pub(super) fn edit<W: Workload>(world: &mut World<W>, change: &Value)
 where
     W::Status: Clone,
 {
@@ -210,6 +210,34 @@ where
 #[test]
 fn an_edit_of_the_config_rolls_the_proxy_without_a_gap() {
     for_both_kinds!(edited_gates);
+}
+
+fn enforced_shadows<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let tried = json!({"name": "policy", "url": "https://policy/", "mode": "shadow"});
+    let mut world = gated::<W>();
+    world.has(config("gates", json!({"validating": [tried]})));
+    let first = world.plan();
+    let document: Value = serde_json::from_str(run_config(&first)).unwrap();
+    assert_eq!(document["validating_webhooks"][0]["portcullis"], json!({"mode": "shadow"}));
+    world.applied(&first);
+    let (before, checksum_before) = (guards(&first).clone(), checksum(&first).to_owned());
+    world.has(config("gates", webhooks("https://policy/")));
+    let plan = world.plan();
+    assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"), "nothing goes first");
+    assert!(
+        guards(&plan) != &before && checksum(&plan) != checksum_before,
+        "it rolls, and pods of before are told apart"
+    );
+    world.applied(&plan);
+    assert_eq!(checksum(&world.plan()), checksum(&plan), "once");
+}
+
+#[test]
+fn a_shadow_becomes_a_webhook_that_decides_by_one_edit() {
+    for_both_kinds!(enforced_shadows);
 }
 
 fn broken_specs<W: Workload>()

@@ -7,6 +7,9 @@ use crate::ParseError;
 /// `type` of the middleware that decides who may call what.
 pub const AUTHORIZATION: &str = "authorization";
 
+/// `type` of the middleware that tries policies, which is ours.
+pub const SHADOW_AUTHORIZATION: &str = "shadow-authorization";
+
 /// The version of an authorization document that is written. No reader checks it.
 const VERSION: &str = "1.0";
 

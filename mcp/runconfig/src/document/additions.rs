@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::ParseError;
+use crate::{AuthzConfig, ParseError};
 
 /// The member `portcullis`. A proxy of this version refuses a document with a member in it that it does not know: it may guard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,11 +27,10 @@ pub struct Additions {
     /// A file with the token that says who exchanges callers' tokens on their behalf; empty: nobody is named. It is a JWT.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub actor_token_file: String,
+    /// Policies that are tried: evaluated on live calls, counted, and without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow_policies: Option<AuthzConfig>,
 }
-
-/// The name of the ability to serve MCP endpoints alone, beside the types of middleware that a proxy has: without it,
-/// [`mcp_paths`](Additions::mcp_paths) and [`open_paths`](Additions::open_paths) would change nothing.
-pub const MCP_ENDPOINTS: &str = "mcp-endpoints";
 
 /// The paths at which every proxy may serve MCP.
 const MCP: [&str; 2] = ["/mcp", "/sse"];

@@ -1,0 +1,107 @@
+//! M6: a webhook in shadow, from the document to the metrics and the audit.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Recorder, Runner, eventually};
+
+const JSON: [(&str, &str); 2] =
+    [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+
+/// A document with audit and this webhook, which judges calls of `deploy`, in this mode.
+fn reviewed(hook: &Recorder, mode: &str) -> Value {
+    let webhook = json!({
+        "name": "trial", "url": hook.url(), "timeout": "30s", "failure_policy": "fail",
+        "tls_config": {"insecure_skip_verify": true},
+        "portcullis": {"match": {"tools": ["deploy"]}, "mode": mode},
+    });
+    json!({"middleware_configs": [], "audit_config": {}, "validating_webhooks": [webhook]})
+}
+
+fn call(tool: &str) -> String {
+    json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool}}).to_string()
+}
+
+/// The recorded calls, each with the verdict of the recorded webhook, where it is asked.
+const RECORDED: [(&str, Option<bool>); 5] =
+    [("deploy", Some(false)), ("echo", None), ("deploy", Some(true)), ("deploy", Some(false)), ("read", None)];
+
+/// The audit events of calls, once there are as many as were recorded.
+async fn events(runner: &Runner) -> Vec<Value> {
+    eventually("an event for each call", || async {
+        let lines: Vec<Value> = runner.output().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (lines.len() == RECORDED.len()).then_some(lines)
+    })
+    .await
+}
+
+fn verdict(allowed: bool) -> String {
+    json!({"version": "v0.1.0", "uid": "u", "allowed": allowed}).to_string()
+}
+
+async fn start(backend: &Recorder, document: &Value) -> Runner {
+    let flags = ["--backend", &backend.url(), "--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
+    Runner::start("streamable-http", document, &flags, &[]).await
+}
+
+/// The calls are answered before the webhook says anything, and each event tells what it said.
+#[tokio::test]
+async fn a_shadow_counts_what_enforcement_then_refuses() {
+    let result = r#"{"jsonrpc":"2.0","id":2,"result":{}}"#;
+    let (mut backend, mut hook) = (Recorder::start().await, Recorder::start().await);
+    let runner = start(&backend, &reviewed(&hook, "shadow")).await;
+    for (tool, said) in RECORDED {
+        let (body, served) = (call(tool), async { backend.next().await.json("200 OK", "", result).await });
+        let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+        assert_eq!(answer.status, 200, "{tool}");
+        if let Some(allowed) = said {
+            hook.next().await.json("200 OK", "", &verdict(allowed)).await;
+        }
+    }
+    let mut told: Vec<_> =
+        events(&runner).await.into_iter().map(|event| event["metadata"]["extra"]["would_refuse"].clone()).collect();
+    told.retain(|refusal| !refusal.is_null());
+    let refusal = json!([{"guard": "validating-webhook", "webhook": "trial", "outcome": "denied"}]);
+    assert_eq!(told, [refusal.clone(), refusal]);
+    let report = runner.get("/metrics").await.body;
+    for line in [
+        r#"mcp_runner_would_refuse_total{guard="validating-webhook",webhook="trial",subject="call"} 2"#,
+        r#"mcp_runner_shadow_decisions_total{guard="validating-webhook",webhook="trial",outcome="allowed"} 1"#,
+    ] {
+        assert!(report.lines().any(|found| found == line), "{line} is not in {report}");
+    }
+
+    let runner = start(&backend, &reviewed(&hook, "enforce")).await;
+    let mut refused = 0;
+    for (tool, said) in RECORDED {
+        let body = call(tool);
+        let served = async {
+            if let Some(allowed) = said {
+                hook.next().await.json("200 OK", "", &verdict(allowed)).await;
+            }
+            if said != Some(false) {
+                backend.next().await.json("200 OK", "", result).await;
+            }
+        };
+        let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+        refused += u32::from(answer.status == 403);
+    }
+    assert_eq!(refused, 2);
+}
+
+/// A shadow's webhook that nobody runs costs a count.
+#[tokio::test]
+async fn a_shadow_that_is_down_refuses_no_call() {
+    let mut backend = Recorder::start().await;
+    let mut document = reviewed(&backend, "shadow");
+    document["validating_webhooks"][0]["url"] = "https://127.0.0.1:1/".into();
+    let runner = start(&backend, &document).await;
+    let (body, served) = (call("deploy"), async { backend.next().await.json("200 OK", "", "{}").await });
+    let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+    assert_eq!(answer.status, 200);
+    let line = r#"mcp_runner_shadow_decisions_total{guard="validating-webhook",webhook="trial",outcome="failed"} 1"#;
+    eventually("the failure to be counted", || async {
+        runner.get("/metrics").await.body.lines().any(|found| found == line).then_some(())
+    })
+    .await;
+}
