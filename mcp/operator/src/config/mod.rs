@@ -4,10 +4,8 @@
 //! controller and an admission webhook of its own. Unlike [`mcp_plan::config`], which has what a workload's plan takes from
 //! a configuration of any kind, this is about the configuration itself.
 
-pub mod bundle;
 mod login;
 mod plan;
-mod policies;
 
 use std::sync::Arc;
 
@@ -27,7 +25,6 @@ use crate::subject::Subject;
 
 pub use login::LoginTerms;
 pub use plan::{ConfigInputs, ConfigPlan, plan_config};
-pub use policies::{PolicyTerms, tried};
 
 /// A kind of configuration.
 pub trait ConfigKind: Subject + HasStatus<Status: Clone + From<ConfigStatus> + Into<ConfigStatus>> {

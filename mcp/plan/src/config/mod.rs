@@ -7,6 +7,7 @@
 
 mod look_up;
 mod part;
+mod policies;
 mod terms;
 mod uses;
 
@@ -24,6 +25,7 @@ use crate::{
 pub(crate) use look_up::{State, Used};
 pub use look_up::{UseCondition, Uses};
 pub use part::{Misfit, Part};
+pub use policies::{PolicyTerms, tried};
 pub use terms::Terms;
 pub use uses::{ConfigUse, Configs, Origin, Requested, Role, Sessions};
 

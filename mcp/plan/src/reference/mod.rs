@@ -4,6 +4,7 @@
 //! Each kind says once what it refers to. The index of the stores, the wake-ups, the referrers in a status, the block of a
 //! deletion and the warnings at admission all follow from that.
 
+pub mod bundle;
 mod content;
 mod data;
 mod missing;

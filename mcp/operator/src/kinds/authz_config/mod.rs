@@ -3,7 +3,7 @@
 use mcp_api::v1beta1::{MCPAuthzConfig, MCPAuthzConfigSpec};
 use mcp_plan::{
     authorization,
-    config::{ConfigUse, Part, Target, Words},
+    config::{ConfigUse, Part, PolicyTerms, Target, Words},
     problem::Problem,
     reference::Reference,
     settings::Settings,
@@ -11,10 +11,7 @@ use mcp_plan::{
 use mcp_runconfig::{AUTHORIZATION, AuthzConfig, RunConfig};
 use serde_json::{Value, json};
 
-use crate::{
-    config::{ConfigKind, PolicyTerms},
-    subject::Subject,
-};
+use crate::{config::ConfigKind, subject::Subject};
 
 /// The types, each with the member of a document that has its rules.
 const TYPES: [(&str, &str); 2] = [("cedarv1", "cedar"), ("httpv1", "pdp")];

@@ -19,7 +19,7 @@ use mcp_api::{
 use mcp_plan::{
     audit::audit,
     authorization,
-    config::{Requested, Role},
+    config::{PolicyTerms, Requested, Role, tried},
     external_auth::as_auth_server,
     problem::Problem,
     rate_limits::rate_limits,
@@ -40,7 +40,7 @@ use portcullis::{
 };
 
 use crate::{
-    config::{ConfigKind as _, PolicyTerms, tried},
+    config::ConfigKind as _,
     subject::Subject,
     workload::{self, Findings, Rendering, Restart, Workload},
 };

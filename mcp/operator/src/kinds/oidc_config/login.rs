@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 
 use mcp_api::v1beta1::{KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType, SecretKeyRef};
-use mcp_plan::{config::Target, reference::MountedFile};
+use mcp_plan::{
+    config::Target,
+    reference::{MountedFile, bundle},
+};
 use mcp_runconfig::{OidcConfig, paths::ACCOUNT};
 
-use crate::config::{LoginTerms, bundle};
+use crate::config::LoginTerms;
 
 /// The cluster as an issuer.
 const CLUSTER: &str = "https://kubernetes.default.svc";

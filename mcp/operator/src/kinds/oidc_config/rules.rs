@@ -2,14 +2,17 @@
 
 use http::Uri;
 use mcp_api::v1beta1::{InlineOidcConfig, KubernetesServiceAccountConfig, MCPOIDCConfigSpec, OidcConfigType};
-use mcp_plan::{problem::Problem, reference::incomplete_key, settings::Settings};
+use mcp_plan::{
+    problem::Problem,
+    reference::{bundle, incomplete_key},
+    settings::Settings,
+};
 use mcp_runconfig::{
     endpoint::{EndpointError, EndpointPolicy},
     paths::{hidden_directory, is_of_account, is_plain},
 };
 
 use super::login;
-use crate::config::bundle;
 
 /// What the URL of the issuer is called in messages.
 const ISSUER: &str = "OIDC issuer URL";

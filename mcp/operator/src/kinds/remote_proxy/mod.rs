@@ -17,7 +17,7 @@ use mcp_api::{
 use mcp_plan::{
     audit::audit,
     authorization,
-    config::{Behind, Requested, Role},
+    config::{Behind, PolicyTerms, Requested, Role, tried},
     external_auth::as_auth_server,
     problem::Problem,
     reference::{Data, Reference, SECRET},
@@ -32,7 +32,7 @@ use mcp_plan::{
 use mcp_runconfig::environment;
 
 use crate::{
-    config::{ConfigKind as _, PolicyTerms, tried},
+    config::ConfigKind as _,
     subject::Subject,
     workload::{self, Block, Findings, Rendering, Restart, Workload},
 };

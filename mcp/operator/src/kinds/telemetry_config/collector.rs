@@ -3,13 +3,11 @@
 use mcp_api::v1beta1::{MCPTelemetryConfigSpec, OpenTelemetry};
 use mcp_plan::{
     config::{Needs, Target},
-    reference::{MountedFile, SecretVariable},
+    reference::{MountedFile, SecretVariable, bundle},
     workload::proxy,
 };
 use mcp_runconfig::{TelemetryConfig, environment};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-
-use crate::config::bundle;
 
 /// Where the CA bundles of collectors are mounted.
 const BUNDLES: &str = "/config/certs/otel";

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use http::{HeaderName, HeaderValue, Uri};
 use mcp_api::v1beta1::OpenTelemetry;
-use mcp_plan::{problem::Problem, reference::incomplete_key, settings::Settings};
+use mcp_plan::{
+    problem::Problem,
+    reference::{bundle, incomplete_key},
+    settings::Settings,
+};
 use mcp_runconfig::{endpoint::EndpointPolicy, is_export_header};
 
 use super::collector::{address, sends_metrics, sends_traces};
-use crate::config::bundle;
 
 /// The field with headers whose values are in Secrets.
 pub(super) const SENSITIVE_HEADERS: &str = "spec.openTelemetry.sensitiveHeaders";

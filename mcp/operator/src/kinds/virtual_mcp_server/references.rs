@@ -11,11 +11,11 @@ use mcp_api::{
     },
 };
 use mcp_plan::{
-    config::{ConfigUse, Role},
+    config::{ConfigUse, PolicyTerms, Role},
     reference::{Reference, Source},
 };
 
-use crate::config::{ConfigKind as _, PolicyTerms};
+use crate::config::ConfigKind as _;
 
 /// The field that refers to the login.
 pub(super) const LOGIN: &str = "spec.incomingAuth.oidcConfigRef";

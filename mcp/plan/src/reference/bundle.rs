@@ -1,10 +1,8 @@
 //! The CA bundle in a ConfigMap that a configuration names.
 
+use super::{Content, MountedFile, Source};
+use crate::problem::Problem;
 use mcp_api::v1beta1::CaBundleRef;
-use mcp_plan::{
-    problem::Problem,
-    reference::{Content, MountedFile, Source},
-};
 
 /// Longest name of such a ConfigMap: it is part of the name of a volume.
 const MAX_NAME: usize = 48;

@@ -1,8 +1,9 @@
 //! The terms of a workload's reference to policies, which every kind of workload has.
 
-use mcp_plan::config::{ConfigUse, Misfit, Words};
 use mcp_runconfig::SHADOW_AUTHORIZATION;
 use serde::{Deserialize, Serialize};
+
+use super::{ConfigUse, Misfit, Words};
 
 /// The reason where policies that are tried break a rule, or are a service.
 const NOT_VALID: &str = "ShadowPoliciesRefNotValid";
