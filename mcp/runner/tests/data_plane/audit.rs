@@ -449,8 +449,10 @@ async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
     let telemetry =
         json!({"endpoint": "127.0.0.1:1", "insecure": true, "tracingEnabled": true, "metricsEnabled": true});
     let limits = json!({"shared": {"maxTokens": 1, "refillPeriod": "1s"}});
+    let exchange = json!({"token_url": "http://127.0.0.1:1/token", "client_id": "c", "audience": "a"});
     let entries = [
         json!({"type": "auth"}),
+        json!({"type": "tokenexchange", "parameters": {"token_exchange_config": exchange}}),
         json!({"type": "telemetry", "parameters": {"config": telemetry}}),
         json!({"type": "mcp-parser"}),
         json!({"type": "validating-webhook", "parameters": {"webhooks": [webhook, tried]}}),
