@@ -53,6 +53,9 @@ struct Inner {
     results: Family<OfResult, Counter>,
 }
 
+/// The name in metrics of an exchange that gave a token.
+const EXCHANGED: &str = "exchanged";
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfResult {
     result: &'static str,
@@ -83,7 +86,7 @@ impl Inner {
         };
         let late = || Err(Failure::unavailable(format!("no answer of the token endpoint within {TIME:?}")));
         let exchanged = timeout(TIME, asking).await.unwrap_or_else(|_| late());
-        let result = exchanged.as_ref().map_or_else(Failure::name, |_| "exchanged");
+        let result = exchanged.as_ref().map_or_else(Failure::name, |_| EXCHANGED);
         self.results.get_or_create_owned(&OfResult { result }).inc();
         if let Err(failure) = &exchanged {
             let host = self.client.server().host().unwrap_or_default();

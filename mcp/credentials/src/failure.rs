@@ -47,6 +47,9 @@ impl Failure {
         }
     }
 
+    /// Every name in metrics.
+    pub(crate) const NAMES: [&str; 4] = ["refused", "forbidden", "unavailable", "unusable"];
+
     /// Its name in metrics.
     pub(crate) fn name(&self) -> &'static str {
         match self {

@@ -14,8 +14,9 @@ use prometheus_client::metrics::family::Family;
 
 use super::held::Held;
 use super::question::Question;
-use super::{Inner, LIMIT, LIMIT_OF_CLIENT, TokenExchange};
+use super::{EXCHANGED, Inner, LIMIT, LIMIT_OF_CLIENT, OfResult, TokenExchange};
 use crate::Provided;
+use crate::failure::Failure;
 use crate::strategy::read_token;
 
 const CONFIG: &str = "parameters.token_exchange_config";
@@ -57,6 +58,10 @@ impl TokenExchange {
         }
         let actor = actor(provided, context)?;
         let results = Family::default();
+        // Each count begins at zero, so that a query of failures has an answer before the first.
+        for result in Failure::NAMES.into_iter().chain([EXCHANGED]) {
+            drop(results.get_or_create_owned(&OfResult { result }));
+        }
         let help = "Exchanges of callers' tokens at the provider, by their result";
         context.settings.metrics.register("token_exchanges", help, Family::clone(&results));
         Ok(Self(Arc::new(Inner {
