@@ -127,6 +127,7 @@ impl Server {
             {
                 logged = Some(Instant::now());
                 warn!(
+                    address,
                     ?alert,
                     "a client rejected the served certificate in the TLS handshake; check the CA bundle that it trusts"
                 );
@@ -138,7 +139,12 @@ impl Server {
         }
         info!(address, connections = tasks.len(), "draining");
         if timeout(limits.drain, all(&mut tasks)).await.is_err() {
-            warn!(connections = tasks.len(), "responses did not finish in time and are aborted");
+            warn!(
+                address,
+                connections = tasks.len(),
+                seconds = limits.drain.as_secs(),
+                "responses did not finish in time and are aborted"
+            );
             shared.cut.cancel();
             if timeout(CUT, all(&mut tasks)).await.is_err() {
                 tasks.shutdown().await;

@@ -68,7 +68,10 @@ impl Controllers {
         };
         if timeout(limit, rest).await.is_err() {
             // Another replica may lead from now on, so a controller that does not end is aborted.
-            warn!("a controller did not stop in time and is aborted");
+            warn!(
+                seconds = limit.as_secs(),
+                "controllers did not stop in time and are aborted: a reconcile under way may have written only a part"
+            );
         }
         result
     }

@@ -84,7 +84,7 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
             Ok(material) => return Ok(material),
             // A restart would not help: another program or a user has to repair this pair, so wait for it.
             Err(error @ CertificateError::ProvidedCertificates { .. }) => {
-                warn!(%error, "no certificates yet");
+                warn!(%error, "no certificates yet: no webhook is served until this Secret is mended");
                 health.waiting_for(format!("certificates: {error}"));
             }
             // A permanent error stays until a user does what it says.
@@ -92,7 +92,12 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
                 return Err(error);
             }
             Err(error) => {
-                warn!(%error, "no certificates yet");
+                warn!(
+                    %error,
+                    attempt = tries,
+                    last_attempt = CERTIFICATE_TRIES,
+                    "no certificates yet: no webhook is served, retrying"
+                );
                 tries += 1;
             }
         }
@@ -116,7 +121,12 @@ async fn callable(
         match probe(Arc::clone(source.provider()), address, server_name, &ca_pem).await {
             Ok(()) => break,
             Err(error) => {
-                warn!(%error, "webhooks cannot be called yet");
+                warn!(
+                    %error,
+                    %address,
+                    server_name,
+                    "webhooks cannot be called yet: not ready, calling this listener again"
+                );
                 health.waiting_for(format!("a call to our own webhooks to succeed: {error}"));
             }
         }

@@ -100,7 +100,10 @@ impl Leases {
             let hold = async {
                 let Some(candidacy) = candidacy else { return };
                 if let Err(error) = candidacy.run(give_back.cancelled()).await {
-                    warn!(error = in_one_line(&error), "cannot release the Lease: it expires by itself");
+                    warn!(
+                        error = in_one_line(&error),
+                        "cannot release the Lease: another replica can take it only when it expires"
+                    );
                 }
             };
             let watch = async {
@@ -115,7 +118,7 @@ impl Leases {
                         return;
                     }
                 }
-                info!("the leases are known");
+                info!("every Lease that this replica depends on was read");
                 health.ready();
             };
             let others = stop.run_until_cancelled(tell(election.as_ref()));

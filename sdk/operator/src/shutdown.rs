@@ -62,7 +62,10 @@ impl Shutdown {
             }
         };
         if timeout(SHUTDOWN, join(drain, rest)).await.is_err() {
-            warn!("shutdown timed out: ending what still runs");
+            warn!(
+                seconds = SHUTDOWN.as_secs(),
+                "shutdown did not finish in time: aborting the listeners, controllers and watches that still run"
+            );
         }
         result
     }

@@ -41,7 +41,11 @@ pub(super) async fn follow_storage(
                         health.ready();
                     }
                 }
-                Err(error) => warn!(crd = name, error = in_one_line(&error), "cannot follow the CRD; trying again"),
+                Err(error) => warn!(
+                    crd = name,
+                    error = in_one_line(&error),
+                    "cannot watch the CRD, which says in which version objects are stored; retrying"
+                ),
             }
         }
     };

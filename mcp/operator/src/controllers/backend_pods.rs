@@ -183,7 +183,10 @@ pub(super) async fn replace_outdated<W: Workload>(
             }
         };
         if in_time("delete", || format!("Pod {namespace}/{}", kept.name()), deleted).await? {
-            let note = format!("replaced pod {}: it did not run, and is of before the last change", kept.name());
+            let note = format!(
+                "deleted pod {}, which its StatefulSet creates again: it did not run, and is of an older revision",
+                kept.name()
+            );
             tracing::info!(namespace, name = cx.key.name, "{note}");
             cx.publish_events(&[PlannedEvent::new(EventType::Normal, "PodReplaced", &note)]).await;
         }

@@ -127,7 +127,13 @@ async fn digest_key(client: &Client, namespace: &str, name: &str, stop: &Cancell
         match kept_key(&api, namespace, name).await {
             Ok(key) => return Some(key),
             Err(error) => {
-                tracing::warn!(namespace, name, %error, "cannot read or create the Secret with the key of digests (if it exists without a key of 32 bytes, delete it); retrying");
+                tracing::warn!(
+                    namespace,
+                    name,
+                    %error,
+                    "cannot read or create the Secret that keys the hashes of referenced Secrets, so nothing is \
+                     reconciled (if it exists without a key of 32 bytes, delete it); retrying"
+                );
             }
         }
         stop.run_until_cancelled(tokio::time::sleep(pause)).await?;
@@ -160,7 +166,8 @@ async fn kept_key(api: &Api<Secret>, namespace: &str, name: &str) -> Result<Dige
             tracing::warn!(
                 namespace,
                 name,
-                "the namespace does not exist, so the key of digests ends with this process"
+                "the operator's namespace does not exist, so the key for hashes of referenced Secrets is lost with this \
+                 process: the next one rolls the pods that use such Secrets"
             );
             Ok(DigestKey::new(&bytes))
         }

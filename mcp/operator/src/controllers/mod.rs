@@ -106,7 +106,7 @@ impl Controllers {
         watched.send_replace(Some(all.clone()));
         if all.watches.ready().await {
             stores.set_ready(true);
-            tracing::info!("the stores are filled");
+            tracing::info!("the caches hold every watched kind: webhooks can answer from them");
             runtime.stop.cancelled().await;
         }
         stores.set_ready(false);
@@ -128,7 +128,7 @@ impl Controllers {
         let Some(controller) = controllers.iter().find(|controller| controller.kind() == kind) else { return };
         let ready = async {
             if runtime.stop.run_until_cancelled(watches.ready()).await == Some(true) {
-                tracing::info!(kind, "every store holds its first list; reconciling");
+                tracing::info!(kind, "every watched kind is listed; reconciling this kind");
             }
         };
         join(ready, controller.work(watches, runtime.clone())).await;

@@ -70,7 +70,11 @@ pub(super) async fn make_way<W: Workload>(
             find(&child.reference).filter(|service| service.live.controller.as_ref() == Some(&server.live.uid));
         if let Some(service) = service.filter(|service| refused(&server).is_none() && !service.live.deleting) {
             hand_over(cx, &child.reference.name, &service.live.uid).await?;
-            let note = format!("Service {} changes its owner from StatefulSet {name}", child.reference.name);
+            let note = format!(
+                "Service {} was owned by ToolHive's StatefulSet {name} and gets this object as its owner; \
+                 the next reconcile goes on",
+                child.reference.name
+            );
             handed_over = Some(ApplyFailure::Waits(note));
         }
     }
@@ -114,7 +118,9 @@ async fn replace<W: Workload>(cx: &Reconcile<W>, name: &str, uid: &str) -> Resul
     };
     let what = || format!("StatefulSet {}/{name}", cx.key.namespace);
     in_time("delete", what, gone(api.delete(name, &params))).await?;
-    let note = format!("StatefulSet {name} of ToolHive's runner has no owner, so it is deleted and made anew");
+    let note = format!(
+        "StatefulSet {name} of ToolHive's runner has no owner, so it is deleted, and created again when it is gone"
+    );
     tracing::info!(namespace = cx.key.namespace, name = cx.key.name, "{note}");
     cx.publish_events(&[PlannedEvent::new(EventType::Normal, "StatefulSetReplaced", &note)]).await;
     Ok(())
@@ -138,7 +144,7 @@ async fn hand_over<W: Workload>(cx: &Reconcile<W>, name: &str, uid: &str) -> Res
         namespace = cx.key.namespace,
         name = cx.key.name,
         service = name,
-        "took over a Service of ToolHive's"
+        "made this object the owner of a Service that ToolHive's StatefulSet owned"
     );
     Ok(())
 }

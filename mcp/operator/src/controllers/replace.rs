@@ -28,7 +28,8 @@ pub(super) async fn replace_deaf<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod
     in_time("delete", what, gone(pods.delete(&pod, &DeleteParams { preconditions, ..DeleteParams::default() })))
         .await?;
     let note = format!(
-        "replaced pod {pod}: the MCP server went on when its input ended, so nobody could speak to it any more"
+        "deleted pod {pod}, which its StatefulSet creates again: the MCP server kept running after its stdin was \
+         closed, so no proxy could reach it"
     );
     tracing::warn!(namespace = cx.key.namespace, name = cx.key.name, "{note}");
     cx.publish_events(&[PlannedEvent::new(EventType::Warning, "ServerReplaced", &note)]).await;

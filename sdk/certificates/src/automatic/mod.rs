@@ -194,7 +194,13 @@ impl Automatic {
                 let outcome = self.round(None).await?;
                 let step = next(&outcome);
                 if let Some(refused) = &outcome.refused {
-                    warn!(error = %refused, "cannot renew or repair the certificate; serving it as it is");
+                    warn!(
+                        error = %refused,
+                        namespace = self.namespace,
+                        secret = self.secret,
+                        "cannot write the certificate Secrets, which need a repair or a renewal; \
+                         serving the certificate as it is"
+                    );
                 } else if let (Some(valid), false) = (&outcome.valid, matches!(step, Step::Wait(_))) {
                     match self.advance(step, valid, &outcome).await {
                         // Done, or another writer was faster: what is stored then is seen in a moment.
@@ -202,7 +208,12 @@ impl Automatic {
                             sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
                             continue;
                         }
-                        Err(error) => warn!(%error, "cannot renew or repair the certificate; serving it as it is"),
+                        Err(error) => warn!(
+                            %error,
+                            namespace = self.namespace,
+                            secret = self.secret,
+                            "cannot go on with a renewal or rotation; serving the certificate as it is"
+                        ),
                     }
                 }
                 return Ok(outcome.certificate);

@@ -163,5 +163,5 @@ impl<K: Kind> Reconciler<K> {
 
 /// Logs an object that does not decode, in the span of its reconcile.
 fn undecoded<K: Kind>(error: &str) {
-    warn!(error, "{} does not decode", K::kind(&()));
+    warn!(error, "{} does not decode: until it is mended, only its deletion is reconciled", K::kind(&()));
 }

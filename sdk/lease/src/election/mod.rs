@@ -245,7 +245,7 @@ impl LeaseElectionDriver {
         match answer {
             Some(Ok(Attempt::Withheld(reason, error))) => {
                 if let Some(error) = self.shared.note(&error) {
-                    tracing::warn!(error, "cannot acquire the Lease; retrying");
+                    tracing::warn!(error, "not allowed to hold the Lease: this replica does not lead; retrying");
                 }
                 self.shared.with(|elector| elector.withheld(reason, now));
             }

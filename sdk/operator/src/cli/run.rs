@@ -89,7 +89,7 @@ pub(super) async fn run<A: clap::Args>(
         // A kubeconfig's namespace is seldom meant as an operator's home.
         tokio::select! {
             ours = ours(&client, &installation, &configurations) => ours?,
-            name = signals.next() => { info!("{name}: ending"); return Ok(()) }
+            name = signals.next() => { info!("{name}: shutting down"); return Ok(()) }
         }
     }
     let options = EmbedOptions {
@@ -125,7 +125,7 @@ pub(super) async fn run<A: clap::Args>(
     };
     let asked = async {
         let name = signals.next().await;
-        info!("{name}: ending");
+        info!("{name}: shutting down");
         stop.cancel();
         // A second signal asks for an end without waiting.
         signals.next().await

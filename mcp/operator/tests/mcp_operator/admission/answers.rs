@@ -221,7 +221,7 @@ async fn an_operator_that_ends_still_knows_what_is_stored_while_it_is_called() {
     let gate = Gate::new("ending").await;
     let operator = gate.serving(&["--drain-delay", "15s"]).await;
     operator.ask_to_end().await;
-    operator.logged("SIGTERM: ending").await;
+    operator.logged("SIGTERM: shutting down").await;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2) {
         let refers = labelled("late", json!({"webhookConfigRef": {"name": "absent"}}));

@@ -81,7 +81,7 @@ impl Gate {
         self.cluster.install_webhooks(&manifests, port).await;
         operator.ready().await;
         // It need not lead to be called.
-        operator.logged("the stores are filled").await;
+        operator.logged("the caches hold every watched kind").await;
         wait_until("the webhooks to be called", DEADLINE, || async { self.judged().await.then_some(()) }).await;
     }
 

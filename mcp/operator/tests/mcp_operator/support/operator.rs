@@ -117,7 +117,7 @@ impl Operator {
 
     /// Waits until the controller of every kind reconciles: every watch has delivered its first list.
     pub(crate) async fn reconciles(&self) {
-        self.logged_times("every store holds its first list", CRDS.len()).await;
+        self.logged_times("every watched kind is listed", CRDS.len()).await;
     }
 
     async fn logged_times(&self, text: &str, times: usize) {
@@ -168,7 +168,7 @@ impl Operator {
     /// Waits until `/readyz` says yes.
     pub(crate) async fn ready(&self) {
         self.logged("ready: the CA is published, and our own listener answers under it").await;
-        self.logged("the leases are known").await;
+        self.logged("every Lease that this replica depends on was read").await;
     }
 
     async fn address_of(&self, what: &str) -> SocketAddr {

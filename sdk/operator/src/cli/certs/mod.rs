@@ -262,7 +262,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
             sleep(LOOK).await;
             let error = source.tell(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
             if error != told && !error.is_empty() {
-                warn!(error, "cannot see what is to be published now");
+                warn!(error, "cannot read the certificate Secrets again, for the CA bundle to publish; retrying");
             }
             told = error;
         }

@@ -285,7 +285,7 @@ async fn a_second_signal_ends_the_process_at_once_with_an_error() {
     home.install(&running).await;
     running.ready().await;
     running.terminate().await;
-    running.logged("SIGTERM: ending").await;
+    running.logged("SIGTERM: shutting down").await;
     let asked = Stopwatch::start();
     // One within half a second of the first is one with it.
     wait_until("the second signal", PATIENCE, || async {
