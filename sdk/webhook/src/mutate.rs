@@ -33,7 +33,8 @@ use super::{Context, Mutation, Mutator, entry, old};
 /// patch, if it changes only `metadata` or `status`.
 ///
 /// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
-/// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`].
+/// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`]. Each operation has one
+/// handler; a later registration replaces an earlier one.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
