@@ -8,7 +8,7 @@ use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
     if new.data.iter().flatten().any(|(key, _)| key == "password") {
-        return Verdict::deny("passwords belong into Secrets").code(422).cause("data.password", "is a password");
+        return Verdict::deny("passwords belong in Secrets").code(422).cause("data.password", "is a password");
     }
     Verdict::allow()
 }

@@ -34,7 +34,7 @@ struct Flags {
 /// The rule. A handler is an async function: it may ask other services before it answers.
 async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
     if new.data.iter().flatten().any(|(key, _)| key == "password") {
-        return Verdict::deny("passwords belong into Secrets").code(422).cause("data.password", "is a password");
+        return Verdict::deny("passwords belong in Secrets").code(422).cause("data.password", "is a password");
     }
     Verdict::allow()
 }

@@ -1,4 +1,4 @@
-//! Queue, store, watches and workers of one kind, put together.
+//! The controller of one kind: its queue, store, watches and workers.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -44,7 +44,7 @@ pub(super) struct Owned<K> {
     pub(super) follow: Option<Follow<K>>,
 }
 
-/// Another kind whose changes wake objects.
+/// Another kind whose changes enqueue objects.
 pub(super) struct WatchedKind<K> {
     pub(super) resource: ApiResource,
     pub(super) namespaced: bool,
@@ -114,7 +114,8 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// Sets the field manager of its children, instead of the one that follows from its name.
+    /// Sets the field manager of its children, instead of the controller's name. The field managers of its writes to the
+    /// object itself follow from it too (`<field manager>-status`, …).
     pub fn field_manager(mut self, field_manager: FieldManager) -> Self {
         self.field_manager = field_manager;
         self
@@ -159,9 +160,9 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Calls `report` instead of the reconcile for an object that the validators deny while webhooks are off, with what
-    /// is wrong with it. Use it to say so in fields of the status of your own, beside the condition `Valid`; the status
-    /// that the next reconcile writes takes them back. Without it nothing else is done about such an object.
+    /// Calls `report` instead of the reconcile for an object that the validators deny while webhooks are off, with the
+    /// message of the denial. Use it to set fields of your own in the status, beside the condition `Valid`; the status
+    /// that the next reconcile applies replaces them. Without it, such an object gets the condition and the event only.
     ///
     /// ```
     /// use kube::CustomResource;
@@ -265,7 +266,7 @@ impl<K: Kind> Controller<K> {
         self.run_while_leading(runtime, reconcile).await;
     }
 
-    /// Like [`run`](Self::run), for a replica that may lead again: nothing is kept from one term to the next.
+    /// Like [`run`](Self::run), for a replica that may lead again: its stores are cleared when it stops leading.
     pub async fn run_while_leading<F, R, E>(&self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Reconcile<K>) -> R,
@@ -275,7 +276,7 @@ impl<K: Kind> Controller<K> {
         let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
         let watches =
             Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
-        // The last time may have been cut off.
+        // The last run may have been dropped before it cleared the stores.
         self.forget();
         self.follow(&watches);
         self.work(&watches, runtime, reconcile).await;
@@ -283,7 +284,7 @@ impl<K: Kind> Controller<K> {
         self.forget();
     }
 
-    /// Forgets what the watches brought.
+    /// Clears the stores that the watches filled.
     fn forget(&self) {
         self.store.clear();
         for Owned { children, .. } in self.owned.values().filter(|owned| owned.follow.is_some()) {
@@ -380,14 +381,14 @@ impl<K: Kind> Controller<K> {
 }
 
 impl<K: Kind> Woken<K> {
-    /// Asks for an object, if there is one of this name.
+    /// Enqueues an object, if there is one of this name.
     pub(super) fn wake(&self, key: Key) {
         if self.store.get(&key.namespace, &key.name).is_some() {
             self.queue.add(key);
         }
     }
 
-    /// A child wakes its owner, and the one that it had before.
+    /// Enqueues the owner of a child, and the owner that it had before.
     fn by_child(&self, change: &Change<Child>) {
         let [old, new] = [&change.old, &change.new].map(|side| side.as_ref().map(|child| child.version()));
         if old == new && !change.is_overtaken() {

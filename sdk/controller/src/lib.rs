@@ -64,7 +64,7 @@
 //! [`VALID`] is `False` with the reason `ValidationFailed` and the message `Validation failed: …`, and one event says
 //! the same. Otherwise it is `True` with `ValidationPassed`. Nothing is written when nothing changed. Objects that are
 //! being deleted are not validated, so that their finalizers can be removed. Warnings of validators are logged
-//! (`Validation warning`). [`Controller::on_invalid`] says in other fields of the status what is wrong.
+//! (`Validation warning`). [`Controller::on_invalid`] reports the denial in other fields of the status.
 //!
 //! The CRD needs `status.conditions`, a list of type `map` with the key `type`, because two field managers write to it:
 //! [`Reconcile::apply_status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When

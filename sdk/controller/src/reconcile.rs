@@ -83,7 +83,9 @@ impl<K: Kind> Reconcile<K> {
         self.reconciler.may_write(&self.observed).await
     }
 
-    /// A client with the operator's ServiceAccount, for other reads of the reconcile. It may `get`, `list` and `watch` what the controller owns and watches; [`Controller::rbac`](super::Controller::rbac) grants more.
+    /// Returns a client with the operator's ServiceAccount, for other requests of the reconcile. It may `get`, `list`
+    /// and `watch` the kinds that the controller owns and watches; [`Controller::rbac`](super::Controller::rbac) grants
+    /// more.
     pub fn client(&self) -> kube::Client {
         self.reconciler.writer.client.clone()
     }
@@ -105,7 +107,7 @@ impl<K: Kind> Reconcile<K> {
     /// Like [`apply`](Self::apply), for children of several kinds: `document` is an object of `resource`.
     ///
     /// # Errors
-    /// Those of [`apply`](Self::apply).
+    /// As [`apply`](Self::apply).
     pub async fn apply_dynamic(&self, resource: &ApiResource, document: Value) -> Result<Applied, ControllerError> {
         self.may_write().await?;
         let children = self.children(resource)?;
@@ -116,7 +118,7 @@ impl<K: Kind> Reconcile<K> {
         match self.reconciler.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
             Ensured::Kept => Ok(Applied::Kept),
             Ensured::Waits => {
-                // A change of a child wakes the owner that it names. This one may name none, or another.
+                // A change of a child enqueues the owner that it names. This one may name none, or another.
                 if live.is_none_or(|live| live.controller.as_ref() != Some(&self.observed.uid)) {
                     self.reconciler.changes.queue.add_after(self.key.clone(), LOOK_AGAIN);
                 }
@@ -140,7 +142,7 @@ impl<K: Kind> Reconcile<K> {
         }
     }
 
-    /// Tells of a write that others undo again and again: in the log each time, in an event once.
+    /// Reports a write that others undo again and again: in the log each time, in an event once.
     async fn report(&self, Undone { problem, is_known }: &Undone) {
         let Key { namespace, name } = &self.key;
         let kind = K::kind(&());
@@ -167,7 +169,7 @@ impl<K: Kind> Reconcile<K> {
     /// Like [`delete`](Self::delete), in this namespace, for a cluster-scoped owner.
     ///
     /// # Errors
-    /// Those of [`delete`](Self::delete).
+    /// As [`delete`](Self::delete).
     pub async fn delete_in<C: Resource<DynamicType = ()>>(
         &self,
         namespace: &str,
@@ -180,7 +182,7 @@ impl<K: Kind> Reconcile<K> {
     /// Like [`delete`](Self::delete), for children of several kinds.
     ///
     /// # Errors
-    /// Those of [`delete`](Self::delete).
+    /// As [`delete`](Self::delete).
     pub async fn delete_dynamic(
         &self,
         resource: &ApiResource,
@@ -218,13 +220,13 @@ impl<K: Kind> Reconcile<K> {
         }
     }
 
-    /// Publishes events about the object. To publish each one once, do so only when [`apply_status`](Self::apply_status) has
-    /// written something. A failure is only logged.
+    /// Publishes events about the object. To publish each one once, do so only when [`apply_status`](Self::apply_status)
+    /// has written something. A failure is only logged.
     pub async fn publish_events(&self, events: &[PlannedEvent]) {
         self.reconciler.events.publish(&*self.object, events).await;
     }
 
-    /// No conditions yet, to build those of the status; `previous` are those of the last status.
+    /// Returns empty conditions, to build those of the status; `previous` are those of the last status.
     pub fn conditions<'a>(&self, previous: Option<&'a Vec<Condition>>) -> Conditions<'a> {
         Conditions::new(previous, self.object.meta().generation, Timestamp::now())
     }

@@ -8,7 +8,7 @@ use portcullis_lease::LeaseError;
 use portcullis_metrics::MetricNameError;
 use portcullis_webhook::RegistrationError;
 
-/// Why an operator did not start, or ended without being stopped.
+/// The reason why an operator did not start, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -70,7 +70,7 @@ pub enum ComponentsError {
     /// The registration of webhooks is invalid.
     #[error(transparent)]
     Webhooks(#[from] RegistrationError),
-    /// Two controllers have the same name.
+    /// Two controllers or two tasks have the same name.
     #[error("two controllers are named {0}: give one of them another name")]
     DuplicateController(String),
     /// A metric that cannot be served at `/metrics`.

@@ -23,14 +23,15 @@ pub struct Operator<A = ()> {
     pub(super) webhooks: Webhooks,
     pub(super) controllers: Vec<(String, LeaderTask)>,
     setup: Setup<A>,
-    /// Whether an [`EmbeddedOperator`] was made: another one would share the stores of `controllers` and caches.
+    /// Whether the operator was embedded: a second run would share the stores of `controllers` and caches.
     pub(super) is_embedded: AtomicBool,
 }
 
 type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> Result<Components, BoxError>>;
+
 impl Operator {
-    /// Creates an operator of this name, after which roles, webhook configurations (`<name>-validating`), Service and
-    /// Secrets are named. It has no arguments of its own; [`setup`](Self::setup) adds them.
+    /// Creates an operator. Its roles, webhook configurations (`<name>-validating`), Service and Secrets are named
+    /// after it. It has no arguments of its own; [`setup`](Self::setup) adds them.
     pub fn named(name: &'static str) -> Self {
         Self {
             name,
@@ -69,7 +70,7 @@ impl<A> Operator<A> {
     }
 
     /// Names the Lease by which a restricted installation holds its namespace, and that a cluster-wide one looks for;
-    /// `<name>-namespace-scope` by default. Take the name that an operator uses which this one replaces, or runs next to.
+    /// `<name>-namespace-scope` by default. An operator that replaces another one, or runs next to it, uses its name.
     pub fn scope_lease(mut self, name: &'static str) -> Self {
         self.scope_lease = Some(name);
         self
@@ -95,8 +96,8 @@ impl<A> Operator<A> {
         self
     }
 
-    /// Sets a function that makes further webhooks and controllers from arguments of the operator's own. Create state
-    /// that they share in it.
+    /// Sets a function that makes further webhooks and controllers from the operator's own arguments. State that they
+    /// share is created in it.
     ///
     /// `Args` is a `clap::Args` for an operator with a [command line](Self::main), whose `run`, `generate` and `dev` then
     /// have these flags; any type for one that is [embedded](Self::embed_with_args).
@@ -105,8 +106,8 @@ impl<A> Operator<A> {
     }
 
     /// Does as [`setup`](Self::setup), for webhooks or controllers that behave differently in an installation that is
-    /// restricted to a namespace, or whose webhooks are off. Which webhooks and controllers there are must not depend
-    /// on it: `generate` makes one chart for all installations.
+    /// restricted to a namespace, or whose webhooks are off. The set of webhooks and controllers must not depend on the
+    /// context: `generate` and `run` have to agree on the rights and the webhook configurations.
     pub fn setup_with_context<Args>(
         self,
         setup: impl Fn(&Args, &SetupContext) -> Result<Components, BoxError> + 'static,

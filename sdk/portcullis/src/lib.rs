@@ -17,7 +17,7 @@
 //! | run an operator inside a process of your own | [`Operator::embed`](operator::Operator::embed) |
 //! | serve webhooks alone there, with certificates of your own | [`Routes`](webhooks::Routes), [`server`] |
 //! | add metrics of your own | [`metrics`] |
-//! | generate manifests, RBAC and charts | [`manifest`] |
+//! | generate manifests and RBAC | [`manifest`] |
 //! | find out what is wrong with an installation | [`doctor`] |
 //! | choose where certificates come from, and how they rotate | [`certificates`] |
 //! | run an operator in several replicas, or beside others | [`scopes`] |

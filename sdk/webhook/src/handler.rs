@@ -1,4 +1,4 @@
-//! Handlers with their types taken away: functions, closures, and the methods of a validator or a mutator.
+//! Type-erased handlers: functions, closures, and the methods of a validator or a mutator.
 
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ macro_rules! register_methods {
 }
 pub(super) use register_methods;
 
-/// A function of one object.
+/// Boxes a function of one object.
 pub(super) fn of_one<A, T: 'static, F, R>(handler: F) -> OfOne<A, T>
 where
     F: Fn(A, Context) -> R + Send + Sync + 'static,
@@ -141,7 +141,7 @@ where
     Arc::new(move |object, context| handler(object, context).map(IntoResult::into_result).boxed())
 }
 
-/// A function of the old and the new object.
+/// Boxes a function of the old and the new object. Without an old object that decodes it is not called.
 pub(super) fn of_two<T, New, Answer, F, R>(handler: F) -> OfTwo<T, New, Answer>
 where
     T: DeserializeOwned + 'static,

@@ -99,7 +99,7 @@ pub use mutate::Mutate;
 pub use mutation::Mutation;
 pub use offline::Evaluation;
 pub use old::{Old, OldObjectError};
-/// The HTTPS server: what serves [`Routes`] in a process of your own.
+/// The HTTPS server, which serves [`Routes`] in a process of your own.
 pub use portcullis_listener as server;
 /// The types of [`Webhooks::manifests`] and [`Webhooks::with_overrides`].
 pub use portcullis_manifest as manifest;
@@ -131,7 +131,7 @@ pub enum RegistrationError {
     /// The name is not a DNS label, which Kubernetes requires.
     #[error("webhook name {0:?} is not a DNS label: use lower-case letters, digits and '-'")]
     InvalidName(String),
-    /// The full name is no name that Kubernetes takes for a webhook.
+    /// The full name is not a DNS subdomain of at least three labels, which Kubernetes requires.
     #[error("full name {0:?} of a webhook is not a DNS subdomain of three labels at least, as in check.shop.example")]
     InvalidFullName(String),
     /// Two webhooks have the same path.
@@ -172,10 +172,10 @@ pub enum RegistrationError {
         /// Number of match conditions that it may have.
         most: usize,
     },
-    /// CEL rules of a webhook that handles neither CREATE nor UPDATE.
+    /// The webhook has CEL rules, but handles neither CREATE nor UPDATE.
     #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create_or_update")]
     CelWithoutObject(String),
-    /// A CEL rule without an expression, or without a message of one line.
+    /// A CEL rule has no expression, or no message of one line.
     #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
     InvalidCelRule(String),
     /// The converters do not cover all versions of the kind.
@@ -195,13 +195,13 @@ pub enum RegistrationError {
 pub struct Webhooks {
     registered: Vec<Arc<dyn Admit>>,
     pub(crate) conversions: Vec<Registered>,
-    /// Settings of the installation, for all of them.
+    /// Settings of the installation, for all webhooks.
     overrides: Overrides,
     memory_limit: Option<usize>,
 }
 
 impl Webhooks {
-    /// No webhooks yet.
+    /// Creates an empty registration.
     pub fn new() -> Self {
         Self::default()
     }
@@ -221,7 +221,8 @@ impl Webhooks {
         self
     }
 
-    /// Adds all webhooks and conversions of `other`. The settings of the process and of the installation stay.
+    /// Adds all webhooks and conversions of `other`. Overrides and the memory limit of `self` stay; without a limit of
+    /// its own it takes that of `other`. Overrides of `other` are dropped.
     pub fn merge(mut self, other: Self) -> Self {
         self.registered.extend(other.registered);
         self.conversions.extend(other.conversions);
@@ -361,7 +362,7 @@ fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), Regist
     Ok(())
 }
 
-/// Whether the API server accepts the path: its segments are names as domains have them (`ValidateWebhookService`).
+/// Checks that the API server accepts the path: its segments are DNS subdomains (`ValidateWebhookService`).
 pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError> {
     let parts = path.strip_prefix('/').map(|parts| parts.strip_suffix('/').unwrap_or(parts));
     if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_subdomain)) {

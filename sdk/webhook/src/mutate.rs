@@ -33,7 +33,8 @@ use super::{Context, Mutation, Mutator, entry, old};
 /// patch, if it changes only `metadata` or `status`.
 ///
 /// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
-/// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`].
+/// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`]. Each operation has one
+/// handler; a later registration replaces an earlier one.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
@@ -198,7 +199,7 @@ fn written<T: Serialize>(object: &T, like: &str) -> Result<String, Failure> {
     String::from_utf8(text).map_err(|error| Failure::Unstable(error.to_string()))
 }
 
-/// Sorts every list, so that sets compare equal in any order.
+/// Sorts every array, so that sets compare equal in any order.
 fn in_order(mut value: Value) -> Value {
     match &mut value {
         Value::Array(list) => {
@@ -213,14 +214,15 @@ fn in_order(mut value: Value) -> Value {
     value
 }
 
-/// The patch for what a handler did to a typed object. `before` is what the type wrote before, where that is known.
+/// Makes the patch for the edits of a handler. `before` is the object as its type serialized it before the handler ran,
+/// if that is known.
 fn patch<T: DeserializeOwned + Serialize>(
     raw: &str,
     before: Option<String>,
     after: &T,
     settings: &Settings,
 ) -> Result<Option<Patch>, Failure> {
-    // The path alone: what is wrong there may repeat a value of the object, and this goes to the log.
+    // The error has the path alone: it goes to the log, and serde's message may repeat a value of the object.
     let read = |text: &str| {
         decoded::<T>(text, settings.managed_fields)
             .map_err(|error| Failure::Unstable(format!("it does not decode at {}", error.path)))
@@ -234,16 +236,16 @@ fn patch<T: DeserializeOwned + Serialize>(
         return Ok(None);
     }
     let edited = edit(raw, &before, &after)?;
-    // Read back as the API server's next caller will: what a type writes it need not read (a number that is left out
-    // when it is 0, and 5 when it is left out), and that must be an error here and not in the store. Where the object
-    // was just what the type had written, what it writes now is what will be stored.
+    // Decode the result again, as the next reader will. A type may serialize what it does not read back (it omits a
+    // number that is 0, and reads an omitted one as 5); such an object must fail here, and not be stored. If the object
+    // was exactly as the type serializes it, the new serialization is the stored object.
     let stored = match &edited {
         None => before,
         Some(edited) if edited.as_written => written(&read(&after)?, raw)?,
         Some(edited) => written(&read(&edited.object()?)?, raw)?,
     };
-    // The texts are compared first: the values only matter for a type that writes the same in another order, as those
-    // with sets or hash maps do.
+    // Texts are compared first, because it is cheaper. Types with sets or hash maps serialize in any order; for these
+    // the values decide.
     let unstable = |error: serde_json::Error| Failure::Unstable(error.to_string());
     let value = |text: &str| serde_json::from_str(text).map(in_order).map_err(unstable);
     if stored != after && value(&stored)? != value(&after)? {

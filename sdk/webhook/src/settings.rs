@@ -1,4 +1,4 @@
-//! Settings that any webhook has.
+//! The settings that validating and mutating webhooks share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use portcullis_manifest::{Scope, Webhook, WebhookKind};
 
 use crate::Source;
 
-/// Concurrent reviews of one webhook, by default.
+/// The default limit on concurrent reviews of one webhook.
 const CONCURRENCY: usize = 256;
 
 /// The settings of the entry in the webhook configuration, and those of reviews.
@@ -17,7 +17,7 @@ pub(super) struct Settings {
     /// The name that it is registered under, if it does not follow from `name`.
     pub(super) full_name: Option<String>,
     pub(super) path: Option<String>,
-    /// The entry, but for the name, the path, the rules and the timeout.
+    /// The entry in the configuration. Name, path, rules and timeout are set when the manifest is made.
     pub(super) entry: Webhook,
     pub(super) timeout: Duration,
     pub(super) scope: Option<Scope>,
@@ -34,7 +34,7 @@ impl Settings {
         self.sources.iter().filter(|source| !source.is_filled())
     }
 
-    /// Its name in the log and for who asks it without the API server.
+    /// The name in the log and in [`Evaluation`](crate::Evaluation)s.
     pub(super) fn shown_name(&self) -> &str {
         self.full_name.as_deref().unwrap_or(&self.name)
     }
@@ -55,13 +55,12 @@ impl Settings {
     }
 }
 
-/// The methods that set them, the same on every kind of webhook.
+/// Defines the setters of [`Settings`] on a webhook type.
 macro_rules! settings {
     () => {
-        /// Registers under this name, and not under the one made from the name, the resource and the group: for an
-        /// operator that takes the place of one whose webhooks have other names. Denials and the log show it. It is a DNS
-        /// subdomain of three labels at least, as in `check.shop.example`, and no two webhooks of a configuration share one;
-        /// otherwise the registration is an error.
+        /// Sets the name in the webhook configuration, in place of `{name}.{plural}.{group}`: for an operator that
+        /// replaces one whose webhooks have other names. Denials and the log show it. It must be a DNS subdomain of at
+        /// least three labels, such as `check.shop.example`, and unique within its configuration.
         pub fn full_name(mut self, full_name: impl Into<String>) -> Self {
             self.settings.full_name = Some(full_name.into());
             self
@@ -105,8 +104,8 @@ macro_rules! settings {
             self
         }
 
-        /// Calls the webhook only for requests for which this CEL expression is true, as well as all others of its
-        /// match conditions. `name` appears in messages and metrics of the API server. Kubernetes allows 64, of which a
+        /// Adds a match condition: the API server calls the webhook only if this CEL expression and those of all other
+        /// match conditions are true. `name` appears in messages and metrics of the API server. Kubernetes allows 64, of which a
         /// webhook for updates uses one or two to exempt the removal of finalizers (`Webhook::exemptions` of
         /// `portcullis-manifest`).
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {

@@ -33,6 +33,9 @@ use super::{Context, Validator, entry, old};
 /// is not a verdict: as after a panic, the answer is HTTP 500, so that the failure policy decides (or a denial, with
 /// [`deny_on_failure`](Self::deny_on_failure)). The error is logged with its sources; the user reads "handler failed".
 /// Handlers that share data are the methods of a [`Validator`].
+///
+/// Each operation has one handler. A later registration replaces an earlier one for the same operation:
+/// `.on_create_or_update(rule).on_update(other)` calls `other` alone on UPDATE.
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,

@@ -22,7 +22,7 @@ pub struct BackupSpec {
 pub struct Retention {
     /// Days that a backup is kept.
     pub days: u32,
-    /// Copies of a backup; version 1 has no word for this.
+    /// Copies of a backup; version 1 has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
 }

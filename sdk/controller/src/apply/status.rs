@@ -14,8 +14,8 @@ pub(crate) struct StatusState {
 }
 
 /// True when `desired` (pruned) states a value that differs, or when our entry holds less or more than `desired` states.
-/// What others wrote beside it (an operator that ran here before) is neither seen nor fought.
-/// Who has nothing to say, and holds nothing, leaves the object alone.
+/// Fields of other managers (an operator that ran here before) are ignored. An empty `desired` needs no write while our
+/// manager holds no field.
 pub(crate) fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
     if live.held.is_none() && desired.as_object().is_some_and(serde_json::Map::is_empty) {
         return false;

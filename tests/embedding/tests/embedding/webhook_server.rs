@@ -95,7 +95,7 @@ async fn a_plain_webhook_server_denies_and_drains_on_sigterm() {
     let map = |data: Value| serde_json::from_value(json!({ "metadata": { "name": "one" }, "data": data })).unwrap();
     let refused = maps.create(&PostParams::default(), &map(json!({ "password": "1234" }))).await.unwrap_err();
     let kube::Error::Api(status) = &refused else { panic!("{refused}") };
-    assert!(status.code == 422 && status.message.ends_with("passwords belong into Secrets"), "{refused}");
+    assert!(status.code == 422 && status.message.ends_with("passwords belong in Secrets"), "{refused}");
     maps.create(&PostParams::default(), &map(json!({ "colour": "blue" }))).await.unwrap();
 
     let log = ended(server).await;

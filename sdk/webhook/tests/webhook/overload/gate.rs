@@ -52,7 +52,7 @@ impl Gate {
         let began = Instant::now();
         wait_until("a decision through the API server", Duration::from_secs(25), || async {
             let refused = self.create(json!({"password": "x"})).await.err()?;
-            refused.to_string().contains("passwords belong into Secrets").then_some(())
+            refused.to_string().contains("passwords belong in Secrets").then_some(())
         })
         .await;
         began.elapsed()

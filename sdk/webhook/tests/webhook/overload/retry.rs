@@ -25,7 +25,7 @@ async fn the_api_server_retries_a_shed_review_unnoticed_by_its_user() {
             let (arrived, release) = (Arc::clone(&arrived), Arc::clone(&release));
             async move {
                 match new.data.as_ref().and_then(|data| data.keys().next()).map(String::as_str) {
-                    Some("password") => return Verdict::deny("passwords belong into Secrets"),
+                    Some("password") => return Verdict::deny("passwords belong in Secrets"),
                     Some("slow") => {
                         arrived.notify_one();
                         release.notified().await;
