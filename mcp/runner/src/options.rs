@@ -13,6 +13,8 @@ use mcp_redis::Password;
 use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{chain, duration, environment};
 
+use crate::explain::ExplainOptions;
+
 /// The proxy beside one MCP server.
 ///
 /// In a pod it needs no flag: the RunConfig is found where the operator mounts it. The flags place it outside of a cluster without
@@ -32,6 +34,11 @@ impl Options {
     /// before the subcommand, and flags that are not known are left out. Ends the process where it cannot be parsed, where a flag
     /// looks like a known one, as another document or address would be taken without it, and where one asks for a guard.
     pub fn of_arguments(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        // Only the command of pods leaves out what it does not know.
+        if arguments.get(1).is_some_and(|command| command == "explain") {
+            return Self::parse_from(arguments);
+        }
         let (known, ignored) = known(arguments.into_iter());
         if let Some(flag) = ignored.iter().find(|flag| asks_for_guard(flag)) {
             let text = format!(
@@ -115,7 +122,11 @@ fn known(mut arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<S
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve until SIGTERM, SIGINT or SIGQUIT.
-    Run(RunOptions),
+    Run(Box<RunOptions>),
+    /// Say who may call which tool, and why. Nobody is called and nothing is served.
+    ///
+    /// It ends with status 0 when it has explained, and with 2 when an input cannot be used.
+    Explain(ExplainOptions),
 }
 
 /// Flags of `run`.
@@ -294,8 +305,8 @@ mod tests {
         let arguments = ["mcp-runner"].into_iter().chain(line.split_whitespace()).map(OsString::from);
         let (known, ignored) = known(arguments);
         let options = Options::try_parse_from(known).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let Command::Run(run) = options.command;
-        (run, ignored)
+        let Command::Run(run) = options.command else { panic!("{line} runs the proxy") };
+        (*run, ignored)
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::backend::plan;
 use crate::clients::TrustedProxies;
 use crate::config::{demands_login, load, middleware};
 use crate::diagnostics::{self, Diagnostics};
+use crate::explain::explain;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
@@ -41,12 +42,16 @@ const QUIET: Duration = Duration::from_secs(1);
 /// process, leaving the webhooks.
 const REST: Duration = Duration::from_secs(6);
 
-/// Runs the proxy until a signal asks it to end and the calls under way are answered.
+/// Runs the command: the proxy until a signal asks it to end and the calls under way are answered.
 ///
 /// # Errors
 /// Says in one line what to mend. Nothing was served then, but for [`RunError::ServerFailed`].
 pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
-    let Options { command: Command::Run(options), ignored } = options;
+    let Options { command, ignored } = options;
+    let options = match command {
+        Command::Run(options) => *options,
+        Command::Explain(options) => return Ok(explain(&options)?),
+    };
     let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;
     log(config.debug || options.debug || environment.debug, &environment);
     if !ignored.is_empty() {
