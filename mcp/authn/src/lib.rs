@@ -41,10 +41,11 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response};
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, Registry, RequestContext};
+use mcp_middleware::{BuildContext, BuildError, Guard, Identity, Middleware, Next, Outcome, Registry, RequestContext};
 use mcp_runconfig::{AuthParameters, chain};
 use mcp_store::Bound;
 use mcp_wire::headers::opens_stream;
+use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 pub use self::claims::LEEWAY;
@@ -62,6 +63,16 @@ use self::refusal::Refusal;
 pub fn register(registry: &mut Registry) {
     registry
         .register(chain::AUTH, |parameters: AuthParameters, context| async move { Auth::new(&parameters, &context) });
+}
+
+/// The identity of a caller whose token has these claims; `None` where they name nobody. Whether such a token is valid is not checked.
+pub fn identity(claims: Map<String, Value>) -> Option<Arc<Identity>> {
+    claims::identity(claims).ok()
+}
+
+/// The identity of everybody where nobody has to log in: the local user of this name.
+pub fn local_identity(user: &str) -> Arc<Identity> {
+    Local::new(user).identity()
 }
 
 /// Says who calls, and refuses who does not say it.

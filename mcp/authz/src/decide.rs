@@ -1,5 +1,7 @@
 //! Decisions.
 
+mod outlook;
+
 use std::borrow::Cow;
 
 use crate::hints;
@@ -10,7 +12,9 @@ use crate::shape::with_stack;
 use crate::value::{self, Arguments, Attributes};
 use crate::verdict::Verdict;
 use crate::{Caller, Denial, Policies, Question};
-use cedar_policy::{Context, Entity, PolicySet, Request, RestrictedExpression};
+use cedar_policy::{Context, Entity, Policy, PolicySet, Request, RestrictedExpression};
+
+pub use outlook::{Outlook, Outlooks};
 
 impl Policies {
     /// Decides whether the caller may do what the question asks for.
@@ -34,6 +38,13 @@ impl Policies {
             verdict.add(self.evaluate(caller, question, reads, &arguments.0, sets)?);
         }
         verdict.into_decision()
+    }
+
+    /// The verdict of one policy alone.
+    fn decide_alone(&self, caller: &Caller, question: &Question<'_>, policy: &Policy) -> Result<Verdict, Denial> {
+        let set = PolicySet::from_policies([policy.clone()]).map_err(|_| Denial::UNTOLD)?;
+        let arguments = question.arguments.map(value::named).transpose()?.unwrap_or_default();
+        self.evaluate(caller, question, Reads { resource: true, arguments: true, claims: true }, &arguments.0, [&set])
     }
 
     /// The verdict of sets of policies that read these parts of a question with these arguments.

@@ -41,6 +41,12 @@ pub(crate) struct Set {
     pub(crate) reads: Reads,
 }
 
+impl Set {
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.of_caller.policies().chain(self.of_question.policies())
+    }
+}
+
 impl Index {
     /// The policies for an action with these ancestors, on entities of this type. `sets` counts the sets of all indices.
     pub(crate) fn new(
@@ -83,6 +89,12 @@ impl Index {
             policies.add(policy.clone()).map_err(|error| PolicyError::at(entry, "", 0, error.to_string()))?;
         }
         Ok(index)
+    }
+
+    /// All of its policies.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        let all = self.named.values().chain([&self.common]);
+        all.flat_map(|principals| [&principals.any].into_iter().chain(principals.of.values())).flat_map(Set::policies)
     }
 
     /// The policies that may fit the entity of this name and the principal, which is among `principals`; the others are its ancestors.

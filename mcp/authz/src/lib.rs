@@ -76,6 +76,7 @@ mod verdict;
 
 pub use asks::{Asks, asks};
 pub use caller::{Caller, ClaimSource};
+pub use decide::{Outlook, Outlooks};
 pub use denial::Denial;
 pub use error::PolicyError;
 pub use hints::{Hints, KnownHints};

@@ -34,6 +34,8 @@ pub struct Policies {
     /// All entities of the configuration.
     pub(crate) configured: Entities,
     reads_hints: bool,
+    /// Whether an entity that a policy names, or comes to, may be what is asked for.
+    pub(crate) names_features: bool,
     /// Whether decisions need more stack than a thread has.
     pub(crate) deep: bool,
 }
@@ -98,7 +100,8 @@ impl Policies {
         let configured = entities::read(&config.entities_json)?;
         let reachable =
             entities::reachable(found.iter().flat_map(|found| found.entities.clone()).collect(), &configured);
-        if reachable.iter().any(|uid| types.features.contains(uid.type_name())) {
+        let names_features = reachable.iter().any(|uid| types.features.contains(uid.type_name()));
+        if names_features {
             // One of them may be what is asked for.
             for found in &mut found {
                 found.reads.resource |= !found.entities.is_empty();
@@ -118,7 +121,18 @@ impl Policies {
         }
         let literals = policies.iter().flat_map(|(_, policy)| policy.entity_literals());
         let (named, server) = (literals.chain(reachable).collect(), uid(&types.server, server));
-        Ok(Self { indices, config: config.clone(), types, server, named, entities, configured, reads_hints, deep })
+        Ok(Self {
+            indices,
+            config: config.clone(),
+            types,
+            server,
+            named,
+            entities,
+            configured,
+            reads_hints,
+            names_features,
+            deep,
+        })
     }
 
     /// The policies that may decide on what `principals` do with the entity of this name: a caller and its ancestors.
@@ -129,6 +143,11 @@ impl Policies {
         principals: &'a [EntityUid],
     ) -> impl Iterator<Item = &'a Set> {
         self.indices.get(feature as usize).into_iter().flat_map(|index| index.of(name, principals))
+    }
+
+    /// The policies of all actions; one that is for several comes several times.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Policy> {
+        self.indices.iter().flat_map(Index::policies)
     }
 
     /// Whether a decision may depend on what the MCP server says of its tools.

@@ -1,7 +1,7 @@
 //! The parts of a question that a policy reads. One that reads none of them is decided once for each caller.
 
 use cedar_policy::{EntityUid, Policy, ResourceConstraint};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::hints;
 
@@ -93,6 +93,44 @@ fn member_of_context<'a>(operator: &str, operands: &'a Value) -> Option<&'a str>
     let name = operands.get("attr").and_then(Value::as_str)?;
     let left = operands.get("left").and_then(variable);
     (matches!(operator, "." | "has") && left == Some("context")).then_some(name)
+}
+
+/// Whether the value of an expression may depend on the arguments of a call, which are in the context and among the attributes of what is asked for.
+/// Where that may be an entity that the expression names, `names_features`, each of those counts for it.
+pub(crate) fn reads_arguments(json: &Value, names_features: bool) -> bool {
+    let reads = |json: &Value| reads_arguments(json, names_features);
+    match json {
+        Value::Array(items) => items.iter().any(reads),
+        Value::Object(members) => {
+            if matches!(variable(json), Some("context" | "resource")) || (names_features && is_entity(json)) {
+                return true;
+            }
+            members.iter().any(|(operator, part)| match (operator.as_str(), part.get("left")) {
+                ("." | "has", Some(left)) if matches!(variable(left), Some("context" | "resource")) => {
+                    part.get("attr").and_then(Value::as_str).is_none_or(|name| name.starts_with("arg_"))
+                }
+                // They compare entities by their names and ancestors.
+                ("==" | "!=" | "in" | "is" | "contains" | "containsAll" | "containsAny", Some(_)) => {
+                    let operands = part.as_object().into_iter().flat_map(Map::values);
+                    operands.filter(|operand| !is_name(operand)).any(reads)
+                }
+                _ => reads(part),
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is an entity, or a set of such, of which nothing but the names is told.
+fn is_name(json: &Value) -> bool {
+    let entities = |items: &Vec<Value>| items.iter().all(is_name);
+    variable(json) == Some("resource")
+        || json.get("Value").is_some_and(is_entity)
+        || json.get("Set").and_then(Value::as_array).is_some_and(entities)
+}
+
+fn is_entity(json: &Value) -> bool {
+    json.get("__entity").is_some()
 }
 
 /// Whether it names one of the hints, as an attribute or as a text.

@@ -25,6 +25,16 @@ impl Verdict {
         self.permits |= other.permits;
     }
 
+    /// Whether a policy of it applies: permits, or forbids where none permits.
+    pub(crate) fn applies(&self) -> bool {
+        self.permits || !self.forbid.is_empty()
+    }
+
+    /// The verdict of the policies that cannot be evaluated alone.
+    pub(crate) fn only_failures(self) -> Self {
+        Self { failed: self.failed, ..Self::default() }
+    }
+
     pub(crate) fn into_decision(self) -> Result<(), Denial> {
         match self {
             // Cedar leaves out a policy that fails, and lets the others decide.

@@ -9,6 +9,7 @@ mod pdp;
 mod requests;
 mod tools;
 mod trial;
+mod views;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ use self::cedar::Cedar;
 use self::pdp::{Failure, Pdp};
 use self::requests::OpenRequests;
 use self::tools::{NOT_LISTED, Tools};
+
+pub(crate) use views::View;
 
 /// The lists of which a caller sees the entries that it may call, get or read, and the most entries that they may have.
 const LISTS: [ListKind; 5] =

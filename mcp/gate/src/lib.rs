@@ -11,6 +11,7 @@
 mod audit;
 mod authorization;
 mod bodylimit;
+pub mod explain;
 mod header_forward;
 mod origin;
 mod parser;

@@ -6,5 +6,6 @@ mod call;
 mod list;
 mod names;
 
-pub(crate) use call::ToolCallFilter;
+pub(crate) use call::{Call, ToolCallFilter};
 pub(crate) use list::ToolFilter;
+pub(crate) use names::ToolNames;

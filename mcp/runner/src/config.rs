@@ -16,7 +16,7 @@ use crate::RunError;
 
 const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json"];
 /// More than a ConfigMap can hold.
-const MAX_DOCUMENT: u64 = 4 << 20;
+pub(crate) const MAX_DOCUMENT: u64 = 4 << 20;
 
 /// Finds and parses the document. Where a checksum is `expected`, another document is refused: that of a pod's ConfigMap may be
 /// newer than the pod, which is said to enforce what was in it when the pod was made.

@@ -8,10 +8,22 @@ use mcp_runconfig::environment::RUN_CONFIG_CHECKSUM;
 use mcp_runconfig::{ParseError, exit_status};
 use mcp_transport::{BackendError, OpenError};
 
+/// An input that cannot be used: which flag and file, which member, and how to mend it.
+#[derive(Debug, thiserror::Error)]
+#[error("--{flag} {}: {source}", path.display())]
+pub struct InputError {
+    pub(crate) flag: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) source: Box<ParseError>,
+}
+
 /// Why the proxy does not start, or ends. One line each, which names what to mend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// An input of `explain` cannot be used.
+    #[error(transparent)]
+    Explain(#[from] InputError),
     /// There is no document.
     #[error("no RunConfig: none of {0} exists; name one with --config FILE")]
     NoDocument(String),
@@ -119,6 +131,7 @@ impl RunError {
     /// The exit status of the process.
     pub fn exit_status(&self) -> u8 {
         match self {
+            Self::Explain(_) => 2,
             Self::ServerStays => exit_status::SERVER_STAYS,
             // As clap has it for what does not parse.
             Self::Input(_) => 2,

@@ -1,5 +1,7 @@
 //! The proxy beside one MCP server: reads its RunConfig, builds the request gate it asks for, listens, drains.
 //!
+//! Its other command explains who may call which tool, and serves nobody.
+//!
 //! The binary is a thin shell over [`run`]. What it serves outside of the gate: `/health`, `/readyz`, `/metrics` and
 //! `/.well-known/`; everything else passes the middleware chain and then the transport.
 
@@ -10,6 +12,7 @@ mod clients;
 mod config;
 mod diagnostics;
 mod error;
+mod explain;
 mod health;
 mod metrics;
 mod options;
@@ -21,7 +24,7 @@ mod run;
 mod shared;
 mod upload;
 
-pub use error::RunError;
+pub use error::{InputError, RunError};
 pub use options::{Environment, Options};
 pub use pod::prepare_environment;
 pub use run::run;

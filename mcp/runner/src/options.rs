@@ -13,6 +13,7 @@ use mcp_runconfig::endpoint::{DIRECT, Egress, IpNet};
 use mcp_runconfig::{chain, duration, environment};
 
 use crate::check_login::CheckLoginOptions;
+use crate::explain::ExplainOptions;
 
 /// The proxy beside one MCP server.
 ///
@@ -124,9 +125,13 @@ fn known(mut arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<S
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve until SIGTERM, SIGINT or SIGQUIT.
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Play an MCP client's login against a server; say which step fails, whose side it is, and what to change.
     CheckLogin(CheckLoginOptions),
+    /// Say who may call which tool, and why. Nobody is called and nothing is served.
+    ///
+    /// It ends with status 0 when it has explained, and with 2 when an input cannot be used.
+    Explain(ExplainOptions),
 }
 
 /// Flags of `run`.
@@ -315,8 +320,8 @@ mod tests {
         let arguments = ["mcp-runner"].into_iter().chain(line.split_whitespace()).map(OsString::from);
         let (known, ignored) = known(arguments);
         let options = Options::try_parse_from(known).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let Command::Run(run) = options.command else { panic!("{line}") };
-        (run, ignored)
+        let Command::Run(run) = options.command else { panic!("{line} runs the proxy") };
+        (*run, ignored)
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::check_login::{CheckError, CheckLoginOptions, check_login};
 use crate::clients::TrustedProxies;
 use crate::config::{demands_login, load, middleware};
 use crate::diagnostics::{self, Diagnostics};
+use crate::explain::explain;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::options::{Command, Environment, Options};
@@ -50,7 +51,8 @@ const REST: Duration = Duration::from_secs(6);
 pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     let Options { command, ignored } = options;
     let options = match command {
-        Command::Run(options) => options,
+        Command::Run(options) => *options,
+        Command::Explain(options) => return Ok(explain(&options)?),
         Command::CheckLogin(options) => return check(options),
     };
     let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod laws;
+mod outlooks;
 mod parsing;
 mod vectors;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-const FILES: [(&str, &str); 13] = [
+pub(super) const FILES: [(&str, &str); 13] = [
     ("arguments", include_str!("../vectors/arguments.json")),
     ("claims", include_str!("../vectors/claims.json")),
     ("configurations", include_str!("../vectors/configurations.json")),
@@ -95,18 +95,18 @@ const DEVIATIONS: [(&str, &[&str]); 15] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub(super) struct File {
     #[expect(dead_code, reason = "it is for readers")]
     about: String,
-    cases: Vec<Case>,
+    pub(super) cases: Vec<Case>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Case {
+pub(super) struct Case {
     #[expect(dead_code, reason = "it is for readers")]
     comment: Option<String>,
-    policies: Vec<String>,
+    pub(super) policies: Vec<String>,
     #[serde(default)]
     entities: Vec<Value>,
     /// The other members of the configuration.
@@ -114,13 +114,13 @@ struct Case {
     config: CedarConfig,
     #[serde(default)]
     server: String,
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
 }
 
 /// One message of a caller, or one list in an answer to it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+pub(super) struct Row {
     /// The name in the list of deviations.
     name: Option<String>,
     #[expect(dead_code, reason = "it is for readers")]
@@ -130,21 +130,21 @@ struct Row {
     source: Option<String>,
     /// The lists of tools that were answered before.
     #[serde(default)]
-    before: Vec<Vec<Box<RawValue>>>,
-    backend: Option<String>,
+    pub(super) before: Vec<Vec<Box<RawValue>>>,
+    pub(super) backend: Option<String>,
     /// The name of a tool, of a prompt, and the URI of a resource or skill: short for a method and its parameters.
     call: Option<String>,
     get: Option<String>,
     read: Option<String>,
     skill: Option<String>,
-    arguments: Option<Box<RawValue>>,
+    pub(super) arguments: Option<Box<RawValue>>,
     method: Option<String>,
     params: Option<Box<RawValue>>,
     decision: Option<Verdict>,
     /// A part of the reason.
     why: Option<String>,
     /// The member of an answer that has these items.
-    list: Option<String>,
+    pub(super) list: Option<String>,
     #[serde(default)]
     items: Vec<Box<RawValue>>,
     /// The names of those that the caller sees.
@@ -207,7 +207,7 @@ fn every_vector_is_decided_as_it_says_and_as_toolhive_decides() {
     }
 }
 
-fn policies(case: &Case) -> Result<Policies, PolicyError> {
+pub(super) fn policies(case: &Case) -> Result<Policies, PolicyError> {
     let entities_json = Value::from(case.entities.clone()).to_string();
     let config = CedarConfig { policies: case.policies.clone(), entities_json, ..case.config.clone() };
     Policies::parse(&config, &case.server)
@@ -229,9 +229,7 @@ fn answer(policies: &Result<Policies, PolicyError>, row: &Row) -> (Value, String
         Ok(policies) => policies,
         Err(error) => return (json!("refused"), error.to_string()),
     };
-    let default = json!({"sub": "u1"}).as_object().unwrap().clone();
-    let claims = row.claims.as_ref().unwrap_or(&default);
-    let caller = Caller::new(policies, claims, source(row.source.as_deref()));
+    let caller = caller(policies, row);
     if let Some(list) = &row.list {
         return (visible(policies, &caller.unwrap(), list, row).map_or(json!("withheld"), Value::from), String::new());
     }
@@ -240,6 +238,11 @@ fn answer(policies: &Result<Policies, PolicyError>, row: &Row) -> (Value, String
         Err(denial @ Denial::Failed(_)) => (json!("error"), denial.to_string()),
         Err(denial) => (json!("deny"), denial.to_string()),
     }
+}
+
+pub(super) fn caller(policies: &Policies, row: &Row) -> Result<Caller, Denial> {
+    let default = json!({"sub": "u1"}).as_object().unwrap().clone();
+    Caller::new(policies, row.claims.as_ref().unwrap_or(&default), source(row.source.as_deref()))
 }
 
 fn decide(policies: &Policies, caller: &Caller, row: &Row) -> Result<(), Denial> {
@@ -284,7 +287,7 @@ fn source(text: Option<&str>) -> ClaimSource<'_> {
 }
 
 /// Learns the hints of tools from earlier lists.
-fn known(lists: &[Vec<Box<RawValue>>]) -> KnownHints {
+pub(super) fn known(lists: &[Vec<Box<RawValue>>]) -> KnownHints {
     let mut known = KnownHints::default();
     for list in lists {
         for tool in read("tools", list).unwrap().entries() {
@@ -294,7 +297,7 @@ fn known(lists: &[Vec<Box<RawValue>>]) -> KnownHints {
     known
 }
 
-fn message(row: &Row) -> String {
+pub(super) fn message(row: &Row) -> String {
     let short = [
         (&row.call, "tools/call", "name"),
         (&row.get, "prompts/get", "name"),

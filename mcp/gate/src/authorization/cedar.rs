@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcp_authz::{Caller, ClaimSource, Denial, Feature, Policies, Question};
 use mcp_middleware::Identity;
 use mcp_runconfig::CedarConfig;
-use mcp_wire::{List, OwnedMessage};
+use mcp_wire::{Entry, List, OwnedMessage};
 
 use super::callers::Callers;
 use super::questions;
@@ -77,26 +77,33 @@ impl Cedar {
 
     /// The list as the caller sees it.
     pub(super) fn filter(&self, mut list: List, identity: Option<&Arc<Identity>>) -> Result<List, &'static str> {
-        let (caller, feature) = (self.caller(identity), Feature::of(list.kind()));
+        let caller = self.caller(identity);
         list.retain(|entry| {
             let visible =
                 |question| caller.as_ref().is_ok_and(|caller| self.policies.decide(caller, &question).is_ok());
-            // Odd hints withhold a list only where a policy reads hints.
-            let reads = self.reads_hints();
-            let question = if reads { Question::of(entry) } else { Ok(Question::new(feature, entry.name())) };
-            question.map(visible)
+            self.entry_question(entry).map(visible)
         })?;
         Ok(list)
     }
 
-    fn caller(&self, identity: Option<&Arc<Identity>>) -> Result<Arc<Caller>, Denial> {
+    /// The question that decides whether an entry of a list is seen. Odd hints withhold a list only where a policy reads hints.
+    pub(super) fn entry_question<'a>(&self, entry: &'a Entry<'_>) -> Result<Question<'a>, &'static str> {
+        let feature = Feature::of(entry.kind());
+        if self.reads_hints() { Question::of(entry) } else { Ok(Question::new(feature, entry.name())) }
+    }
+
+    pub(super) fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub(super) fn caller(&self, identity: Option<&Arc<Identity>>) -> Result<Arc<Caller>, Denial> {
         let identity = identity.ok_or(Denial::Refused("nobody has said who calls"))?;
         let source = if identity.logged_in { ClaimSource::Request } else { ClaimSource::Local };
         self.callers.of(identity, || Caller::new(&self.policies, &identity.claims, source))
     }
 
     /// The question with the hints of the tool that it is about. A policy that reads them decides nothing about a tool that no list had.
-    fn with_hints<'a>(&self, question: Question<'a>, tools: &Tools) -> Result<Question<'a>, Denial> {
+    pub(super) fn with_hints<'a>(&self, question: Question<'a>, tools: &Tools) -> Result<Question<'a>, Denial> {
         if !self.policies.reads_hints() {
             return Ok(question);
         }

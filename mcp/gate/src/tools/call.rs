@@ -28,7 +28,7 @@ pub(crate) struct ToolCallFilter {
 
 /// What becomes of a message.
 #[derive(Debug, PartialEq, Eq)]
-enum Call {
+pub(crate) enum Call {
     /// It goes on as it is.
     Pass,
     /// This goes on in its place.
@@ -145,7 +145,7 @@ impl Middleware for ToolCallFilter {
 }
 
 impl ToolNames {
-    fn call(&self, message: &OwnedMessage) -> Call {
+    pub(crate) fn call(&self, message: &OwnedMessage) -> Call {
         let (raw, name) = match called(message) {
             Ok(tool) => tool,
             Err(outcome) => return outcome,

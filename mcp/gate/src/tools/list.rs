@@ -52,7 +52,7 @@ impl Middleware for ToolFilter {
 
 impl ToolNames {
     /// The list as clients see it.
-    fn present(&self, mut list: List) -> Result<List, &'static str> {
+    pub(crate) fn present(&self, mut list: List) -> Result<List, &'static str> {
         let mut shown = HashSet::new();
         list.retain(|tool| {
             let name = tool.name().to_owned();

@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Sends a message, which the server answers with `answer` if it gets it. Returns the client's answer and what the server got.
-    async fn ask(&mut self, who: &str, message: &str, answer: &str) -> (Answer, Option<String>) {
+    pub(crate) async fn ask(&mut self, who: &str, message: &str, answer: &str) -> (Answer, Option<String>) {
         self.ask_for(who, message, &http("application/json", answer)).await
     }
 

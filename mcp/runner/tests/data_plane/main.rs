@@ -25,6 +25,7 @@ mod drain;
 mod egress;
 mod endpoints;
 mod environment;
+mod explain;
 mod foreign_transport;
 mod identity_providers;
 mod limits;
