@@ -131,10 +131,9 @@ impl RunError {
     /// The exit status of the process.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Explain(_) => 2,
             Self::ServerStays => exit_status::SERVER_STAYS,
             // As clap has it for what does not parse.
-            Self::Input(_) => 2,
+            Self::Input(_) | Self::Explain(_) => 2,
             _ => 1,
         }
     }

@@ -80,15 +80,20 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
     let small =
         r#"permit(principal, action, resource == Tool::"pay") when { context has arg_n && context.arg_n == "1" };"#;
     let dev = r#"permit(principal in THVGroup::"dev", action, resource == Tool::"echo");"#;
-    let hooks = json!([hook("payments", &json!({"tools": ["pay"]})), hook("others", &json!({"principals": ["bob"]}))]);
+    let mut tried = hook("tried", &json!({}));
+    tried["portcullis"]["mode"] = json!("shadow");
+    let hooks =
+        json!([hook("payments", &json!({"tools": ["pay"]})), hook("others", &json!({"principals": ["bob"]})), tried]);
+    let forbid_all = json!({"policies": ["forbid(principal, action, resource);"]});
     let filter = json!({
+        "portcullis": {"shadow_policies": {"version": "1.0", "type": "cedarv1", "cedar": forbid_all}},
         "tools_filter": ["say", "pay"], "tools_override": {"echo": {"name": "say"}}, "validating_webhooks": hooks,
     });
     let listed = tools(&["echo", "pay", "rm"]);
     let with = ["--claims", "claims"];
     for (name, config, words, expected) in [
         (
-            "filters, selectors and policies",
+            "filters, selectors and policies, and shadows that decide nothing",
             with_login(&[dev, small], filter.clone()),
             &with[..],
             &["say yes yes policy0", "pay no dependsOn payments policy1", "rm no no tool-call-filter"][..],
