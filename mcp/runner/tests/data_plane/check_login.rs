@@ -251,7 +251,7 @@ async fn each_broken_step_of_a_login_is_named_with_its_verdict() {
         let mut replies = lab.good();
         breaks.apply(&mut replies);
         lab.answers(replies);
-        let time: &[&str] = if matches!(breaks, Silent(_)) { &["--timeout=300ms"] } else { &[] };
+        let time: &[&str] = if matches!(breaks, Silent(_)) { &["--timeout=3s"] } else { &[] };
         let checked = check(&lab.url(), &flags(&lab, *who, time)).await;
         let found = checked.step(step);
         assert_eq!((checked.status, &found["verdict"]), (Some(1), &json!(verdict)), "{breaks:?}: {checked:?}");

@@ -75,6 +75,8 @@ pub(crate) struct Lab {
     provider: SocketAddr,
     directory: TempDir,
     state: Arc<Mutex<State>>,
+    /// The time of its start, in seconds since 1970: tokens of the same claims are equal.
+    started: u64,
 }
 
 impl Lab {
@@ -89,6 +91,7 @@ impl Lab {
             provider: provider.local_addr().unwrap(),
             directory,
             state: Arc::clone(&state),
+            started: std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs(),
         };
         tokio::spawn(accept(proxy, acceptor.clone(), "proxy", Arc::clone(&state)));
         tokio::spawn(accept(provider, acceptor, "provider", state));
@@ -116,7 +119,7 @@ impl Lab {
 
     /// A token with `change` over the claims of a good one.
     pub(crate) fn token(&self, change: &Value) -> String {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let now = self.started;
         let mut claims = json!({"iss": self.issuer(), "aud": self.url(), "sub": "alice", "exp": now + 300, "nbf": now});
         for (name, value) in change.as_object().unwrap() {
             claims[name] = value.clone();
