@@ -169,7 +169,7 @@ async fn a_wait_for_an_object_shows_it_as_it_was_last() {
     let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), &cluster.namespace("wait").await);
     maps.create(&PostParams::default(), &config_map("settings")).await.unwrap();
     let has_key = |map: &ConfigMap| map.data.is_some();
-    portcullis_testing::wait_for_object(&maps, "settings", "its key", Duration::from_millis(100), has_key).await;
+    portcullis_testing::wait_for_object(&maps, "settings", "its key", Duration::from_secs(2), has_key).await;
 }
 
 /// The message is all that a reader of a failed CI run has.
