@@ -163,7 +163,7 @@ async fn a_wait_in_vain_names_what_it_waited_for() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "waited 100ms in vain for settings: its key; last seen: ConfigMap")]
+#[should_panic(expected = "waited 2s in vain for settings: its key; last seen: ConfigMap")]
 async fn a_wait_for_an_object_shows_it_as_it_was_last() {
     let cluster = ControlPlane::shared().await;
     let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), &cluster.namespace("wait").await);
