@@ -26,6 +26,7 @@ use mcp_store::Bound;
 use mcp_wire::{ErrorBody, Kind, MessageError, code};
 use tokio::time::timeout;
 
+pub(crate) use call::check;
 use call::{CallError, Webhook, preview};
 use review::{Refusal, Review, Sight, Verdict};
 

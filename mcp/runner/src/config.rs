@@ -122,7 +122,7 @@ fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }:
     of_members(MiddlewareConfig::new(chain::HEADER_FORWARD, parameters))
 }
 
-/// What shows a remote server the proxy's own token.
+/// The middleware that shows a remote server the proxy's own token.
 fn own_token(config: &RemoteAuthConfig) -> Entry {
     // Strings, lists and maps with string keys always serialize; no object would be refused.
     let parameters = serde_json::to_value(config).unwrap_or(Value::Bool(false));

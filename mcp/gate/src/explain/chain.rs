@@ -13,6 +13,7 @@ use mcp_runconfig::{AUTHORIZATION, AuthParameters, NoParameters, TOOL_CALL_FILTE
 
 use crate::authorization::Authorization;
 use crate::tools::ToolNames;
+use crate::webhook::check;
 
 /// The part of a chain that decides who may call what.
 pub struct Gate {
@@ -110,10 +111,7 @@ fn webhooks(
     context: &BuildContext,
 ) -> Result<Vec<Step>, BuildError> {
     let hook = |(at, config): (usize, webhook::WebhookConfig)| {
-        if let Some(problem) = config.problems().into_iter().next() {
-            let (text, fix) = problem.message.rsplit_once("; ").unwrap_or((&problem.message, "write another value"));
-            return Err(context.error(&format!("parameters.webhooks[{at}].{}", problem.field), text, fix));
-        }
+        check(&config, at, context)?;
         let selector = Selector::new(&config.portcullis.r#match);
         // A shadow has no effect.
         let is_enforced = config.portcullis.mode == Mode::Enforce;

@@ -87,15 +87,24 @@ impl CallError {
     }
 }
 
+/// Refuses the webhook at position `at` of its middleware when it breaks a rule.
+pub(crate) fn check(config: &WebhookConfig, at: usize, context: &BuildContext) -> Result<(), BuildError> {
+    let problems = config.problems();
+    let Some(problem) = problems.first() else { return Ok(()) };
+    // The URL that a problem quotes may have a semicolon, too.
+    let (text, fix) = problem.message.rsplit_once("; ").unwrap_or((&problem.message, "write another value"));
+    Err(context.error(&member(at, problem.field), text, fix))
+}
+
+fn member(at: usize, field: &str) -> String {
+    format!("parameters.webhooks[{at}].{field}")
+}
+
 impl Webhook {
     /// Checks `config`, the webhook at position `at` of its middleware, and reads every file it names.
     pub(crate) fn new(config: WebhookConfig, at: usize, context: &BuildContext) -> Result<Self, BuildError> {
-        let member = |field: &str| format!("parameters.webhooks[{at}].{field}");
-        if let Some(problem) = config.problems().first() {
-            // The URL that a problem quotes may have a semicolon, too.
-            let (text, fix) = problem.message.rsplit_once("; ").unwrap_or((&problem.message, "write another value"));
-            return Err(context.error(&member(problem.field), text, fix));
-        }
+        check(&config, at, context)?;
+        let member = |field: &str| member(at, field);
         let WebhookConfig { name, url, timeout, failure_policy: policy, tls_config, hmac_secret_ref, portcullis } =
             config;
         let selector = Selector::new(&portcullis.r#match);

@@ -110,7 +110,7 @@ impl Registry {
         self
     }
 
-    /// What the stores hold of the kinds, and what is asked for before an object of theirs goes.
+    /// Lists the rights to read the kinds that the stores hold, and those asked for before an object is deleted.
     pub fn reads(&self) -> Vec<Grant> {
         let held = self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"]));
         let asked = self.outsiders.iter().map(|kind| Grant::new(GROUP, &[kind.plural], &["list"]));

@@ -70,7 +70,7 @@ pub struct Target {
     pub namespace: String,
     /// The address at which clients inside the cluster reach it, as its status says.
     pub url: String,
-    /// What is behind it.
+    /// The servers that it stands in front of.
     pub behind: Behind,
     /// Whether its callers log in.
     pub has_login: bool,
@@ -86,7 +86,7 @@ pub enum Behind {
     Container,
     /// One that runs elsewhere.
     Remote,
-    /// Those of a group.
+    /// The servers of a group.
     Group,
 }
 

@@ -5,6 +5,6 @@
 pub struct Problem {
     /// The member, in the document's spelling, such as `tls_config.client_key_path`.
     pub field: &'static str,
-    /// What is wrong and how to mend it.
+    /// The problem and its fix.
     pub message: String,
 }

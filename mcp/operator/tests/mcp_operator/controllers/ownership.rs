@@ -49,7 +49,7 @@ fn kinds() -> Vec<(&'static str, Value, &'static str, Value)> {
     ]
 }
 
-/// How a virtual server calls the servers behind it, with this credential.
+/// The outgoing authentication of a virtual server that uses this credential.
 fn credential_of_virtual(name: &str) -> Value {
     json!({"default": {"type": "externalAuthConfigRef", "externalAuthConfigRef": {"name": name}}})
 }
