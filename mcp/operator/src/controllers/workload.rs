@@ -29,7 +29,7 @@ use super::{
     replace::replace_deaf,
     traces::marks,
 };
-use crate::workload::{Inputs, POLICY_MISSING, Plan, Workload, deleted, plan_workload};
+use crate::workload::{Inputs, PROXY_REMOVED, Plan, Workload, deleted, plan_workload};
 
 /// A proxy that was just made has no pods yet. They wake its workload; until then, for at most this long, nothing is
 /// said: one status instead of two.
@@ -110,9 +110,13 @@ impl WorkloadController {
             apply(&cx, &plan.children, &mut done).await?;
         }
         let failure = done.failure();
-        if failure.is_none() && lacks_policy(&plan) {
-            // The missing one has been written.
+        if failure.is_none() && done.writes > 0 {
+            // The status tells of children as they are now: our own writes wake nobody. That a proxy was taken away is no
+            // news to this plan.
+            let removed = plan.events.into_iter().find(|event| event.reason == PROXY_REMOVED);
             (plan, unreadable) = self.plan(&contents, workload, denied, unseen).await;
+            plan.events.retain(|event| event.reason != PROXY_REMOVED);
+            plan.events.extend(removed);
         }
         if unseen && let Some(rest) = self.settle(key, true) {
             // That it does not exist would be said in the moment before it is seen.
@@ -305,12 +309,6 @@ async fn remove<W: Workload>(cx: &Reconcile<W>, absent: &[ChildRef], done: &mut 
             Err(error) => _ = done.failed.get_or_insert(error),
         }
     }
-}
-
-/// Whether the plan says that a NetworkPolicy is missing which it makes.
-fn lacks_policy(plan: &Plan) -> bool {
-    let said = plan.report.conditions.iter().flatten().any(|condition| condition.reason == POLICY_MISSING);
-    said && !plan.children.is_empty()
 }
 
 async fn report<W: Workload>(cx: &Reconcile<W>, plan: Plan) -> Result<(), ControllerError> {

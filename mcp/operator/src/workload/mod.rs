@@ -27,8 +27,8 @@ use portcullis::{
 
 use crate::subject::Subject;
 
-pub use network::{NETWORK_RESTRICTED, POLICY_MISSING};
-pub use plan::{Inputs, Plan, REMOTE_REACHABLE, deleted, plan_workload};
+pub use network::NETWORK_RESTRICTED;
+pub use plan::{Inputs, PROXY_REMOVED, Plan, REMOTE_REACHABLE, deleted, plan_workload};
 pub use refused_pods::refused_pods;
 
 /// Reason: a guard that the spec asks for is of a kind that this version does not have.

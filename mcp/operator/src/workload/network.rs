@@ -9,8 +9,6 @@ use super::{Findings, Workload};
 
 /// Condition: nothing leads around the proxy, as far as the operator can see. Present only while something does.
 pub const NETWORK_RESTRICTED: &str = "NetworkRestricted";
-/// Reason: the NetworkPolicy does not exist, and what it closes does.
-pub const POLICY_MISSING: &str = "NetworkPolicyMissing";
 
 /// Says which ways lead around the proxy: those of the children that are planned, and those of `live` ones that were
 /// `opened`.
@@ -26,7 +24,7 @@ pub(super) fn check<W: Workload>(
     for child in workload.all_children() {
         let (kind, name) = (child.kind.as_str(), &child.name);
         if child.kind == ChildKind::NetworkPolicy && runs && !live.contains(&child) {
-            found.push((0, POLICY_MISSING, format!("{kind} {name} does not exist")));
+            found.push((0, "NetworkPolicyMissing", format!("{kind} {name} does not exist")));
         }
         let planned = children.iter().find(|planned| planned.reference == child);
         let opened = opened.get(&child).copied().unwrap_or_default();

@@ -40,6 +40,9 @@ const REFERENCES_READABLE: &str = "ReferencesReadable";
 /// Condition: the remote server answers the check of a proxy. Present only where proxies check it.
 pub const REMOTE_REACHABLE: &str = "RemoteReachable";
 
+/// Event: the proxy is taken away because of its guards, its options or its pods.
+pub const PROXY_REMOVED: &str = "ProxyRemoved";
+
 /// The time after which proxies are asked again whether their remote server answers.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
@@ -456,6 +459,6 @@ fn removal_event<W: Workload>(inputs: &Inputs<'_, W>, absent: &[ChildRef], refus
         } else {
             "the running proxy does not enforce the guards that the spec asks for and is removed"
         };
-        PlannedEvent::new(EventType::Warning, "ProxyRemoved", note)
+        PlannedEvent::new(EventType::Warning, PROXY_REMOVED, note)
     })
 }

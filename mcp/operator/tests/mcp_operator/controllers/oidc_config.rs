@@ -1,12 +1,12 @@
 //! O1, O4 and R1 for MCPOIDCConfig: who refers to it, when it goes, and whose pods an edit rolls.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api,
-    api::{DeleteParams, ListParams},
+    Api, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams},
 };
 use mcp_api::v1beta1::{MCPOIDCConfig, MCPServer};
 use mcp_plan::workload::ChildKind;
@@ -60,7 +60,7 @@ fn names(all: &[&str]) -> Vec<String> {
     all.iter().map(|&name| name.to_owned()).collect()
 }
 
-fn condition<'a>(server: &'a MCPServer, type_: &str) -> Option<(&'a str, &'a str)> {
+pub(super) fn condition<'a>(server: &'a MCPServer, type_: &str) -> Option<(&'a str, &'a str)> {
     let mut conditions = server.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.find(|it| it.type_ == type_).map(|it| (&*it.status, &*it.reason))
 }
@@ -298,20 +298,30 @@ async fn delete(place: &Place, name: &str) {
     place.objects.dynamic(API_VERSION, kind_of(name)).delete(name, &DeleteParams::default()).await.unwrap();
 }
 
+/// The workloads of every kind that has logins.
+async fn workloads(place: &Place) -> Vec<DynamicObject> {
+    let mut all = Vec::new();
+    for kind in ["MCPServer", "MCPRemoteProxy", "VirtualMCPServer"] {
+        all.extend(place.objects.dynamic(API_VERSION, kind).list(&ListParams::default()).await.unwrap());
+    }
+    all
+}
+
+/// What each of them says, by its name.
+async fn statuses(place: &Place) -> BTreeMap<String, Value> {
+    workloads(place).await.into_iter().map(|it| (it.name_any(), it.data["status"].clone())).collect()
+}
+
 /// Waits until every workload has said of its last spec that its login can be used.
-async fn settled(place: &Place, workloads: usize) {
+async fn settled(place: &Place, many: usize) {
     wait_until("every workload to be reconciled", MANY_DEADLINE, || async {
-        let mut said = 0;
-        for kind in ["MCPServer", "MCPRemoteProxy", "VirtualMCPServer"] {
-            let all = place.objects.dynamic(API_VERSION, kind).list(&ListParams::default()).await.unwrap();
-            let current = all.iter().filter(|workload| {
-                let status = &workload.data["status"];
-                status["observedGeneration"].as_i64() == workload.metadata.generation
-                    && status["oidcConfigHash"].is_string()
-            });
-            said += current.count();
-        }
-        (said == workloads).then_some(())
+        let all = workloads(place).await;
+        let current = all.iter().filter(|workload| {
+            let status = &workload.data["status"];
+            status["observedGeneration"].as_i64() == workload.metadata.generation
+                && status["oidcConfigHash"].is_string()
+        });
+        (current.count() == many).then_some(())
     })
     .await;
 }
@@ -337,10 +347,15 @@ async fn references_of_sixty_workloads_of_three_kinds_come_and_go() {
     referenced(&place, "idp", &all, MANY_DEADLINE).await;
     settled(&place, all.len()).await;
     operator.idle(place.cluster).await;
+    let before = statuses(&place).await;
     operator.terminate().await;
     let since = place.cluster.audit().mark();
     let operator = place.operator();
     operator.reconciles().await;
+    operator.idle(place.cluster).await;
+    for (name, now) in statuses(&place).await {
+        assert_eq!(Some(&now), before.get(&name), "the status of {name} after a restart");
+    }
     operator.wrote_nothing(place.cluster, since, "after a restart").await;
 
     let (moved, kept): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(at, _)| at % 2 == 0);

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::{
     Place,
-    support::{children_of, minimal, ready_pods, webhook_config, writes},
+    oidc_config::condition,
+    support::{children_of, labelled, minimal, ready_pods, requests, webhook_config, writes},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,6 +30,24 @@ async fn a_server_goes_from_pending_to_ready_to_stopped_and_tells_each_step_once
     for event in ["Normal Pending", "Normal Ready", "Normal Stopped"] {
         assert_eq!(events.iter().filter(|it| *it == event).count(), 1, "{event} in {events:?}");
     }
+}
+
+/// O3: its children are the operator's own writes, which wake nobody, and no pod follows them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_server_says_all_that_it_has_to_say_in_one_status() {
+    let place = Place::new("stopped").await;
+    let operator = place.operator();
+    operator.reconciles().await;
+    let (objects, since) = (&place.objects, place.cluster.audit().mark());
+    objects.create(labelled("web", json!({"replicas": 0, "backendReplicas": 0}))).await;
+    objects.has_children("web", &children_of("web")).await;
+    objects.phase("web", "Stopped").await;
+    operator.idle(place.cluster).await;
+    let server = objects.phase("web", "Stopped").await;
+    assert!(condition(&server, "BackendReady").is_some(), "{:?}", server.status);
+    let mut written = requests(place.cluster, &place.user, since).await;
+    written.retain(|write| (&*write.resource, &*write.subresource) == ("mcpservers", "status"));
+    assert_eq!(written.len(), 1, "{written:?}");
 }
 
 /// O3: a foreign write to the status is repaired; a foreign condition is not ours to remove.
