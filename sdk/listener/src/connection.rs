@@ -1,7 +1,7 @@
 //! One connection, from its TLS handshake to its last response.
 
 use std::convert::Infallible;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::{AlertDescription, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -156,17 +156,10 @@ impl<H: Handler> Shared<H> {
             .max_buf_size(self.limits.head_bytes.max(SMALLEST_BUFFER))
             .serve_connection(TokioIo::new(stream), service);
         let mut http = pin!(http);
-        let silent = async {
-            sleep(self.limits.first_request).await;
-            if connection.had_request() {
-                pending::<()>().await;
-            }
-        };
         let ends = async {
             tokio::select! {
                 biased;
                 ended = http.as_mut() => return Some(ended),
-                () = silent => return None,
                 () = connection.leave.cancelled() => {}
             }
             let stopped = self.stop.is_cancelled();
@@ -190,7 +183,7 @@ impl<H: Handler> Shared<H> {
         match ends.await {
             Some(Ok(())) => {}
             Some(Err(error)) => debug!(%error, "connection ended early"),
-            None => debug!("closed a connection: no request arrived in time, or another one needs its place"),
+            None => debug!("closed a connection: another one needs its place, or the server ends"),
         }
     }
 

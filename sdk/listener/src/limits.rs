@@ -10,10 +10,9 @@ pub struct Limits {
     pub connections: usize,
     /// Timeout of a TLS handshake.
     pub handshake: Duration,
-    /// Timeout for the head of the first request on a connection.
-    pub first_request: Duration,
-    /// Timeout for the head of the next request on a connection. Longer than the 90 s after which Go's client, and so the
-    /// API server, closes an idle connection: if the server closed it first, a request sent at that moment would be lost.
+    /// Timeout for the head of the next request on a connection, the first one included. Longer than the 90 s after which
+    /// Go's client, and so the API server, closes an idle connection: if the server closed it first, a request sent at that
+    /// moment would be lost. That client also opens connections in advance, which wait as long for their first request.
     pub idle: Duration,
     /// Timeout for a client to take some bytes of a response. Kept by the kernel (`TCP_USER_TIMEOUT`), on Linux only.
     pub write: Duration,
@@ -29,7 +28,6 @@ impl Default for Limits {
         Self {
             connections: 512,
             handshake: Duration::from_secs(10),
-            first_request: Duration::from_secs(10),
             idle: Duration::from_secs(150),
             write: Duration::from_secs(30),
             head_bytes: 64 * 1024,

@@ -117,11 +117,23 @@ async fn is_closed(stream: &mut TcpStream) -> bool {
     timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
 }
 
+/// Go's client opens one for a request that another connection then takes, and keeps it for 90 s.
+#[tokio::test]
+async fn a_connection_is_kept_for_its_first_request() {
+    let serving = serve(Limits::default()).await;
+    let mut spare = serving.connect().await;
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    tokio::time::resume();
+    let head = ask(&mut spare, "/").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
 /// By themselves none of them would end before this test does.
 #[tokio::test]
 async fn the_longest_idle_connection_closes_for_a_new_one() {
     let hours = Duration::from_hours(1);
-    let serving = serve(Limits { connections: 3, first_request: hours, idle: hours, ..Limits::default() }).await;
+    let serving = serve(Limits { connections: 3, idle: hours, ..Limits::default() }).await;
     let (_stream, _) = serving.ask("/stream").await;
     let (mut first, _) = serving.ask("/").await;
     let (mut second, _) = serving.ask("/").await;
@@ -221,8 +233,8 @@ async fn a_request_that_arrives_as_the_listener_closes_is_not_lost() {
 #[tokio::test]
 async fn neither_silence_nor_an_endless_answer_holds_up_the_end() {
     // By itself the silent one would not end before this test does.
-    let (drain, first_request) = (Duration::from_secs(2), Duration::from_hours(1));
-    let serving = serve(Limits { drain, first_request, ..Limits::default() }).await;
+    let (drain, idle) = (Duration::from_secs(2), Duration::from_hours(1));
+    let serving = serve(Limits { drain, idle, ..Limits::default() }).await;
     let mut silent = serving.connect().await;
     let (mut stream, _) = serving.ask("/stream").await;
     serving.stop.cancel();

@@ -57,7 +57,7 @@ async fn a_handshake_that_does_not_go_on_is_ended() {
 
 #[tokio::test]
 async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
-    let serving = serve_with(Limits { first_request: SHORT, ..Limits::default() }).await;
+    let serving = serve_with(Limits { idle: SHORT, ..Limits::default() }).await;
     let began = Stopwatch::start();
     let (mut reading, mut writing) = tokio::io::split(connect(&serving).await);
     let dribble = async {
@@ -74,12 +74,12 @@ async fn a_head_that_comes_byte_by_byte_is_not_waited_for() {
         reply = read_reply(&mut reading) => assert!(reply.is_none()),
         () = dribble => {}
     }
-    assert!(began.elapsed() < Limits::default().first_request, "{:?}", began.elapsed());
+    assert!(began.elapsed() < Limits::default().idle, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn a_kept_connection_ends_with_its_idle_deadline() {
-    let limits = Limits { first_request: Duration::from_secs(1), idle: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { idle: Duration::from_secs(2), ..Limits::default() };
     let serving = serve_with(limits).await;
     let mut connection = connect(&serving).await;
     let began = Instant::now();
@@ -119,7 +119,7 @@ async fn a_peer_that_does_not_read_its_answer_loses_its_connection() {
 async fn connections_that_ask_nothing_give_way_to_one_that_does() {
     // By themselves they would not end before this test does.
     let hours = Duration::from_hours(1);
-    let limits = Limits { connections: 4, handshake: hours, first_request: hours, idle: hours, ..Limits::default() };
+    let limits = Limits { connections: 4, handshake: hours, idle: hours, ..Limits::default() };
     let serving = serve_with(limits).await;
     let silent = TcpStream::connect(serving.address).await.unwrap();
     let shaken = connect(&serving).await;
