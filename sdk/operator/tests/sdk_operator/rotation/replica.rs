@@ -52,7 +52,7 @@ impl Replica {
     /// Starts it, and returns when it is ready.
     pub(crate) async fn start(arguments: &[&str]) -> Self {
         let fixed = ["run", "--log-format", "json", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0"];
-        let filter = ["--log", "info,portcullis::server=debug"];
+        let filter = ["--log", "info,portcullis_listener=debug"];
         let mut child = command(&[&fixed[..], &filter, arguments].concat()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, stderr) = (Arc::new(Mutex::new(Vec::new())), child.stderr.take().unwrap());
         let lines = Arc::clone(&log);
