@@ -12,7 +12,7 @@ mod trial;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -24,14 +24,11 @@ use mcp_runconfig::chain;
 use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
 use mcp_store::Bound;
 use mcp_wire::{ErrorBody, Kind, MessageError, code};
-use tokio::time::timeout;
 
 pub(crate) use call::check;
 use call::{CallError, Webhook, preview};
 use review::{Refusal, Review, Sight, Verdict};
-
-/// The time that shadows may take for their last calls when the proxy ends.
-const LAST: Duration = Duration::from_secs(2);
+use trial::Trial;
 
 /// The webhooks of one middleware entry: those of `mutating-webhook` may change a request, each seeing what the one before made of it; those of
 /// `validating-webhook` judge it, all seeing the same.
@@ -136,9 +133,8 @@ impl Middleware for Webhooks {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        let trials = self.0.hooks.iter().filter_map(|hook| hook.trial.as_ref()).map(|trial| trial.running.none());
-        let ended = timeout(LAST, join_all(trials));
-        async { drop(ended.await) }.boxed()
+        let trials = self.0.hooks.iter().filter_map(|hook| hook.trial.as_ref()).map(Trial::close);
+        join_all(trials).map(drop).boxed()
     }
 }
 

@@ -37,10 +37,14 @@ impl Asking {
         };
         let (asking, hook, review, shadow) = (Arc::clone(self), Arc::clone(hook), review.clone(), trial.shadow.clone());
         let under_way = (trial.running.begin(), review.context.run_in_shadow());
-        let started = Instant::now();
+        let (started, over) = (Instant::now(), trial.over());
         tokio::spawn(async move {
             // The log would tell of a refusal that there is not.
-            let outcome = asking.verdict(&hook, &review, body, payload).with_subscriber(NoSubscriber::new()).await;
+            let verdict = asking.verdict(&hook, &review, body, payload).with_subscriber(NoSubscriber::new());
+            let outcome = tokio::select! {
+                outcome = verdict => outcome,
+                () = over => return,
+            };
             if outcome.refuses() {
                 tracing::info!(webhook = hook.name, outcome = outcome.as_str(), "a shadow would refuse the request");
             }

@@ -89,6 +89,22 @@ async fn a_shadow_counts_what_enforcement_then_refuses() {
     assert_eq!(refused, 2);
 }
 
+/// The proxy ends with the event of each call, also where a shadow that is asked about it says nothing.
+#[tokio::test]
+async fn a_shadow_that_is_silent_costs_no_event_of_audit() {
+    let (mut backend, mut hook) = (Recorder::start().await, Recorder::start().await);
+    let mut runner = start(&backend, &reviewed(&hook, "shadow")).await;
+    let (body, served) = (call("deploy"), async { backend.next().await.json("200 OK", "", "{}").await });
+    let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+    assert_eq!(answer.status, 200);
+    let _silent = hook.next().await;
+    assert_eq!(runner.output(), "", "it is asked still");
+    runner.terminate();
+    assert!(runner.ended().await.success());
+    let event = eventually("the event", || async { serde_json::from_str::<Value>(&runner.output()).ok() }).await;
+    assert_eq!((&event["type"], &event["metadata"]["extra"]["would_refuse"]), (&json!("mcp_tool_call"), &Value::Null));
+}
+
 /// A shadow's webhook that nobody runs costs a count.
 #[tokio::test]
 async fn a_shadow_that_is_down_refuses_no_call() {
