@@ -99,10 +99,15 @@ async fn a_shadow_that_is_silent_costs_no_event_of_audit() {
     assert_eq!(answer.status, 200);
     let _silent = hook.next().await;
     assert_eq!(runner.output(), "", "it is asked still");
+    // The next answer on the connection comes behind the end of the call.
+    assert_eq!(runner.get("/health").await.status, 200);
+    let answered = jiff::Timestamp::now();
     runner.terminate();
     assert!(runner.ended().await.success());
     let event = eventually("the event", || async { serde_json::from_str::<Value>(&runner.output()).ok() }).await;
     assert_eq!((&event["type"], &event["metadata"]["extra"]["would_refuse"]), (&json!("mcp_tool_call"), &Value::Null));
+    let logged: jiff::Timestamp = event["logged_at"].as_str().unwrap().parse().unwrap();
+    assert!(logged < answered, "it has the time of the call: {event}");
 }
 
 /// A shadow's webhook that nobody runs costs a count.
