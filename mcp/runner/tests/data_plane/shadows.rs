@@ -126,3 +126,33 @@ async fn a_shadow_that_is_down_refuses_no_call() {
     })
     .await;
 }
+
+/// A list that policies in shadow need holds one call up for a moment, and the next ones not at all.
+#[tokio::test]
+async fn a_list_of_tools_that_hangs_holds_no_call_up_for_a_shadow() {
+    let mut backend = Recorder::start().await;
+    let policies = ["permit(principal, action, resource) when { resource.readOnlyHint };"];
+    let policies = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": policies}});
+    let document = json!({"middleware_configs": [], "portcullis": {"shadow_policies": policies}});
+    let runner = start(&backend, &document).await;
+    let mut silent = Vec::new();
+    for asked in [["tools/list", "tools/call"].as_slice(), &["tools/call"]] {
+        let served = async {
+            for method in asked {
+                let request = backend.next().await;
+                let message: Value = serde_json::from_slice(&request.body).unwrap();
+                assert_eq!(message["method"], *method);
+                match *method {
+                    "tools/list" => silent.push(request),
+                    _ => request.json("200 OK", "", "{}").await,
+                }
+            }
+        };
+        let body = call("deploy");
+        let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+        assert_eq!(answer.status, 200);
+    }
+    let report = runner.get("/metrics").await.body;
+    let line = r#"mcp_runner_shadow_decisions_total{guard="shadow-authorization",webhook="",outcome="dropped"} 2"#;
+    assert!(report.lines().any(|found| found == line), "{report}");
+}
