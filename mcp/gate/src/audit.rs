@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_http::file::rooted;
 use mcp_middleware::{
@@ -156,13 +157,13 @@ impl Middleware for Audit {
 }
 
 impl Pending {
-    fn write(&self, end: &End<'_>) {
+    fn write(&self, end: &End<'_>, ended: Timestamp) {
         let mut findings = self.shadows.as_ref().map(|shadows| shadows.findings()).unwrap_or_default();
         findings.retain(Finding::refuses);
         LINE.with_borrow_mut(|line| {
             line.clear();
             line.shrink_to(MAX_DATA);
-            self.event.line(end, &findings, line);
+            self.event.line(end, ended, &findings, line);
             self.writer.write(&self.client, line);
         });
     }
@@ -171,17 +172,18 @@ impl Pending {
 impl Observation for Pending {
     /// Shadows may be at work after the end of the request, whose event waits for them.
     fn ended(self: Box<Self>, end: &End<'_>) {
+        let ended = Timestamp::now();
         let (Some(shadows), Ok(runtime)) = (self.shadows.clone(), Handle::try_current()) else {
-            return self.write(end);
+            return self.write(end, ended);
         };
         if shadows.are_done() {
-            return self.write(end);
+            return self.write(end, ended);
         }
         let (answer, End { complete, left, sent, took, .. }) = (end.answer.to_vec(), *end);
         let waiting = self.waiting.begin();
         runtime.spawn(async move {
             shadows.done().await;
-            self.write(&End { complete, left, answer: &answer, sent, took });
+            self.write(&End { complete, left, answer: &answer, sent, took }, ended);
             drop(waiting);
         });
     }

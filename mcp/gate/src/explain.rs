@@ -5,6 +5,7 @@
 
 mod chain;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -179,7 +180,7 @@ impl Gate {
             let name = presented(&steps, &server_name).unwrap_or(&server_name).to_owned();
             let raw = arguments.filter(|(tool, _)| *tool == name).map(|(_, raw)| raw);
             let shown = shown(&steps, tool, identity);
-            let call = called(&steps, &name, raw, identity);
+            let call = called(&steps, (&name, &server_name), raw, identity);
             ToolAnswer { name, server_name, shown, call }
         };
         let has_more_pages = tools.next_cursor().map_err(withheld)?.is_some();
@@ -228,8 +229,13 @@ fn shown(steps: &Steps<'_>, tool: &Entry<'_>, caller: &Arc<Identity>) -> Verdict
     Verdict::of(because)
 }
 
-/// The answer about a call by this name, from the outermost middleware to the innermost.
-fn called(steps: &Steps<'_>, name: &str, arguments: Option<&RawValue>, caller: &Arc<Identity>) -> Verdict {
+/// The answer about a call by this name, from the outermost middleware to the innermost. It has to reach this tool of the server.
+fn called(
+    steps: &Steps<'_>,
+    (name, server_name): (&str, &str),
+    arguments: Option<&RawValue>,
+    caller: &Arc<Identity>,
+) -> Verdict {
     let mut message = match message(name, arguments) {
         Ok(message) => message,
         Err(refusal) => return Verdict::no(refusal),
@@ -241,7 +247,8 @@ fn called(steps: &Steps<'_>, name: &str, arguments: Option<&RawValue>, caller: &
             (Step::Call(names), _) if !changed => match names.call(&message) {
                 Call::Pass => {}
                 Call::Replace(body) => match OwnedMessage::read(body.into()) {
-                    Ok(renamed) => message = renamed,
+                    Ok(renamed) if called_tool(&renamed).as_deref() == Some(server_name) => message = renamed,
+                    Ok(_) => return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, "another tool has its name")),
                     Err(error) => return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, error.to_string())),
                 },
                 Call::Hidden(_) | Call::Malformed => {
@@ -250,7 +257,7 @@ fn called(steps: &Steps<'_>, name: &str, arguments: Option<&RawValue>, caller: &
             },
             (Step::Webhook { kind, name, selector }, _) => {
                 // A webhook before this one may have made another call of it.
-                let target = message.message().target().ok().flatten().filter(|_| !changed);
+                let target = called_tool(&message).filter(|_| !changed);
                 if selector.matches(Some(TOOL_CALL).filter(|_| !changed), target.as_deref(), principal) {
                     because.push(Reason::on(Unknown::Webhook, kind, Some(name.clone()), "is asked, and may refuse it"));
                     changed |= *kind == webhook::MUTATING;
@@ -280,6 +287,10 @@ fn called(steps: &Steps<'_>, name: &str, arguments: Option<&RawValue>, caller: &
         }
     }
     Verdict::of(because)
+}
+
+fn called_tool(message: &OwnedMessage) -> Option<Cow<'_, str>> {
+    message.message().target().ok().flatten()
 }
 
 /// The message that calls a tool.

@@ -12,7 +12,7 @@ mod trial;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -21,17 +21,14 @@ use http::{Method, Request, Response, StatusCode};
 use mcp_http::{Body, json, json_error};
 use mcp_middleware::{BuildContext, BuildError, Identity, Middleware, Next, Outcome, ReplaceError, beside};
 use mcp_runconfig::chain;
-use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, Payload, WebhookParameters};
+use mcp_runconfig::webhook::{self, FailurePolicy, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, Payload, WebhookParameters};
 use mcp_store::Bound;
 use mcp_wire::{ErrorBody, Kind, MessageError, code};
-use tokio::time::timeout;
 
 pub(crate) use call::check;
 use call::{CallError, Webhook, preview};
 use review::{Refusal, Review, Sight, Verdict};
-
-/// The time that shadows may take for their last calls when the proxy ends.
-const LAST: Duration = Duration::from_secs(2);
+use trial::Trial;
 
 /// The webhooks of one middleware entry: those of `mutating-webhook` may change a request, each seeing what the one before made of it; those of
 /// `validating-webhook` judge it, all seeing the same.
@@ -136,9 +133,8 @@ impl Middleware for Webhooks {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        let trials = self.0.hooks.iter().filter_map(|hook| hook.trial.as_ref()).map(|trial| trial.running.none());
-        let ended = timeout(LAST, join_all(trials));
-        async { drop(ended.await) }.boxed()
+        let trials = self.0.hooks.iter().filter_map(|hook| hook.trial.as_ref()).map(Trial::close);
+        join_all(trials).map(drop).boxed()
     }
 }
 
@@ -219,10 +215,18 @@ impl Asking {
 
     /// The decision of one webhook about a request whose body is `body` by now, and what becomes of the request.
     async fn ask(&self, hook: &Webhook, review: &Review, body: &Bytes, payload: Option<Bytes>) -> (Outcome, Verdict) {
-        let answer = match payload {
-            Some(payload) => hook.call(payload).await,
-            None => Err(CallError::Local("the payload could not be encoded".to_owned())),
-        };
+        let answer = called(hook, payload, MAX_RESPONSE_BYTES).await;
+        self.weigh(hook, review, body, answer).await
+    }
+
+    /// The decision that an answer comes to.
+    async fn weigh(
+        &self,
+        hook: &Webhook,
+        review: &Review,
+        body: &Bytes,
+        answer: Result<webhook::Response, CallError>,
+    ) -> (Outcome, Verdict) {
         let outcome = review.outcome(hook, &answer);
         if !self.is_mutating() {
             let refused = |reason| Verdict::Refuse(Refusal::denial("Request denied by policy", reason));
@@ -249,6 +253,14 @@ impl Asking {
                 (outcome, Verdict::Refuse(denial))
             }
         }
+    }
+}
+
+/// The answer of a webhook, of up to `longest` bytes.
+async fn called(hook: &Webhook, payload: Option<Bytes>, longest: usize) -> Result<webhook::Response, CallError> {
+    match payload {
+        Some(payload) => hook.call(payload, longest).await,
+        None => Err(CallError::Local("the payload could not be encoded".to_owned())),
     }
 }
 

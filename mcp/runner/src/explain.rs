@@ -157,14 +157,20 @@ pub(crate) fn explain(options: &ExplainOptions) -> Result<(), InputError> {
     let (mut answers, has_more_pages) = explained.map_err(|problem| tools.fail("result.tools", problem, fix))?;
     if let Some(name) = &options.tool {
         answers.retain(|answer| answer.name == *name);
+        // A tool whose name another one has is none that clients call so.
+        if answers.iter().any(|answer| answer.server_name != *name) {
+            answers.retain(|answer| answer.server_name != *name);
+        }
         if answers.is_empty() {
             let problem = format!("has no tool that clients call {name:?}");
             return Err(tools.fail("result.tools", problem, "leave --tool out to see all names"));
         }
     }
     let caller = caller.map(|identity| Caller { subject: identity.subject.clone(), logged_in: identity.logged_in });
-    print(&Explained { caller, has_more_pages, tools: answers }, options.output);
-    Ok(())
+    print(&Explained { caller, has_more_pages, tools: answers }, options.output).map_err(|error| {
+        let fix = "lead standard output to where there is room";
+        source("output", Path::new("-")).fail("answer", format!("cannot be written: {error}"), fix)
+    })
 }
 
 fn caller(source: Source<'_>) -> Result<Arc<Identity>, InputError> {
@@ -175,11 +181,15 @@ fn caller(source: Source<'_>) -> Result<Arc<Identity>, InputError> {
     mcp_authn::identity(claims).ok_or_else(nobody)
 }
 
-fn print(explained: &Explained, output: Output) {
+fn print(explained: &Explained, output: Output) -> std::io::Result<()> {
     let text = match output {
         Output::Table => table::table(explained),
         Output::Json => serde_json::to_string_pretty(explained).unwrap_or_default() + "\n",
     };
-    // A reader that closes the pipe has read enough.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // A reader that closes the pipe has read enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }

@@ -137,10 +137,10 @@ impl Event {
         })
     }
 
-    /// Appends the line that is written of it to `text`, now that the request has ended; `findings` are those of shadows that would refuse.
-    pub(super) fn line(&self, end: &End<'_>, findings: &[Finding], text: &mut Vec<u8>) {
+    /// Appends the line that is written of it to `text`; `ended` is the end of the request, and `findings` are those of shadows that would refuse.
+    pub(super) fn line(&self, end: &End<'_>, ended: Timestamp, findings: &[Finding], text: &mut Vec<u8>) {
         let settings = &*self.settings;
-        let time = Timestamp::now().to_string();
+        let time = ended.to_string();
         let error = if settings.detects_errors { rpc_error(end.answer) } else { None };
         let denied_by = self.denied_by();
         let outcome = match self.status {

@@ -1,11 +1,12 @@
 //! `shadow-authorization`: policies that are tried. They are asked what `authorization` in their place would ask them, what they say is counted, and nothing
 //! depends on it.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use http::request::Parts;
 use http::{Method, Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{
@@ -14,6 +15,7 @@ use mcp_middleware::{
 use mcp_runconfig::{AuthorizationParameters, AuthzKind};
 use mcp_store::{Bound, Shares};
 use mcp_wire::{Kind, List, OwnedMessage};
+use tokio::time::timeout;
 
 use super::cedar::Cedar;
 use super::tools::{NOT_LISTED, Tools};
@@ -22,6 +24,10 @@ use super::{LISTS, cedar, check_length, check_place, checked, denied, fail};
 /// The memory for answers that are looked at, in all and of each client, in bytes.
 const LIMIT: usize = 64 * LOOKED_AT;
 const LIMIT_OF_CLIENT: usize = 16 * LOOKED_AT;
+
+/// The time for which a call waits for a list of tools, and that for which none does after one that took longer.
+const WAIT: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_mins(1);
 
 /// The methods whose answers have lists.
 const METHODS: [&str; 5] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"];
@@ -32,6 +38,8 @@ pub(crate) struct Trial {
     tools: Arc<Tools>,
     shadow: Shadow,
     looks: Arc<Shares>,
+    /// The last time at which a list took too long for a call to wait for it.
+    slow: Mutex<Option<Instant>>,
     /// Whether answers come on the client's own stream, where nobody can tell to which request a list belongs.
     answers_on_stream: bool,
 }
@@ -51,6 +59,7 @@ impl Trial {
             tools: Arc::new(Tools::new(answers_on_stream)),
             shadow: context.shadow(None),
             looks: Shares::new(LIMIT, LIMIT_OF_CLIENT),
+            slow: Mutex::default(),
             answers_on_stream,
         })
     }
@@ -67,8 +76,12 @@ impl Trial {
         let (head, body) = request.into_parts();
         let mut decision = self.decide(context, &message).await;
         if decision == Some(Err(NOT_LISTED)) {
-            self.tools.list(&message, &head, &next).await;
-            decision = self.decide(context, &message).await;
+            if self.list(&message, &head, &next).await {
+                decision = self.decide(context, &message).await;
+            } else {
+                self.shadow.drop_call();
+                decision = None;
+            }
         }
         if let Some(decision) = decision {
             let outcome = decision.as_ref().map_or_else(denied, |()| Outcome::Allowed);
@@ -86,6 +99,22 @@ impl Trial {
         let (cedar, message) = (Arc::clone(&self.cedar), message.clone());
         let work = message.body().len().max(cedar.cost());
         beside(work, move || cedar.judge(&message, identity.as_ref(), &tools)).await
+    }
+
+    /// Lists the tools as the caller of one that no list had yet. Returns whether that has ended in the time for which a call waits for a shadow.
+    async fn list(&self, message: &OwnedMessage, head: &Parts, next: &Next<'_>) -> bool {
+        let slow = || self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if slow().is_some_and(|since| since.elapsed() < PAUSE) {
+            return false;
+        }
+        let has_ended = timeout(WAIT, self.tools.list(message, head, next)).await.is_ok();
+        if !has_ended {
+            *slow() = Some(Instant::now());
+            tracing::warn!(
+                "the MCP server is slow to list its tools: policies that are tried and read hints drop calls of unknown tools for a minute"
+            );
+        }
+        has_ended
     }
 
     /// Counts the entries of the list in the answer that would be hidden.

@@ -12,7 +12,7 @@ use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, Guard, beside};
 use mcp_runconfig::endpoint::EndpointPolicy;
-use mcp_runconfig::webhook::{FailurePolicy, MAX_RESPONSE_BYTES, Mode, Response, Selector, TlsConfig, WebhookConfig};
+use mcp_runconfig::webhook::{FailurePolicy, Mode, Response, Selector, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
 
 use super::signature::HmacFile;
@@ -49,6 +49,9 @@ pub(crate) enum CallError {
     Local(String),
     #[error("invalid response: {problem}")]
     Invalid { status: StatusCode, problem: String },
+    /// A long answer has its status all the same: a webhook that quotes what it refuses has a long one where the caller sent much.
+    #[error("invalid response: the answer is longer than {limit} bytes")]
+    TooLong { status: StatusCode, limit: usize },
 }
 
 /// The statuses by which a webhook says that the request is at fault, and not the webhook: its reader refuses what the caller wrote.
@@ -63,12 +66,19 @@ const BLAMES: [StatusCode; 5] = [
 impl CallError {
     /// HTTP 422 denies whatever the failure policy.
     pub(crate) fn is_unprocessable(&self) -> bool {
-        matches!(self, Self::Invalid { status: StatusCode::UNPROCESSABLE_ENTITY, .. })
+        self.status() == Some(StatusCode::UNPROCESSABLE_ENTITY)
     }
 
     /// Whether the webhook says that the request is at fault.
     pub(crate) fn blames_request(&self) -> bool {
-        matches!(self, Self::Invalid { status, .. } if BLAMES.contains(status))
+        self.status().is_some_and(|status| BLAMES.contains(&status))
+    }
+
+    fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Invalid { status, .. } | Self::TooLong { status, .. } => Some(*status),
+            Self::Timeout(_) | Self::Network(_) | Self::Local(_) => None,
+        }
     }
 
     /// A call that was not made refuses whatever the failure policy: who may read no key could pass every webhook (toolhive-0.63 §4.5).
@@ -81,8 +91,8 @@ impl CallError {
             Self::Timeout(_) => "timeout",
             Self::Network(_) => "network",
             Self::Local(_) => "local error",
-            Self::Invalid { .. } if self.blames_request() => "request blamed",
-            Self::Invalid { .. } => "invalid response",
+            Self::Invalid { .. } | Self::TooLong { .. } if self.blames_request() => "request blamed",
+            Self::Invalid { .. } | Self::TooLong { .. } => "invalid response",
         }
     }
 }
@@ -159,10 +169,10 @@ impl Webhook {
         tracing::info!(webhook, host, policy, signed, selective, shadow, "webhook configured");
     }
 
-    /// Posts `payload` and reads the answer, all within the webhook's timeout.
-    pub(crate) async fn call(&self, payload: Bytes) -> Result<Response, CallError> {
+    /// Posts `payload` and reads an answer of up to `longest` bytes, all within the webhook's timeout.
+    pub(crate) async fn call(&self, payload: Bytes, longest: usize) -> Result<Response, CallError> {
         let started = Instant::now();
-        let outcome = self.exchange(payload).await;
+        let outcome = self.exchange(payload, longest).await;
         let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let result =
             outcome.as_ref().map_or_else(CallError::class, |answer| if answer.allowed { "allowed" } else { "denied" });
@@ -170,13 +180,12 @@ impl Webhook {
         outcome
     }
 
-    async fn exchange(&self, payload: Bytes) -> Result<Response, CallError> {
+    async fn exchange(&self, payload: Bytes, longest: usize) -> Result<Response, CallError> {
         let headers = self.headers(&payload).await?;
-        let limits = RequestLimits { time: self.timeout, answer: MAX_RESPONSE_BYTES };
+        let limits = RequestLimits { time: self.timeout, answer: longest };
         let answer = self.client.post(headers, payload, limits).await.map_err(|error| match error {
             RequestError::Timeout(time) => CallError::Timeout(time),
-            // A long answer has its status all the same: a webhook that quotes what it refuses has a long one where the caller sent much.
-            RequestError::TooLong(_, status) => CallError::Invalid { status, problem: error.to_string() },
+            RequestError::TooLong(limit, status) => CallError::TooLong { status, limit },
             error => CallError::Network(error.to_string()),
         })?;
         let (status, body) = (answer.status(), answer.into_body());

@@ -35,7 +35,7 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     code: i64,
     message: &'static str,
-    reason: Cow<'static, str>,
+    pub(super) reason: Cow<'static, str>,
 }
 
 /// The parts of a message that selectors look at. One that cannot be read is `None`.

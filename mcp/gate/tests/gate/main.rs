@@ -19,3 +19,4 @@ mod series;
 mod shadows;
 mod support;
 mod tried_policies;
+mod vectors;

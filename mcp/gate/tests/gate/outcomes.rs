@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 use crate::endpoint::{Call, Endpoint, Reply};
 use crate::support::{CALL, Files, Proxy, authority, chain, entry, issue, local_server, post, server, webhook};
 
+/// The names of the rows with answers that take more memory than a shadow may.
+const LONGEST: &str = "1 MiB";
+const TOO_LONG: &str = "too big by a byte";
+
 /// What a situation amounts to, before kind and failure policy are asked.
 #[derive(Clone, Copy, Debug)]
 enum Class {
@@ -119,8 +123,8 @@ async fn answers(world: &mut World) {
         ("version of the wrong type", Failed, Reply::ok(r#"{"version":1,"allowed":true}"#)),
         ("verdict of the wrong type", Failed, Reply::ok(r#"{"allowed":"true"}"#)),
         ("code of the wrong type beside a denial", Failed, Reply::ok(r#"{"allowed":false,"code":"403"}"#)),
-        ("1 MiB", Allowed, Reply::ok(padded(1 << 20))),
-        ("too big by a byte", Failed, Reply::ok(padded((1 << 20) + 1))),
+        (LONGEST, Allowed, Reply::ok(padded(1 << 20))),
+        (TOO_LONG, Failed, Reply::ok(padded((1 << 20) + 1))),
         ("422 that quotes a long request", Unprocessable, long(422)),
         ("400 that quotes a long request", Denied, long(400)),
         ("500 that quotes a long request", Failed, long(500)),
@@ -299,6 +303,9 @@ async fn check_shadow(world: &World, row: &Situation, kind: &str, policy: &str) 
     let shadows = context.shadows().unwrap();
     shadows.done().await;
     let findings = shadows.findings();
+    if [LONGEST, TOO_LONG].contains(&row.name) {
+        return assert_eq!(findings, [], "{what}");
+    }
     assert_eq!(findings.len(), 1, "{what}: {findings:?}");
     assert_eq!(findings[0].refuses(), expected(row.class, kind, policy).is_some(), "{what}: {findings:?}");
 }

@@ -6,7 +6,7 @@ use mcp_middleware::Found;
 use serde_json::{Value, json};
 
 use crate::endpoint::{Endpoint, Reply};
-use crate::support::{CALL, Files, Proxy, authority, chain, entry, local_server, post, webhook};
+use crate::support::{CALL, Files, Log, Proxy, authority, chain, entry, local_server, post, webhook};
 
 const KINDS: [&str; 2] = ["mutating-webhook", "validating-webhook"];
 
@@ -110,6 +110,7 @@ async fn a_shadow_that_is_silent_holds_no_call_up() {
 #[tokio::test]
 async fn a_shadow_that_fails_counts_as_its_policy_says() {
     for (policy, outcome, refused) in [("fail", "failed", 1), ("ignore", "ignored", 0)] {
+        let log = Log::capture();
         let (files, [broken]) = endpoints([Reply::ok("?")]).await;
         let hook = webhook(&broken.url, policy, json!({"portcullis": {"mode": "shadow"}}));
         let proxy = Proxy::new(&files, chain(vec![entry("validating-webhook", vec![hook])]));
@@ -120,6 +121,46 @@ async fn a_shadow_that_fails_counts_as_its_policy_says() {
         let findings = shadows.findings();
         assert!(matches!(findings[0].found, Found::Decision(found, ..) if found.as_str() == outcome), "{findings:?}");
         assert_eq!(findings.iter().filter(|finding| finding.refuses()).count(), refused);
+        let (text, reason) = (log.text(), "reason=\"invalid response: expected value");
+        assert!(text.lines().any(|line| line.contains("a shadow") && line.contains(reason)), "{text}");
+    }
+}
+
+/// Neither message nor answer takes more memory than the bound tells of.
+#[tokio::test]
+async fn long_messages_and_answers_are_counted_and_not_held() {
+    let long = format!(r#"{{"allowed":false,"message":"{}"}}"#, "x".repeat(64 << 10));
+    for (name, text, counts) in [
+        ("a long answer to a short message", "x".repeat(8), ["shadow_decisions_total dropped 1", ""]),
+        (
+            "a long answer to a long message",
+            "x".repeat(80 << 10),
+            ["shadow_decisions_total denied 1", "would_refuse_total call 1"],
+        ),
+        (
+            "a message too long for webhooks",
+            "x".repeat(3 << 20),
+            ["shadow_decisions_total denied 1", "would_refuse_total call 1"],
+        ),
+    ] {
+        for kind in KINDS {
+            let (files, [long]) = endpoints([Reply::ok(long.clone())]).await;
+            let settings = files.settings();
+            let metrics = settings.metrics.clone();
+            let proxy = Proxy::with(settings, chain(vec![entry(kind, vec![shadow(&long, "long", json!({}))])]));
+            assert_eq!(proxy.post(CALL.replace("hi", &text)).await.status, 200, "{name}");
+            proxy.close().await;
+            let brief = |line: String| {
+                let (metric, rest) = line.split_once('{').unwrap();
+                format!("{metric} {}", rest.rsplit_once('=').unwrap().1.replace(['"', '}'], ""))
+            };
+            let counted: Vec<_> = counted(&metrics.encode()).into_iter().map(brief).collect();
+            assert_eq!(
+                counted,
+                counts.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>(),
+                "{name} {kind}"
+            );
+        }
     }
 }
 

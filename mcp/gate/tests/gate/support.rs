@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use mcp_http::{Body, BoxService, full};
 use mcp_middleware::{BuildError, Chain, Identity, Middleware, Next, ProxySettings, RequestContext};
-use mcp_runconfig::MiddlewareConfig;
+use mcp_runconfig::{MiddlewareConfig, NoParameters};
 use mcp_store::Bound;
 use portcullis_pki::{Ca, CertificateParams, Pair, Usage};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -160,6 +160,18 @@ impl Middleware for Caller {
     }
 }
 
+/// A middleware that says who calls, by the identity among the extensions of the request.
+struct Identified;
+
+impl Middleware for Identified {
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        if let Some(identity) = request.extensions().get::<Arc<Identity>>() {
+            next.context().identify(Arc::clone(identity));
+        }
+        next.call(request)
+    }
+}
+
 /// What reached the backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarded {
@@ -176,6 +188,7 @@ fn build_with(settings: ProxySettings, entries: Value) -> Result<Chain, BuildErr
     let mut registry = mcp_gate::registry();
     mcp_authn::register(&mut registry);
     registry.register("caller", |caller: Caller, _| async move { Ok(caller) });
+    registry.register("identified", |NoParameters, _| async { Ok(Identified) });
     registry.build(&configs(entries), settings).now_or_never().expect("no middleware here waits")
 }
 

@@ -123,15 +123,22 @@ impl Selector {
     /// Whether a webhook is asked about a message with this method, of a caller with this subject, that calls this tool.
     ///
     /// `None` is what cannot be told: a message that cannot be read, a call that names no tool, a caller who has not logged in. It matches every
-    /// list. `tool` counts for calls of tools alone: with a list of tools, no other message matches.
+    /// list, as does a tool's name that is empty or has blanks around it: some server may trim it. `tool` counts for calls of tools alone: with a
+    /// list of tools, no other message matches.
     pub fn matches(&self, method: Option<&str>, tool: Option<&str>, principal: Option<&str>) -> bool {
         let lists = |globs: &Option<Vec<Glob>>, text: Option<&str>| match (globs, text) {
             (Some(globs), Some(text)) => globs.iter().any(|glob| glob.matches(text)),
             _ => true,
         };
+        let tool = tool.filter(|name| !(name.is_empty() || name.starts_with(is_blank) || name.ends_with(is_blank)));
         let may_call = self.tools.is_none() || method.is_none_or(|method| method == TOOL_CALL);
         may_call && lists(&self.methods, method) && lists(&self.tools, tool) && lists(&self.principals, principal)
     }
+}
+
+/// Whether some reader trims the character, or shows nothing for it.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
 // === impl Glob ===
@@ -204,6 +211,11 @@ mod tests {
             ("another tool", deploys.clone(), call, Some("read"), None, false),
             ("no call of a tool", deploys.clone(), Some("prompts/get"), None, None, false),
             ("a call without a tool", deploys.clone(), call, None, None, true),
+            ("an empty name", deploys.clone(), call, Some(""), None, true),
+            ("a name with a blank before it", deploys.clone(), call, Some(" delete"), None, true),
+            ("a name with a mark that nobody sees", deploys.clone(), call, Some("\u{feff}delete"), None, true),
+            ("a name with a line break behind it", deploys.clone(), call, Some("delete\n"), None, true),
+            ("a name with a blank in it", deploys.clone(), call, Some("read all"), None, false),
             ("a message that cannot be read", deploys, None, None, Some("bob"), true),
             ("tool and caller", of_ann.clone(), call, Some("delete"), Some("svc-7"), true),
             ("another caller", of_ann.clone(), call, Some("delete"), Some("bob"), false),

@@ -24,6 +24,9 @@ pub(super) fn run_config(text: &str) -> Result<RunConfig, ParseError> {
     let value = if is_json { serde_json::from_str(text).ok() } else { Some(value()?) };
     match value.as_ref().and_then(|value| value.get("kind")).and_then(Value::as_str) {
         Some("ConfigMap") => {
+            if is_json {
+                check(text)?;
+            }
             let data = value.as_ref().and_then(|map| map.get("data")?.get(KEY)?.as_str());
             let fix = "name the ConfigMap <server>-runconfig that the operator writes beside the proxy";
             let text = data.ok_or_else(|| ParseError::new(format!("data.{KEY}"), "is missing or no text", fix))?;
@@ -41,8 +44,12 @@ pub(super) fn run_config(text: &str) -> Result<RunConfig, ParseError> {
 
 fn document(text: &str) -> Result<RunConfig, ParseError> {
     let config = RunConfig::parse(text.as_bytes())?;
-    check_structure(text).map_err(|error| ParseError::new("document", error.to_string(), "keep one of them"))?;
+    check(text)?;
     Ok(config)
+}
+
+fn check(json: &str) -> Result<(), ParseError> {
+    check_structure(json).map_err(|error| ParseError::new("document", error.to_string(), "keep one of them"))
 }
 
 pub(super) fn claims(text: &str) -> Result<Map<String, Value>, ParseError> {

@@ -117,6 +117,18 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
             &["--tool", "rm"],
             &["rm yes yes policy0"],
         ),
+        (
+            "a tool whose name another one was given",
+            document("stdio", &json!({"middleware_configs": [], "tools_override": {"echo": {"name": "rm"}}})),
+            &[],
+            &["rm yes yes ", "pay yes yes ", "rm no no tool-call-filter"],
+        ),
+        (
+            "the name that another tool was given",
+            document("stdio", &json!({"middleware_configs": [], "tools_override": {"echo": {"name": "rm"}}})),
+            &["--tool", "rm"],
+            &["rm yes yes "],
+        ),
         ("no guard", document("stdio", &json!({})), &["--tool", "rm"], &["rm yes yes "]),
         (
             "a decision point",
@@ -172,6 +184,7 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
             "kind: ConfigMap\ndata: {runconfig.json: '{\"name\":1}'}",
             "data.runconfig.json: transport: is missing",
         ),
+        ("config", r#"{"kind":"ConfigMap","data":{"a":"","a":""}}"#, "--config config: document: duplicate member `a`"),
         ("config", &chain(json!([{"type": "auth"}, {"type": "teleport"}])), "middleware_configs[1].type: \"teleport\""),
         ("config", &chain(json!([{"type": "auth", "parameters": {"oidc_config": 1}}])), "oidc_config: is a number"),
         ("config", &with_login(&["permit"], json!({})), "authz_config.cedar.policies[0]: is not one Cedar policy"),
@@ -205,6 +218,20 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
         let (status, _, problem) = files.run(words);
         assert_eq!(status, Some(2), "{words:?}");
         assert!(problem.contains(said), "{words:?}: {problem}");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error() {
+    let files = Files::new(&document("stdio", &json!({})), &json!({}), &tools(&["echo"]), &json!({}));
+    for output in ["json", "table"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-runner"));
+        command.args(["explain", "--config", "config", "--tools", "tools", "--output", output]);
+        let ended = command.current_dir(files.0.path()).stdout(full).output().unwrap();
+        let problem = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{problem}");
+        assert!(problem.contains("--output -: answer: cannot be written"), "{problem}");
     }
 }
 

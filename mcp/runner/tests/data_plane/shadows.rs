@@ -89,6 +89,27 @@ async fn a_shadow_counts_what_enforcement_then_refuses() {
     assert_eq!(refused, 2);
 }
 
+/// The proxy ends with the event of each call, also where a shadow that is asked about it says nothing.
+#[tokio::test]
+async fn a_shadow_that_is_silent_costs_no_event_of_audit() {
+    let (mut backend, mut hook) = (Recorder::start().await, Recorder::start().await);
+    let mut runner = start(&backend, &reviewed(&hook, "shadow")).await;
+    let (body, served) = (call("deploy"), async { backend.next().await.json("200 OK", "", "{}").await });
+    let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+    assert_eq!(answer.status, 200);
+    let _silent = hook.next().await;
+    assert_eq!(runner.output(), "", "it is asked still");
+    // The next answer on the connection comes behind the end of the call.
+    assert_eq!(runner.get("/health").await.status, 200);
+    let answered = jiff::Timestamp::now();
+    runner.terminate();
+    assert!(runner.ended().await.success());
+    let event = eventually("the event", || async { serde_json::from_str::<Value>(&runner.output()).ok() }).await;
+    assert_eq!((&event["type"], &event["metadata"]["extra"]["would_refuse"]), (&json!("mcp_tool_call"), &Value::Null));
+    let logged: jiff::Timestamp = event["logged_at"].as_str().unwrap().parse().unwrap();
+    assert!(logged < answered, "it has the time of the call: {event}");
+}
+
 /// A shadow's webhook that nobody runs costs a count.
 #[tokio::test]
 async fn a_shadow_that_is_down_refuses_no_call() {
@@ -104,4 +125,34 @@ async fn a_shadow_that_is_down_refuses_no_call() {
         runner.get("/metrics").await.body.lines().any(|found| found == line).then_some(())
     })
     .await;
+}
+
+/// A list that policies in shadow need holds one call up for a moment, and the next ones not at all.
+#[tokio::test]
+async fn a_list_of_tools_that_hangs_holds_no_call_up_for_a_shadow() {
+    let mut backend = Recorder::start().await;
+    let policies = ["permit(principal, action, resource) when { resource.readOnlyHint };"];
+    let policies = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": policies}});
+    let document = json!({"middleware_configs": [], "portcullis": {"shadow_policies": policies}});
+    let runner = start(&backend, &document).await;
+    let mut silent = Vec::new();
+    for asked in [["tools/list", "tools/call"].as_slice(), &["tools/call"]] {
+        let served = async {
+            for method in asked {
+                let request = backend.next().await;
+                let message: Value = serde_json::from_slice(&request.body).unwrap();
+                assert_eq!(message["method"], *method);
+                match *method {
+                    "tools/list" => silent.push(request),
+                    _ => request.json("200 OK", "", "{}").await,
+                }
+            }
+        };
+        let body = call("deploy");
+        let (answer, ()) = tokio::join!(runner.request(Method::POST, "/mcp", &JSON, &body), served);
+        assert_eq!(answer.status, 200);
+    }
+    let report = runner.get("/metrics").await.body;
+    let line = r#"mcp_runner_shadow_decisions_total{guard="shadow-authorization",webhook="",outcome="dropped"} 2"#;
+    assert!(report.lines().any(|found| found == line), "{report}");
 }
