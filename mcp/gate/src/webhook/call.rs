@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use mcp_http::client::{Client, ClientTls, RequestError, RequestLimits, TlsFile};
 use mcp_http::file::rooted;
 use mcp_middleware::{BuildContext, BuildError, Guard, beside};
+use mcp_runconfig::TOOL_CALL_FILTER;
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::webhook::{FailurePolicy, Mode, Response, Selector, TlsConfig, WebhookConfig};
 use serde_json::value::RawValue;
@@ -99,6 +100,10 @@ impl CallError {
 
 /// Refuses the webhook at position `at` of its middleware when it breaks a rule.
 pub(crate) fn check(config: &WebhookConfig, at: usize, context: &BuildContext) -> Result<(), BuildError> {
+    if config.portcullis.r#match.tools.is_some() && context.is_outside_of(TOOL_CALL_FILTER) {
+        let problem = "would be compared with the names of clients, which tool-call-filter changes afterwards";
+        return Err(context.error(&member(at, "portcullis.match.tools"), problem, "put the webhooks behind it"));
+    }
     let problems = config.problems();
     let Some(problem) = problems.first() else { return Ok(()) };
     // The URL that a problem quotes may have a semicolon, too.

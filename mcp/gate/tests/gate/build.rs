@@ -56,6 +56,7 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
     let files = files();
     let tls = |more: Value| hook(json!({"tls_config": more}));
     let parser = json!({"type": "mcp-parser"});
+    let of_tools = webhook("https://a/", "fail", json!({"portcullis": {"match": {"tools": ["a"]}}}));
     let pair = |certificate: &str, key: &str| tls(json!({"client_cert_path": certificate, "client_key_path": key}));
     for (entries, field, problem) in [
         (json!([{"type": "audit"}, {"type": "audit"}]), "[1].type", "twice"),
@@ -112,6 +113,11 @@ async fn a_bad_parameter_or_file_stops_the_start_with_its_member() {
         (hook(json!({"timeout": 1.5})), "webhooks[0].timeout", "a number"),
         (hook(json!({"failure_policy": "Fail"})), "webhooks[0].failure_policy", ""),
         (hook(json!({"portcullis": {"match": {"tools": ["a["]}}})), "portcullis.match.tools", "which has no meaning"),
+        (
+            json!([parser, entry("validating-webhook", vec![of_tools]), {"type": "tool-call-filter"}]),
+            "[1].parameters.webhooks[0].portcullis.match.tools",
+            "tool-call-filter changes",
+        ),
         (hook(json!({"portcullis": {"mode": "audit"}})), "portcullis.mode", "audit"),
         (hook(json!({"portcullis": {"match": {"methods": []}}})), "portcullis.match.methods", "is empty"),
         (hook(json!({"portcullis": {"match": {"tool": ["a"]}}})), "portcullis.match.tool", "not known"),
