@@ -143,7 +143,7 @@ pub fn operator() -> Operator<Args> {
 
 /// Rights to fill the stores, in every replica, and to keep the key of digests.
 fn reads() -> Access {
-    Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
+    Access::from([kinds::all().reads(), rights::watches()].concat()).with_own_namespace(rights::digest_key())
 }
 
 /// The ServiceAccount of an installation, and the Secrets that it and its certificates use.

@@ -48,7 +48,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Resource;
 use kube::core::{DeserializeGuard, GroupVersionKind};
-use portcullis_manifest::{Access, Grant, KnownScope, Scope, Source};
+use portcullis_manifest::{Access, KnownScope, Scope, Source, policy_rule};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -228,11 +228,11 @@ impl<K: Cached> Source for Shared<K> {
     }
 
     fn access(&self) -> Access {
-        let grant = Grant::new(fixed(K::group(&())), &[fixed(K::plural(&()))], &["list", "watch"]);
+        let rule = policy_rule(fixed(K::group(&())), &[fixed(K::plural(&()))], &["list", "watch"]);
         if <K::Scope as KnownScope>::SCOPE == Scope::Cluster {
-            return Access { cluster: vec![grant], ..Access::default() };
+            return Access { cluster: vec![rule], ..Access::default() };
         }
-        Access::from([grant])
+        Access::from([rule])
     }
 
     fn filler(self: Arc<Self>) -> Option<Box<dyn Any + Send + Sync>> {

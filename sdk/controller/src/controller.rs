@@ -226,7 +226,7 @@ impl<K: Kind> Controller<K> {
     /// Grants rights beyond those for the kinds that it reconciles, owns and watches ([`access`](Self::access)), for
     /// example for requests that the reconcile makes with a client of its own.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
-        self.access = self.access.and(access);
+        self.access = self.access.merge(access);
         self
     }
 

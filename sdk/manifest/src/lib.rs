@@ -62,7 +62,7 @@ pub use overrides::Overrides;
 pub use policy::admission_policies;
 /// The operation of a rule, and of an admission review.
 pub use portcullis_review::Operation;
-pub use rbac::{Access, Account, Grant};
+pub use rbac::{Access, Account, named_policy_rule, policy_rule};
 pub use scope_policy::{ScopePolicy, scope_policy_name};
 pub use source::Source;
 pub use trust::Trust;

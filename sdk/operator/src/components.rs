@@ -76,8 +76,8 @@ impl Components {
     /// error.
     ///
     /// `access` is added to the rights of the operator's ServiceAccount. A list of
-    /// [`Grant`](portcullis_manifest::Grant)s applies to what it watches: every namespace, or the one that an
-    /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in
+    /// [`policy_rule`](portcullis_manifest::policy_rule)s applies to what it watches: every namespace, or the one that an
+    /// installation is restricted to. [`Access::with_own_namespace`] adds rules in the operator's own namespace, in
     /// whose names `{release}` stands for [`Runtime::release`].
     pub fn while_leading<F, R>(self, name: &str, access: impl Into<Access>, run: F) -> Self
     where

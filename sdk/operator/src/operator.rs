@@ -65,7 +65,7 @@ impl<A> Operator<A> {
     /// a controller follow from the controller ([`Components::controller`]); those for certificates and Leases are
     /// added as well.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
-        self.access = self.access.and(access);
+        self.access = self.access.merge(access);
         self
     }
 

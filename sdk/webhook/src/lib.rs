@@ -153,6 +153,24 @@ pub enum RegistrationError {
     /// No operation has a handler, so the webhook would never be called.
     #[error("webhook {0} has no handler: add on_create_or_update, on_delete or on_connect")]
     NoHandler(String),
+    /// An operation of the webhook has two handlers.
+    #[error("webhook {name} has two handlers for {operation}: keep one (on_create_or_update is for CREATE and UPDATE)")]
+    DuplicateHandler {
+        /// The webhook.
+        name: String,
+        /// The operation.
+        operation: Operation,
+    },
+    /// A [`Validator`] or [`Mutator`] does not have the method for one of its operations.
+    #[error(
+        "OPERATIONS of webhook {name} has {operation}, for which there is no method: write it, or leave {operation} out"
+    )]
+    NoMethod {
+        /// The webhook.
+        name: String,
+        /// The operation.
+        operation: Operation,
+    },
     /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
     #[error("two webhooks are registered as {0}: give one of them another name")]
     DuplicateName(String),
@@ -273,6 +291,7 @@ impl Webhooks {
             .map(|webhook| {
                 let manifest = webhook.manifest();
                 check(webhook.settings(), &manifest)?;
+                webhook.check_handlers()?;
                 if !paths.insert(manifest.path.clone()) {
                     return Err(RegistrationError::DuplicatePath(manifest.path));
                 }

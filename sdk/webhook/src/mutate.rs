@@ -17,7 +17,8 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, n
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Mutation, Mutator, entry, old};
+use super::validator::{is_missing, is_missing_update};
+use super::{Context, Mutation, Mutator, RegistrationError, entry, old};
 
 /// A mutating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -34,7 +35,7 @@ use super::{Context, Mutation, Mutator, entry, old};
 ///
 /// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
 /// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`]. Each operation has one
-/// handler; a later registration replaces an earlier one.
+/// handler; two are [`RegistrationError::DuplicateHandler`].
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
@@ -80,7 +81,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.create = Some(of_one(handler));
+        self.handlers.on_create(of_one(handler));
         self
     }
 
@@ -100,7 +101,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.update = Some(of_two(handler));
+        self.handlers.on_update(of_two(handler));
         self
     }
 
@@ -110,7 +111,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.delete = Some(of_one(handler));
+        self.handlers.on_delete(of_one(handler));
         self
     }
 
@@ -120,13 +121,13 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.connect = Some(of_one(handler));
+        self.handlers.on_connect(of_one(handler));
         self
     }
 
     /// Registers the methods of a [`Mutator`] for its operations.
     pub fn mutator<M: Mutator<T>>(mut self, mutator: Arc<M>) -> Self {
-        register_methods!(self.handlers, mutator, M::OPERATIONS);
+        register_methods!(self.handlers, mutator, M);
         self
     }
 }
@@ -144,6 +145,10 @@ impl<T> Mutate<T> {
 impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for Mutate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn check_handlers(&self) -> Result<(), RegistrationError> {
+        self.handlers.check(&self.settings.name)
     }
 
     fn only_kind(&self) -> Option<&GroupVersionKind> {

@@ -14,7 +14,8 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Validator, entry, old};
+use super::validator::{is_missing, is_missing_update};
+use super::{Context, RegistrationError, Validator, entry, old};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -34,8 +35,8 @@ use super::{Context, Validator, entry, old};
 /// [`deny_on_failure`](Self::deny_on_failure)). The error is logged with its sources; the user reads "handler failed".
 /// Handlers that share data are the methods of a [`Validator`].
 ///
-/// Each operation has one handler. A later registration replaces an earlier one for the same operation:
-/// `.on_create_or_update(rule).on_update(other)` calls `other` alone on UPDATE.
+/// Each operation has one handler: `.on_create_or_update(rule).on_update(other)` has two for UPDATE, which is
+/// [`RegistrationError::DuplicateHandler`].
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,
@@ -109,7 +110,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.create = Some(of_one(handler));
+        self.handlers.on_create(of_one(handler));
         self
     }
 
@@ -130,7 +131,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.update = Some(of_two(handler));
+        self.handlers.on_update(of_two(handler));
         self
     }
 
@@ -140,7 +141,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.delete = Some(of_one(handler));
+        self.handlers.on_delete(of_one(handler));
         self
     }
 
@@ -150,13 +151,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.connect = Some(of_one(handler));
+        self.handlers.on_connect(of_one(handler));
         self
     }
 
     /// Registers the methods of a [`Validator`] for its operations.
     pub fn validator<V: Validator<T>>(mut self, validator: Arc<V>) -> Self {
-        register_methods!(self.handlers, validator, V::OPERATIONS);
+        register_methods!(self.handlers, validator, V);
         self
     }
 }
@@ -193,6 +194,10 @@ impl<T> Validate<T> {
 impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn check_handlers(&self) -> Result<(), RegistrationError> {
+        self.handlers.check(&self.settings.name)
     }
 
     fn only_kind(&self) -> Option<&GroupVersionKind> {

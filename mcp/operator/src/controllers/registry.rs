@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     core::v1::{ConfigMap, Pod, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
-    rbac::v1::{Role, RoleBinding},
+    rbac::v1::{PolicyRule, Role, RoleBinding},
 };
 use kube::Client;
 use mcp_api::names::GROUP;
@@ -18,7 +18,7 @@ use mcp_plan::{
 };
 use portcullis::{
     controller::{Controller, Observed, Queue, SharedController, Store, Watches, paged},
-    manifest::{Access, Grant},
+    manifest::{Access, policy_rule},
     operator::Runtime,
     webhooks::Webhooks,
 };
@@ -111,9 +111,9 @@ impl Registry {
     }
 
     /// Lists the rights to read the kinds that the stores hold, and those asked for before an object is deleted.
-    pub fn reads(&self) -> Vec<Grant> {
-        let held = self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"]));
-        let asked = self.outsiders.iter().map(|kind| Grant::new(GROUP, &[kind.plural], &["list"]));
+    pub fn reads(&self) -> Vec<PolicyRule> {
+        let held = self.kinds.iter().map(|kind| policy_rule(GROUP, &[kind.plural()], &["list", "watch"]));
+        let asked = self.outsiders.iter().map(|kind| policy_rule(GROUP, &[kind.plural], &["list"]));
         held.chain(asked).collect()
     }
 }

@@ -12,7 +12,6 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use portcullis::certificates::{Automatic, Bundle, Configurations, ServingCertificate};
-use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
@@ -42,9 +41,8 @@ impl Place {
         let operator = Operator::named(name.clone().leak());
         let parts = Components::new(webhooks.clone());
         let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap();
-        let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
-        let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
-        let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];
+        let grants =
+            [Grant::ClusterRules(&access.cluster), Grant::Rules { namespace: &name, rules: &access.own_namespace }];
         let user = cluster.user_with(&name, &grants).await;
         Self { cluster, admin: cluster.admin(), name, user }
     }

@@ -9,7 +9,6 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, CustomResourceExt as _};
 use portcullis::controller::{Action, Cleanup, Controller, Kind, Metrics, Namespaces, Reconcile};
-use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Runtime, Switch};
 use portcullis::webhooks::Webhooks;
 use portcullis_testing::{AuditEvent, ControlPlane, Grant, Mark, User, wait_for_object, wait_until};
@@ -38,7 +37,7 @@ fn rights() -> Vec<PolicyRule> {
 /// The rights of this controller.
 pub(crate) fn rules<K: Kind>(controller: &Controller<K>) -> Vec<PolicyRule> {
     let access = controller.access();
-    access.watched.iter().chain(&access.cluster).map(Rights::to_rule).collect()
+    [access.watched, access.cluster].concat()
 }
 
 pub(crate) struct Place {
