@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn rights_follow_from_reconciled_owned_and_watched_kinds() {
         let read = |more: &[&'static str]| [&READ[..], more].concat();
-        let maps = Controller::<ConfigMap>::named("maps")
+        let maps = Controller::<ConfigMap>::new("maps")
             .finalizer("maps.example/hold", |_| ready(Ok::<_, std::fmt::Error>(Cleanup::Done)))
             .owns::<Secret>()
             .watches::<PartialObjectMeta<Node>>(|_, _| Vec::new())
@@ -85,7 +85,7 @@ mod tests {
         // A controller of a cluster-scoped kind accesses its objects in the cluster, and their children in their
         // namespaces.
         let owned_elsewhere =
-            SharedController::new(Controller::<Namespace>::named("spaces").owns::<PersistentVolume>())
+            SharedController::new(Controller::<Namespace>::new("spaces").owns::<PersistentVolume>())
                 .owns_with_store::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default());
         let access = owned_elsewhere.access();
         let expected = Access {

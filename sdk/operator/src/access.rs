@@ -114,8 +114,8 @@ mod tests {
             Access::default().with_own_namespace([named_policy_rule("", &["secrets"], &["get"], ["{release}-key"])]);
         let (idle, cases) = (|_| async {}, [(secrets.clone(), Access::default()), (Access::default(), secrets)]);
         for (operators, controllers) in cases {
-            let operator = Operator::named("op").rbac(operators);
-            let components = Components::default().while_leading("one", controllers, idle);
+            let operator = Operator::new("op").rbac(operators);
+            let components = Components::default().leader_task("one", controllers, idle);
             let installation = operator.installation("here").unwrap();
             let access = operator.rights(&installation, &components).unwrap();
             let reads = |rules: &[PolicyRule]| rules.iter().any(|rule| resources(rule) == ["secrets"]);
@@ -134,11 +134,11 @@ mod tests {
 
         let reads = |name| {
             let (maps, nodes) = (Cache::<ConfigMap>::new(), Cache::<Node>::new());
-            let webhook = Validate::<ConfigMap>::named(name).reads(&maps).reads(&nodes);
+            let webhook = Validate::<ConfigMap>::new(name).with_source(&maps).with_source(&nodes);
             webhook.on_create(async |_, _: Context| Verdict::allow())
         };
         let components = Components::new(Webhooks::new().validate(reads("one")).validate(reads("two")));
-        let operator = Operator::named("op");
+        let operator = Operator::new("op");
         let list = |resource| policy_rule("", &[resource], &["list", "watch"]);
         for restricted_to in [None, Some("team".to_owned())] {
             let mut installation = operator.installation("here").unwrap();
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn the_account_has_the_rights_of_running_controllers_only() {
         let maps = |verbs: &[&str]| policy_rule("", &["configmaps"], verbs);
-        let operator = Operator::named("op").rbac([maps(&["list"])]).rbac([maps(&["watch"])]);
-        let one = || Components::default().while_leading("one", [maps(&["watch", "patch"])], |_| async {});
+        let operator = Operator::new("op").rbac([maps(&["list"])]).rbac([maps(&["watch"])]);
+        let one = || Components::default().leader_task("one", [maps(&["watch", "patch"])], |_| async {});
         let pods = policy_rule("", &["pods"], &["list"]);
-        let two = one().while_leading("two", [maps(&["patch"]), pods.clone()], |_| async {});
+        let two = one().leader_task("two", [maps(&["patch"]), pods.clone()], |_| async {});
         let cases = [
             (Components::default(), vec![maps(&["list", "watch"])]),
             (one(), vec![maps(&["list", "watch", "patch"])]),
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn rights_on_leases_are_those_that_are_used() {
-        let operator = Operator::named("op");
-        let controllers = || Components::default().while_leading("one", [], |_| async {});
+        let operator = Operator::new("op");
+        let controllers = || Components::default().leader_task("one", [], |_| async {});
         let cases = [
             (None, Components::default(), vec![("cluster", "list,watch op-namespace-scope")]),
             (

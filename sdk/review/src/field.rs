@@ -58,22 +58,22 @@ impl Field {
 
     /// Reports an invalid value.
     pub fn invalid(&self, message: impl Into<String>) -> Cause {
-        Cause::new(self, message)
+        Cause::new(self, "FieldValueInvalid", message)
     }
 
     /// Reports a required field that is missing.
     pub fn required(&self, message: impl Into<String>) -> Cause {
-        Cause::required(self, message)
+        Cause::new(self, "FieldValueRequired", message)
     }
 
     /// Reports a field that may not be set, or not changed.
     pub fn forbidden(&self, message: impl Into<String>) -> Cause {
-        Cause::forbidden(self, message)
+        Cause::new(self, "FieldValueForbidden", message)
     }
 
     /// Reports a value that must be unique and is used already. The message shows the value to the user.
     pub fn duplicate(&self, value: impl fmt::Display) -> Cause {
-        Cause::duplicate(self, value)
+        Cause::new(self, "FieldValueDuplicate", format!("duplicate value: {:?}", value.to_string()))
     }
 
     /// Reports a value that is not one of the supported ones. The message shows the value to the user.
@@ -82,7 +82,9 @@ impl Field {
         value: impl fmt::Display,
         supported: impl IntoIterator<Item = impl fmt::Display>,
     ) -> Cause {
-        Cause::not_supported(self, value, supported)
+        let supported: Vec<_> = supported.into_iter().map(|value| format!("{:?}", value.to_string())).collect();
+        let message = format!("unsupported value: {:?}: supported values: {}", value.to_string(), supported.join(", "));
+        Cause::new(self, "FieldValueNotSupported", message)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::admit::{Failure, text};
 use super::settings::Settings;
-use super::{Context, Old, RegistrationError};
+use super::{Context, OldObject, RegistrationError};
 
 /// The answer or the error of a handler.
 pub(super) type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
@@ -17,7 +17,7 @@ pub(super) type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
 pub(super) type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
 /// A handler of the old and the new object.
 pub(super) type OfTwo<T, New, Answer> =
-    Arc<dyn for<'a> Fn(Old<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
+    Arc<dyn for<'a> Fn(OldObject<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
 
 /// The handlers of a webhook, by operation. `New` is the form in which they get the new object.
 pub(super) struct Handlers<T, New, Answer> {
@@ -103,7 +103,7 @@ where
             Operation::Update => {
                 let handler = self.update.as_ref().ok_or_else(|| no_handler(request))?;
                 let new = new()?;
-                return Ok(handler(Old::new(text(request, request.old_object)?, settings), new, context));
+                return Ok(handler(OldObject::new(text(request, request.old_object)?, settings), new, context));
             }
         };
         Ok(handler.ok_or_else(|| no_handler(request))?(new()?, context))
@@ -117,7 +117,7 @@ where
         context: Context,
     ) -> Result<Answered<'static, Verdict>, Failure> {
         let handler = self.delete.as_ref().ok_or_else(|| no_handler(request))?;
-        let old = Old::new(text(request, request.old_object)?, settings);
+        let old = OldObject::new(text(request, request.old_object)?, settings);
         Ok(handler(old.decode().map_err(|error| error.denial(request))?, context))
     }
 }

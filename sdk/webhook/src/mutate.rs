@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{DynamicObject, GroupVersionKind};
-use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
+use portcullis_manifest::{ReinvocationPolicy, Webhook, WebhookKind};
 use portcullis_review::{IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ use super::{Context, Mutation, Mutator, RegistrationError, entry, old};
 
 /// A mutating webhook. The API server calls it only for operations that have a handler.
 ///
-/// `T` is the type that handlers get: the kind itself ([`named`](Self::named)), the object of a subresource
+/// `T` is the type that handlers get: the kind itself ([`new`](Self::new)), the object of a subresource
 /// ([`subresource_of`](Self::subresource_of)), or an untyped object ([`dynamic`](Self::dynamic)).
 ///
 /// Handlers edit the typed object. Their changes are applied to the object as the API server sent it, so that fields
@@ -49,8 +49,8 @@ impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
     /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the mutating webhooks of the operator.
     /// The webhook is served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`, unless
     /// [`path`](Self::path) and [`full_name`](Self::full_name) give others.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self::new(name, Subject::objects::<K>())
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::with_subject(name, Subject::objects::<K>())
     }
 }
 
@@ -58,7 +58,7 @@ impl Mutate<DynamicObject> {
     /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
     /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
-        Self::new(name, Subject::dynamic(target.into()))
+        Self::with_subject(name, Subject::dynamic(target.into()))
     }
 }
 
@@ -66,10 +66,10 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     /// Creates a webhook for a subresource of the kind `K`, where `T` is the type of its objects; see
     /// [`Validate::subresource_of`](super::Validate::subresource_of).
     pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
-        Self::new(name, Subject::subresource::<K>(subresource))
+        Self::with_subject(name, Subject::subresource::<K>(subresource))
     }
 
-    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+    pub(super) fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::new(WebhookKind::Mutating, name.into());
         let edits = AtomicBool::default();
         Self { settings, subject, handlers: Handlers::default(), edits }
@@ -134,8 +134,8 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
 
 impl<T> Mutate<T> {
     /// Sets whether the API server calls this webhook again when a later one changed the object (default: `IfNeeded`).
-    pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
-        self.settings.entry.reinvocation = reinvocation;
+    pub fn reinvocation_policy(mut self, policy: ReinvocationPolicy) -> Self {
+        self.settings.entry.reinvocation_policy = policy;
         self
     }
 

@@ -19,7 +19,7 @@ use super::{Context, RegistrationError, Validator, entry, old};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
-/// `T` is the type that handlers get: the kind itself ([`named`](Self::named)), the object of a subresource
+/// `T` is the type that handlers get: the kind itself ([`new`](Self::new)), the object of a subresource
 /// ([`subresource_of`](Self::subresource_of)), or an untyped object ([`dynamic`](Self::dynamic)).
 ///
 /// An update of an object that is being deleted (its stored `metadata.deletionTimestamp` is set) reaches no handler if
@@ -48,8 +48,8 @@ impl<K: AdmissionObject> Validate<K> {
     /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the validating webhooks of the
     /// operator. The webhook is served at `/validate/{name}` and registered as `{name}.{plural}.{group}`, unless
     /// [`path`](Self::path) and [`full_name`](Self::full_name) give others.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self::new(name, Subject::objects::<K>())
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::with_subject(name, Subject::objects::<K>())
     }
 }
 
@@ -57,7 +57,7 @@ impl Validate<DynamicObject> {
     /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
     /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
-        Self::new(name, Subject::dynamic(target.into()))
+        Self::with_subject(name, Subject::dynamic(target.into()))
     }
 }
 
@@ -96,10 +96,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     /// );
     /// ```
     pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
-        Self::new(name, Subject::subresource::<K>(subresource))
+        Self::with_subject(name, Subject::subresource::<K>(subresource))
     }
 
-    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+    pub(super) fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::new(WebhookKind::Validating, name.into());
         Self { settings, subject, handlers: Handlers::default() }
     }
@@ -178,7 +178,7 @@ impl<T> Validate<T> {
     /// use portcullis_webhook::{Context, Validate, Verdict};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
     ///
-    /// let webhook = Validate::<ConfigMap>::named("small")
+    /// let webhook = Validate::<ConfigMap>::new("small")
     ///     .cel("!has(object.data) || object.data.size() <= 10", "data has more than 10 entries")
     ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
     /// ```

@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 
 use portcullis_review::{BoxError, Operation, Verdict};
 
-use super::{Context, Mutation, Old};
+use super::{Context, Mutation, OldObject};
 
 /// A value that validates objects: the handlers of a [`Validate`](super::Validate) that share a client, a store or
 /// settings. It is registered with [`Validate::validator`](super::Validate::validator).
@@ -42,7 +42,7 @@ use super::{Context, Mutation, Old};
 /// }
 ///
 /// let quota = Arc::new(Quota { seats: 10 });
-/// let webhook = Validate::<ConfigMap>::named("quota").validator(quota.clone());
+/// let webhook = Validate::<ConfigMap>::new("quota").validator(quota.clone());
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 ///
 /// let stored = Arc::new(ConfigMap::default());
@@ -69,7 +69,7 @@ pub trait Validator<T: Send + Sync + 'static>: Send + Sync + 'static {
     /// Validates an update. By default the new object is validated as one that is created.
     fn update(
         &self,
-        _old: Old<'_, T>,
+        _old: OldObject<'_, T>,
         new: Arc<T>,
         cx: Context,
     ) -> impl Future<Output = Result<Verdict, BoxError>> + Send {
@@ -106,7 +106,7 @@ pub trait Validator<T: Send + Sync + 'static>: Send + Sync + 'static {
 ///     }
 /// }
 ///
-/// let webhook = Mutate::<ConfigMap>::named("team").mutator(Arc::new(Team("blue".to_owned())));
+/// let webhook = Mutate::<ConfigMap>::new("team").mutator(Arc::new(Team("blue".to_owned())));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not mutate `{T}`",
@@ -125,7 +125,7 @@ pub trait Mutator<T: Send + Sync + 'static>: Send + Sync + 'static {
     /// Mutates the new object of an update. By default it is mutated as one that is created.
     fn update(
         &self,
-        _old: Old<'_, T>,
+        _old: OldObject<'_, T>,
         new: T,
         cx: Context,
     ) -> impl Future<Output = Result<Mutation<T>, BoxError>> + Send {
@@ -169,7 +169,9 @@ pub(super) fn is_missing<'a, S: 'a, A, R>(_: impl Fn(&'a S, A, Context) -> R) ->
 }
 
 /// The same as [`is_missing`] for `update`, whose default is missing where that of `create` is.
-pub(super) fn is_missing_update<'a, 'o, S: 'a, T: 'o, A, R>(_: impl Fn(&'a S, Old<'o, T>, A, Context) -> R) -> bool {
+pub(super) fn is_missing_update<'a, 'o, S: 'a, T: 'o, A, R>(
+    _: impl Fn(&'a S, OldObject<'o, T>, A, Context) -> R,
+) -> bool {
     is_no_method::<R>()
 }
 

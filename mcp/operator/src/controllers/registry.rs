@@ -17,7 +17,7 @@ use mcp_plan::{
     workload::{ChildKind, ChildRef},
 };
 use portcullis::{
-    controller::{Controller, Observed, Queue, SharedController, Store, Watches, paged},
+    controller::{Controller, Observed, Queue, SharedController, Store, Watches, watcher_config},
     manifest::{Access, policy_rule},
     operator::Runtime,
     webhooks::Webhooks,
@@ -195,11 +195,11 @@ impl<W: Workload> KindController for OfWorkloads<W> {
     fn follow(&self, watches: &Watches) {
         self.controller.follow(watches);
         let (on, kind) = (self.wake.clone(), self.kind());
-        let pods = paged().labels(&PodTrace::selector(W::APP));
+        let pods = watcher_config().labels(&PodTrace::selector(W::APP));
         watches.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
         if W::CHILDREN.contains(&ChildKind::StatefulSet) {
             let (on, kind) = (self.wake.clone(), self.kind());
-            let pods = paged().labels(&BackendPod::selector());
+            let pods = watcher_config().labels(&BackendPod::selector());
             let on_change = move |change: &_| on.backend_pod(&kind, change);
             watches.follow::<Pod, _>(pods, self.backend_pods.clone(), BackendPod::read, on_change);
         }
@@ -297,7 +297,7 @@ fn made<W: Workload>(workload: &W) -> Vec<ChildRef> {
 /// A controller named after its kind.
 fn named<K: Subject>() -> Controller<K> {
     let kind = K::kind(&());
-    Controller::named(&format!("{}-controller", kind.to_lowercase())).field_manager(marks(&kind))
+    Controller::new(&format!("{}-controller", kind.to_lowercase())).field_manager(marks(&kind))
 }
 
 impl std::fmt::Debug for Registry {

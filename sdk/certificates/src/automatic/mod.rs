@@ -121,7 +121,7 @@ impl Automatic {
     /// call a Service by one of these names.
     pub fn bundle(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         Bundle::new(operator, &certificate.ca_pem)
-            .of_services(self.dns_names.iter().cloned())
+            .with_services(self.dns_names.iter().cloned())
             .with_origin(Origin { secrets: self.secrets(), name: self.secret.clone() })
             .pausing(self.first_pause)
             .with_metrics(self.metrics.clone())

@@ -26,7 +26,7 @@ impl Bundle {
     /// Waits until every object has been seen with the bundle that is wanted now, and returns the bundle. It has no
     /// deadline of its own, and calls `waiting` with what is missing whenever that changes. Where the bundle is published
     /// only when this has returned, an object without a bundle does not count.
-    pub async fn until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
+    pub async fn wait_until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
         self.until(None, configurations, waiting).await
     }
 

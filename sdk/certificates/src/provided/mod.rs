@@ -28,7 +28,7 @@ use super::metrics::CertificateMetrics;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay, read};
 use check::{Problem, Sound};
 use cure::Place;
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 use portcullis_metrics::Metrics;
 
 /// The pause between two checks of the pair while no event comes: it may have expired.
@@ -135,7 +135,7 @@ impl ProvidedCertificates {
 
     /// Returns the observer of whether callers accept `certificate`, in the entries that call this Service.
     pub fn bundle(&self, certificate: &ServingCertificate) -> Bundle {
-        let bundle = Bundle::observing(certificate, &self.place(None).publish()).of_services([&self.server_name]);
+        let bundle = Bundle::observing(certificate, &self.place(None).publish()).with_services([&self.server_name]);
         // Helm runs the hook that publishes when the Pods are ready, if it is told to wait for them.
         let bundle = if self.provided_by == ProvidedBy::Hooks { bundle.published_later() } else { bundle };
         bundle.timed_by(self.time_of_day.clone())
@@ -144,7 +144,7 @@ impl ProvidedCertificates {
     /// Returns that observer, or a publisher if this publishes.
     pub(super) fn bundle_of(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         if self.publishes {
-            return Bundle::new(operator, &certificate.ca_pem).of_services([&self.server_name]);
+            return Bundle::new(operator, &certificate.ca_pem).with_services([&self.server_name]);
         }
         self.bundle(certificate)
     }
@@ -236,7 +236,7 @@ impl ProvidedCertificates {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (live, seen) = (version, true),
                     Some(Err(error)) => {
-                        warn!(error = own_sentence(&error), secret = self.secret, "cannot watch the certificate Secret; retrying");
+                        warn!(error = error_message(&error), secret = self.secret, "cannot watch the certificate Secret; retrying");
                         continue;
                     }
                     None => return,

@@ -30,7 +30,7 @@ static CRD: OnceCell<()> = OnceCell::const_new();
 
 /// The rights of a controller of boats with finalizers and children.
 fn rights() -> Vec<PolicyRule> {
-    let boats = Controller::<Boat>::named("boats");
+    let boats = Controller::<Boat>::new("boats");
     rules(&boats.finalizer("kit.example/boats", |_| async { anyhow::Ok(Cleanup::Done) }).owns::<ConfigMap>())
 }
 
@@ -86,7 +86,7 @@ impl Place {
 
     /// A controller in this namespace, under this test's field manager.
     pub(crate) fn controller(&self) -> Controller<Boat> {
-        Controller::named("boats").namespaces(Namespaces::parse(&self.namespace))
+        Controller::new("boats").namespaces(Namespaces::parse(&self.namespace))
     }
 
     /// Makes a runtime with webhooks on or off.
@@ -121,7 +121,7 @@ impl Running {
         F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<Action>> + Send + 'static,
     {
-        Self::spawn(runtime, |runtime| controller.run(runtime, reconcile))
+        Self::spawn(runtime, async move |runtime| controller.run(runtime, reconcile).await)
     }
 
     pub(crate) fn spawn<R>(runtime: Runtime, run: impl FnOnce(Runtime) -> R) -> Self

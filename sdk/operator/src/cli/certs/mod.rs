@@ -192,7 +192,7 @@ async fn ensure_for_upgrade(
     validity: SignedDuration,
     patience: Patience,
 ) -> anyhow::Result<()> {
-    maker.timing = maker.timing.lasting(validity);
+    maker.timing = maker.timing.with_validity(validity);
     let material = patience.answer(maker.ensure_unattended()).await??;
     say(&sound(installation, &material)?)?;
     // Callers keep trusting the certificate that is served now, and trust the next one before it is served.
@@ -268,7 +268,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
         }
     };
     let published = async {
-        let published = bundle.until_published(configurations, |said| said.clone_into(&mut missing));
+        let published = bundle.wait_until_published(configurations, |said| said.clone_into(&mut missing));
         let published = tokio::select! {
             published = timeout_at(patience.end, published) => published,
             never = stored => never,

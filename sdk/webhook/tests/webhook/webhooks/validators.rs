@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portcullis::webhooks::{
-    BoxError, Context, Mutate, Mutation, Mutator, Old, Operation, Routes, Validate, Validator, Verdict, Webhooks,
+    BoxError, Context, Mutate, Mutation, Mutator, OldObject, Operation, Routes, Validate, Validator, Verdict, Webhooks,
 };
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ struct Names {
 impl Validator<Entity> for Names {
     const OPERATIONS: &'static [Operation] = &[Operation::Update, Operation::Delete];
 
-    async fn update(&self, old: Old<'_, Entity>, new: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+    async fn update(&self, old: OldObject<'_, Entity>, new: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
         let same = old.decode()?.spec.username == new.spec.username;
         Ok(if same { Verdict::allow() } else { Verdict::deny("not another").code(422) })
     }
@@ -64,7 +64,12 @@ impl Mutator<Entity> for Names {
         Ok(Mutation::modified(new))
     }
 
-    async fn update(&self, old: Old<'_, Entity>, mut new: Entity, _: Context) -> Result<Mutation<Entity>, BoxError> {
+    async fn update(
+        &self,
+        old: OldObject<'_, Entity>,
+        mut new: Entity,
+        _: Context,
+    ) -> Result<Mutation<Entity>, BoxError> {
         if new.spec.username == self.reserved {
             new.spec.username.clone_from(&old.decode()?.spec.username);
         }
@@ -92,10 +97,10 @@ async fn one_rule_holds_for_creations_and_updates() {
     }
     let rule = Arc::new(Reserved("root".to_owned()));
     let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("function").on_create_or_update(validate))
-        .validate(Validate::<Entity>::named("value").validator(rule.clone()))
-        .mutate(Mutate::<Entity>::named("function").on_create_or_update(mutate))
-        .mutate(Mutate::<Entity>::named("value").mutator(rule));
+        .validate(Validate::<Entity>::new("function").on_create_or_update(validate))
+        .validate(Validate::<Entity>::new("value").validator(rule.clone()))
+        .mutate(Mutate::<Entity>::new("function").on_create_or_update(mutate))
+        .mutate(Mutate::<Entity>::new("value").mutator(rule));
     let routes = webhooks.routes().unwrap();
     for manifest in webhooks.manifests().unwrap() {
         assert_eq!(manifest.rules[0].operations, [Operation::Create, Operation::Update]);
@@ -113,8 +118,8 @@ async fn one_rule_holds_for_creations_and_updates() {
 async fn each_operation_calls_its_method() {
     let names = Arc::new(Names { reserved: "root".to_owned() });
     let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("names").validator(names.clone()))
-        .mutate(Mutate::<Entity>::named("names").mutator(names));
+        .validate(Validate::<Entity>::new("names").validator(names.clone()))
+        .mutate(Mutate::<Entity>::new("names").mutator(names));
     let operations = |webhook: usize| webhooks.manifests().unwrap()[webhook].rules[0].operations.clone();
     assert_eq!(operations(0), [Operation::Update, Operation::Delete]);
     let routes = webhooks.routes().unwrap();
@@ -162,8 +167,8 @@ impl<const OPERATION: usize> Mutator<Entity> for Nothing<OPERATION> {
 fn an_operation_without_its_method_is_refused_at_start() {
     fn check<const OPERATION: usize>() {
         let nothing = Arc::new(Nothing::<OPERATION>);
-        let validate = Webhooks::new().validate(Validate::<Entity>::named("none").validator(nothing.clone()));
-        let mutate = Webhooks::new().mutate(Mutate::<Entity>::named("none").mutator(nothing));
+        let validate = Webhooks::new().validate(Validate::<Entity>::new("none").validator(nothing.clone()));
+        let mutate = Webhooks::new().mutate(Mutate::<Entity>::new("none").mutator(nothing));
         for webhooks in [validate, mutate] {
             let operation = EACH[OPERATION];
             let expected = format!(
@@ -188,8 +193,8 @@ fn a_second_handler_of_an_operation_is_refused_at_start() {
         Mutation::unchanged()
     }
     let rule = Arc::new(Reserved("root".to_owned()));
-    let validate = || Validate::<Entity>::named("rule");
-    let mutate = || Mutate::<Entity>::named("rule");
+    let validate = || Validate::<Entity>::new("rule");
+    let mutate = || Mutate::<Entity>::new("rule");
     let registrations = [
         Webhooks::new().validate(validate().on_create_or_update(allow).on_create(allow)),
         Webhooks::new().validate(validate().validator(rule.clone()).on_create(allow)),
@@ -213,6 +218,6 @@ async fn a_controller_calls_the_methods_of_a_validator() {
     assert!(context.dry_run, "nothing but the object may be looked at");
     let refused = |verdict: Verdict| verdict.denial().map(|denial| denial.message().to_owned());
     let created = Validator::create(&*rule, stored.clone(), context.clone()).await.unwrap();
-    let updated = Validator::update(&*rule, Old::from(stored.clone()), stored, context).await.unwrap();
+    let updated = Validator::update(&*rule, OldObject::from(stored.clone()), stored, context).await.unwrap();
     assert_eq!([created, updated].map(refused), [Some("reserved".to_owned()), Some("reserved".to_owned())]);
 }
