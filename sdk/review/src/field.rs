@@ -2,7 +2,34 @@
 
 use std::fmt;
 
-use crate::verdict::Cause;
+/// One field that a denial is about; becomes an entry of `status.details.causes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub(crate) field: String,
+    pub(crate) message: String,
+    pub(crate) reason: &'static str,
+}
+
+impl Cause {
+    fn new(field: &Field, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { field: field.to_string(), message: message.into(), reason }
+    }
+
+    /// Returns the path of the field.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// Returns what is wrong with the field.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the Kubernetes cause type, such as `FieldValueInvalid`.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
 
 /// The path of a field from the root of the object, written as Kubernetes writes it: `spec.ports[0].name`, and
 /// `metadata.labels[app]` for the entry of a map. Its methods make the [`Cause`]s of a denial.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Field;
+use crate::field::{Cause, Field};
 
 /// The decision of a handler: allowed or denied, with warnings and audit annotations.
 ///
@@ -32,35 +32,6 @@ pub struct Denial {
     pub(crate) message: String,
     pub(crate) code: u16,
     pub(crate) causes: Vec<Cause>,
-}
-
-/// One field that a denial is about; becomes an entry of `status.details.causes`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    pub(crate) field: String,
-    pub(crate) message: String,
-    pub(crate) reason: &'static str,
-}
-
-impl Cause {
-    pub(crate) fn new(field: &Field, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { field: field.to_string(), message: message.into(), reason }
-    }
-
-    /// Returns the path of the field.
-    pub fn field(&self) -> &str {
-        &self.field
-    }
-
-    /// Returns what is wrong with the field.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns the Kubernetes cause type, such as `FieldValueInvalid`.
-    pub fn reason(&self) -> &'static str {
-        self.reason
-    }
 }
 
 impl Denial {

@@ -148,15 +148,9 @@ fn follow_built_in(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>) {
     watches.follow::<DeploymentTrace, _>(watcher_config(), store, Trace::read_deployment, move |change| {
         on.child(ChildKind::Deployment, change);
     });
-    let on = wake.clone();
-    watches.follow::<PartialObjectMeta<Secret>, _>(
-        watcher_config(),
-        stores.secrets().clone(),
-        Trace::read,
-        move |change| {
-            on.secret(change);
-        },
-    );
+    let (on, store) = (wake.clone(), stores.secrets().clone());
+    watches
+        .follow::<PartialObjectMeta<Secret>, _>(watcher_config(), store, Trace::read, move |change| on.secret(change));
 }
 
 fn follow_children<K>(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, kind: ChildKind)
