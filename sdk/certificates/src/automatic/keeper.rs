@@ -116,7 +116,7 @@ impl<'a> Keeper<'a> {
             self.unchanged = now;
         }
         self.bundle.publish(&self.stored.ca_pem);
-        let held = self.bundle.held_since(&self.source.configurations, &self.stored.ca_pem, self.wanted);
+        let held = self.bundle.published_since(&self.source.configurations, &self.stored.ca_pem, self.wanted);
         let held = held.map(|since| since.elapsed());
         let serve = self.serve(held);
         self.measure(&outcome);

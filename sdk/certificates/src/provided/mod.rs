@@ -122,7 +122,7 @@ impl ProvidedCertificates {
     /// Writes `ca.crt` of the Secret into the objects, as field manager `<operator>-ca-bundle`: for a command that
     /// publishes what another one has made.
     #[must_use]
-    pub fn publishing(self) -> Self {
+    pub fn with_publishing(self) -> Self {
         Self { publishes: true, ..self }
     }
 
@@ -150,7 +150,7 @@ impl ProvidedCertificates {
     }
 
     /// Tells `bundle` what callers must trust according to what is stored.
-    pub(super) async fn tell(&self, bundle: &Bundle) -> Result<(), CertificateError> {
+    pub(super) async fn publish_stored(&self, bundle: &Bundle) -> Result<(), CertificateError> {
         let (stored, ..) = self.stored().await?;
         if self.publishes {
             bundle.publish(&stored.ca_pem);
@@ -299,9 +299,9 @@ impl ProvidedCertificates {
             }
         };
         let accepted = async {
-            bundle.accepted(&sound.material, &self.configurations, waiting).await;
+            bundle.wait_until_accepted(&sound.material, &self.configurations, waiting).await;
             // While callers accept both, nothing is lost by waiting; once they do not, every call is.
-            let both = bundle.refused(&self.configurations);
+            let both = bundle.wait_until_refused(&self.configurations);
             let _ = timeout(self.settle, both).await;
         };
         tokio::select! {

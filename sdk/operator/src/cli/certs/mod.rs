@@ -155,7 +155,7 @@ pub(super) async fn perform<A: clap::Args>(
         What::Publish => {
             let source = match source {
                 CertificateSource::ProvidedCertificates(stored) if hooks => {
-                    CertificateSource::ProvidedCertificates(stored.publishing())
+                    CertificateSource::ProvidedCertificates(stored.with_publishing())
                 }
                 source => source,
             };
@@ -260,7 +260,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
         let mut told = String::new();
         loop {
             sleep(LOOK).await;
-            let error = source.tell(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
+            let error = source.publish_stored(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
             if error != told && !error.is_empty() {
                 warn!(error, "cannot read the certificate Secrets again, for the CA bundle to publish; retrying");
             }
