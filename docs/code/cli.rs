@@ -27,7 +27,7 @@ const COMMON: &str = "Flags of the installation";
 
 /// The page, as Markdown.
 pub fn reference() -> String {
-    let operator = Operator::named("my-operator");
+    let operator = Operator::new("my-operator");
     let mut command = operator.command();
     command.build();
     let commands: Vec<&Command> = command.get_subcommands().filter(|command| command.get_name() != "help").collect();

@@ -69,10 +69,10 @@ pub fn main<R: Future<Output = Result<()>>>(serve: impl FnOnce(Flags) -> R) -> R
 pub fn webhooks() -> Webhooks {
     Webhooks::new()
         .validate(
-            Validate::<v3::Entity>::named("entity")
+            Validate::<v3::Entity>::new("entity")
                 .on_create_or_update(|new: Arc<v3::Entity>, _| async move { judge(&new) }),
         )
-        .mutate(Mutate::<v3::Entity>::named("entity").on_create(overwrite))
+        .mutate(Mutate::<v3::Entity>::new("entity").on_create(overwrite))
         .convert(Convert::<v3::Entity>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2).path("/convert"))
 }
 

@@ -41,7 +41,7 @@ fn shown(page: &str) -> Vec<Vec<String>> {
 }
 
 fn command() -> Command {
-    let operator = Operator::named("my-operator");
+    let operator = Operator::new("my-operator");
     let mut command = operator.command();
     command.build();
     command

@@ -38,7 +38,7 @@ fn mebibytes(source: &str, name: &str) -> String {
 /// A webhook of which nothing is said, as it is generated.
 fn silent() -> Value {
     let handler = |_: ConfigMap, _: Context| async { Mutation::unchanged() };
-    let entries = Webhooks::new().mutate(Mutate::<ConfigMap>::named("one").on_create(handler)).manifests().unwrap();
+    let entries = Webhooks::new().mutate(Mutate::<ConfigMap>::new("one").on_create(handler)).manifests().unwrap();
     let service = ServiceRef { namespace: "n".into(), name: "s".into(), port: 443 };
     serde_json::to_value(mutating_configuration("c", &entries, &service)).unwrap()["webhooks"][0].take()
 }
@@ -50,7 +50,7 @@ fn the_defaults_in_the_table_are_those_of_a_plain_webhook() {
     for (method, says) in [
         (".failure_policy", word("failurePolicy")),
         (".match_policy", word("matchPolicy")),
-        (".reinvocation", word("reinvocationPolicy")),
+        (".reinvocation_policy", word("reinvocationPolicy")),
         (".timeout", format!("{} s", silent["timeoutSeconds"])),
         (".concurrency", constant("settings.rs", "CONCURRENCY")),
         (".body_limit", mebibytes("conversion/mod.rs", "BODY")),
@@ -118,7 +118,7 @@ fn the_limits_are_those_of_the_server() {
 /// The table of production has the generated values, the defaults of flags, and the timing of certificates.
 #[test]
 fn the_advice_is_the_default_that_the_table_names() {
-    let operator = Operator::named("my-operator");
+    let operator = Operator::new("my-operator");
     let command = operator.command();
     let default = |command_name: &str, flag: &str| {
         let command = command.get_subcommands().find(|command| command.get_name() == command_name).unwrap();

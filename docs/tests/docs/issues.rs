@@ -23,7 +23,7 @@ async fn a_scale_is_not_decoded_as_the_kind_that_it_scales() {
     let rule = &webhooks.manifests().unwrap()[0].rules[0];
     assert_eq!((&*rule.groups[0], &*rule.resources[0]), ("apps", "deployments/scale"));
     let scale = |replicas: u8| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}});
-    let reviews = Reviews::of(&webhooks).unwrap();
+    let reviews = Reviews::new(&webhooks).unwrap();
     let answer = reviews.update(&scale(1), &scale(6)).sub_resource("scale").validate("replicas").await;
     answer.assert_denied(422, "five at most");
 }
@@ -35,7 +35,7 @@ fn no_selector_and_no_name_has_to_be_patched_into_a_manifest() {
         match_labels: Some([(key.to_owned(), String::new())].into()),
         ..Default::default()
     };
-    let webhook = Mutate::<ConfigMap>::named("one")
+    let webhook = Mutate::<ConfigMap>::new("one")
         .path("/elsewhere")
         .namespace_selector(labels("namespace"))
         .object_selector(labels("object"))

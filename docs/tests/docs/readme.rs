@@ -24,7 +24,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 
 #[tokio::test]
 async fn the_rule_of_the_readmes_refuses_an_update() {
-    let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
+    let webhook = Validate::<ConfigMap>::new("no-passwords").on_create_or_update(no_passwords);
     let this = include_str!("readme.rs");
     let (_, rule) = this.split_once("\n\nasync fn").unwrap();
     let (rule, rest) = rule.split_once("\n}\n").unwrap();
@@ -38,7 +38,7 @@ async fn the_rule_of_the_readmes_refuses_an_update() {
         );
     }
 
-    let reviews = Reviews::of(&Webhooks::new().validate(webhook)).unwrap();
+    let reviews = Reviews::new(&Webhooks::new().validate(webhook)).unwrap();
     let map = |key: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {key: "?"}});
     let answer = reviews.update(&map("color"), &map("password")).validate("no-passwords").await;
     answer.assert_denied(422, "passwords belong in Secrets");

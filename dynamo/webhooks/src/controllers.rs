@@ -38,7 +38,7 @@ pub(crate) fn with_controllers(components: Components, webhooks: Switch) -> Comp
 
 /// A change of the status is nothing to act on: another operator may write it.
 fn named<K: DynamoKind>(name: &str) -> Controller<K> {
-    Controller::named(name).predicate(predicates::generation)
+    Controller::new(name).predicate(predicates::generation)
 }
 
 /// Takes back what was said while webhooks were off. Where webhooks validate, the operator that runs the graphs may be

@@ -41,7 +41,7 @@ impl Arguments {
 
 /// Returns the operator. `without_effect` are flags that were given and do nothing here: the log names them.
 pub fn operator(without_effect: Vec<String>) -> Operator<Arguments> {
-    Operator::named(NAME)
+    Operator::new(NAME)
         .version(env!("CARGO_PKG_VERSION"))
         .crds(kinds::crds())
         .scope_lease(SCOPE_LEASE)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis::webhooks::{
-    BoxError, Context, FailurePolicy, Mutate, Mutation, Mutator, Old, Operation, Reinvocation, Validate, Validator,
-    Verdict, Webhooks,
+    BoxError, Context, FailurePolicy, Mutate, Mutation, Mutator, OldObject, Operation, ReinvocationPolicy, Validate,
+    Validator, Verdict, Webhooks,
 };
 
 use crate::kinds::{
@@ -32,7 +32,7 @@ pub fn webhooks(context: RuleContext) -> Webhooks {
 
 fn validate<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Validate<K> {
     let kind = K::lower_case();
-    Validate::<K>::named(kind.clone())
+    Validate::<K>::new(kind.clone())
         .full_name(format!("v{kind}.kb.io"))
         .path(format!("/validate-nvidia-com-v1alpha1-{kind}"))
         .validator(context.clone())
@@ -41,10 +41,10 @@ fn validate<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Validate<K> {
 /// Dynamo got a mutating webhook for graphs later, under this name and at this path.
 fn warn<K: DynamoKind + Rules>(context: &Arc<RuleContext>) -> Mutate<K> {
     let kind = K::lower_case();
-    Mutate::<K>::named(kind.clone())
+    Mutate::<K>::new(kind.clone())
         .full_name(format!("m{kind}.kb.io"))
         .path(format!("/mutate-nvidia-com-v1alpha1-{kind}"))
-        .reinvocation(Reinvocation::Never)
+        .reinvocation_policy(ReinvocationPolicy::Never)
         .failure_policy(FailurePolicy::Ignore)
         .timeout(Duration::from_secs(2))
         .mutator(context.clone())
@@ -57,7 +57,7 @@ impl<K: DynamoKind + Rules> Validator<K> for RuleContext {
         Ok(verdict(new.check(self)))
     }
 
-    async fn update(&self, old: Old<'_, K>, new: Arc<K>, cx: Context) -> Result<Verdict, BoxError> {
+    async fn update(&self, old: OldObject<'_, K>, new: Arc<K>, cx: Context) -> Result<Verdict, BoxError> {
         Ok(verdict(new.check_update(&*old.decode()?, &cx.user.username, self)))
     }
 }
@@ -65,7 +65,7 @@ impl<K: DynamoKind + Rules> Validator<K> for RuleContext {
 impl<K: DynamoKind + Rules> Mutator<K> for RuleContext {
     const OPERATIONS: &'static [Operation] = &[Operation::Update];
 
-    async fn update(&self, old: Old<'_, K>, new: K, cx: Context) -> Result<Mutation<K>, BoxError> {
+    async fn update(&self, old: OldObject<'_, K>, new: K, cx: Context) -> Result<Mutation<K>, BoxError> {
         let warnings = new.check_change(&*old.decode()?, &cx.user.username, self).warnings;
         Ok(warnings.into_iter().fold(Mutation::unchanged(), Mutation::warn))
     }

@@ -15,6 +15,6 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 
 /// The operator: the application runs it, and `src/bin/manifests.rs` generates its manifests.
 pub fn operator() -> Operator {
-    let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
-    Operator::named("axum-application").webhooks(Webhooks::new().validate(webhook))
+    let webhook = Validate::<ConfigMap>::new("no-passwords").on_create_or_update(no_passwords);
+    Operator::new("axum-application").webhooks(Webhooks::new().validate(webhook))
 }

@@ -23,7 +23,7 @@ pub async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError>
 
 /// The controller; its rights follow from what it watches.
 pub fn controller() -> Controller<Entity> {
-    Controller::named("entities")
+    Controller::new("entities")
 }
 
 #[cfg(test)]

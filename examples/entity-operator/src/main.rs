@@ -6,7 +6,7 @@ use entity_operator::controller;
 use portcullis::operator::Operator;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let operator = Operator::named("entity-operator")
+    let operator = Operator::new("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![entity_operator::crd()?])
         .webhooks(entity_operator::webhooks())

@@ -13,9 +13,9 @@ use crate::v3::Entity;
 /// All webhooks of the operator. Routes, manifests and rights follow from this value.
 pub fn webhooks() -> Webhooks {
     Webhooks::new()
-        .validate(Validate::<Entity>::named("username").on_create(create).on_update(update))
-        .mutate(Mutate::<Entity>::named("overwrite").on_create(overwrite))
-        .mutate(Mutate::<Entity>::named("immutable").on_update(warn).failure_policy(FailurePolicy::Ignore))
+        .validate(Validate::<Entity>::new("username").on_create(create).on_update(update))
+        .mutate(Mutate::<Entity>::new("overwrite").on_create(overwrite))
+        .mutate(Mutate::<Entity>::new("immutable").on_update(warn).failure_policy(FailurePolicy::Ignore))
         .convert(conversion())
 }
 

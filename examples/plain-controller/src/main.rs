@@ -70,7 +70,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // This runtime has one replica, which always leads; with more of them, take `portcullis-lease` or the operator.
     let runtime = Runtime::new(client, namespace, stop.clone());
     let controller =
-        Controller::<ConfigMapGenerator>::named("plain-controller").owns::<ConfigMap>().namespaces(namespaces);
+        Controller::<ConfigMapGenerator>::new("plain-controller").owns::<ConfigMap>().namespaces(namespaces);
 
     let mut terminate = signal(SignalKind::terminate())?;
     let terminated = async {

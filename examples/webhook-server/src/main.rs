@@ -41,7 +41,7 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 
 /// The webhooks: one, at `/validate/no-passwords`.
 fn webhooks() -> Webhooks {
-    let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
+    let webhook = Validate::<ConfigMap>::new("no-passwords").on_create_or_update(no_passwords);
     Webhooks::new().validate(webhook)
 }
 

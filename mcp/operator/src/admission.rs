@@ -16,7 +16,7 @@ use mcp_plan::{
     settings::Settings,
     workload::ChildRef,
 };
-use portcullis::webhooks::{BoxError, Cause, Context, Old, Operation, Validate, Validator, Verdict};
+use portcullis::webhooks::{BoxError, Context, Field, OldObject, Operation, Validate, Validator, Verdict};
 
 use crate::subject::Subject;
 
@@ -78,7 +78,7 @@ pub fn webhook<K: Subject>(
     advice: fn(&K, &Configs) -> Vec<String>,
 ) -> Validate<K> {
     let rules = Rules { judging: judging.clone(), children, refused, advice };
-    Validate::named(K::kind(&()).to_lowercase()).validator(Arc::new(rules))
+    Validate::new(K::kind(&()).to_lowercase()).validator(Arc::new(rules))
 }
 
 impl<K: Subject> Rules<K> {
@@ -125,7 +125,7 @@ impl<K: Subject> Validator<K> for Rules<K> {
 
     /// An update that touches neither the spec nor an annotation of ours is not judged: labels, finalizers and restarts go through whatever
     /// is stored.
-    async fn update(&self, old: Old<'_, K>, new: Arc<K>, context: Context) -> Result<Verdict, BoxError> {
+    async fn update(&self, old: OldObject<'_, K>, new: Arc<K>, context: Context) -> Result<Verdict, BoxError> {
         let old = old.decode()?;
         let same = {
             let [old, new] = [&old, &new].map(|object| object.meta().annotations.as_ref());
@@ -166,7 +166,9 @@ impl Admission {
     /// The verdict on an object that breaks these rules.
     fn judge(self, problems: impl Iterator<Item = Problem>) -> Verdict {
         match self {
-            Self::Deny => Verdict::from_causes(problems.map(|problem| Cause::new(problem.field, problem.message))),
+            Self::Deny => {
+                Verdict::from_causes(problems.map(|problem| Field::new(problem.field).invalid(problem.message)))
+            }
             Self::Warn => problems.fold(Verdict::allow(), |verdict, problem| verdict.warn(problem.to_string())),
         }
     }

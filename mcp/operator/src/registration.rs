@@ -84,7 +84,7 @@ pub struct Args {
 
 /// The operator.
 pub fn operator() -> Operator<Args> {
-    Operator::named(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup_with_context(
+    Operator::new(NAME).version(env!("CARGO_PKG_VERSION")).crds(mcp_api::crds()).rbac(reads()).setup_with_context(
         |args: &Args, installation| {
             // Every flag is used: one that is added and forgotten does not compile.
             let Args {
@@ -124,15 +124,14 @@ pub fn operator() -> Operator<Args> {
             let controllers = Controllers::new(kinds::all(), settings, Namespaces::parse(&watch_namespace));
             let watching = controllers.clone();
             // Webhooks read the stores, and every replica serves them.
-            let parts =
-                Components::new(controllers.webhooks(admission)).on_every_replica("the stores", move |runtime| {
-                    let watching = watching.clone();
-                    async move { watching.watch(runtime).await }
-                });
+            let parts = Components::new(controllers.webhooks(admission)).replica_task("the stores", move |runtime| {
+                let watching = watching.clone();
+                async move { watching.watch(runtime).await }
+            });
             // Each kind has a controller of its own.
             Ok(controllers.kinds().fold(parts, |parts, (kind, access)| {
                 let controllers = controllers.clone();
-                parts.while_leading(&kind.to_lowercase(), access, move |runtime| {
+                parts.leader_task(&kind.to_lowercase(), access, move |runtime| {
                     let (controllers, kind) = (controllers.clone(), kind.clone());
                     async move { controllers.work(&kind, runtime).await }
                 })
@@ -143,7 +142,7 @@ pub fn operator() -> Operator<Args> {
 
 /// Rights to fill the stores, in every replica, and to keep the key of digests.
 fn reads() -> Access {
-    Access::from([kinds::all().reads(), rights::watches()].concat()).in_own_namespace(rights::digest_key())
+    Access::from([kinds::all().reads(), rights::watches()].concat()).with_own_namespace(rights::digest_key())
 }
 
 /// The ServiceAccount of an installation, and the Secrets that it and its certificates use.

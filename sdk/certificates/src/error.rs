@@ -1,6 +1,6 @@
 //! Errors of stored certificates, with the fix.
 
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 use portcullis_listener::TlsError;
 
 /// Errors of stored certificates.
@@ -8,7 +8,7 @@ use portcullis_listener::TlsError;
 #[non_exhaustive]
 pub enum CertificateError {
     /// The API server refused, or did not answer. Retry, unless the message names what has to be fixed first.
-    #[error("cannot {action} Secret {namespace}/{name}: {}{}", own_sentence(&**source), fix(action, namespace, source))]
+    #[error("cannot {action} Secret {namespace}/{name}: {}{}", error_message(&**source), fix(action, namespace, source))]
     Api {
         /// `read`, `create` or `update`.
         action: &'static str,

@@ -135,14 +135,14 @@ impl CertificateSource {
     ///
     /// # Errors
     /// When the API server refuses, or what somebody else has stored cannot be served.
-    pub async fn tell(&self, bundle: &Bundle) -> Result<(), CertificateError> {
+    pub async fn publish_stored(&self, bundle: &Bundle) -> Result<(), CertificateError> {
         match self {
             Self::Automatic(automatic) => {
                 if let Ok(authorities) = automatic.stored().await?.authorities {
                     bundle.publish(&authorities.bundle());
                 }
             }
-            Self::ProvidedCertificates(provided) => provided.tell(bundle).await?,
+            Self::ProvidedCertificates(provided) => provided.publish_stored(bundle).await?,
         }
         Ok(())
     }

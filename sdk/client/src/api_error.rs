@@ -5,17 +5,17 @@ use std::iter::successors;
 
 use kube::core::Status;
 
-use crate::plain;
+use crate::escape_control;
 
 /// Returns the message of an error. For a response of the API server that is the `message` of its status, where kube's
 /// `Display` prints the whole status, and errors of kube's watches repeat it. Several causes are in the order of the alphabet: the API
 /// server lists those of a map in another order each time.
-pub fn own_sentence(error: &(dyn Error + 'static)) -> String {
+pub fn error_message(error: &(dyn Error + 'static)) -> String {
     fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
     }
     let status = match find::<kube::Error>(error) {
-        Some(kube::Error::Service(cause)) => return own_sentence(&**cause),
+        Some(kube::Error::Service(cause)) => return error_message(&**cause),
         Some(kube::Error::Api(status)) => Some(&**status),
         _ => find::<Status>(error),
     };
@@ -42,19 +42,19 @@ fn in_order(status: &Status) -> Option<String> {
 fn with_sentence_of_cause(error: &(dyn Error + 'static)) -> String {
     let text = error.to_string();
     let Some(cause) = error.source() else { return text };
-    let (whole, sentence) = (cause.to_string(), own_sentence(cause));
+    let (whole, sentence) = (cause.to_string(), error_message(cause));
     if whole.is_empty() || whole == sentence { text } else { text.replace(&whole, &sentence) }
 }
 
 /// An error and its causes. Many errors tell what their cause says, which is not said again.
-pub fn in_one_line(error: &(dyn Error + 'static)) -> String {
-    let mut text = own_sentence(error);
-    for cause in successors(error.source(), |cause| (*cause).source()).map(own_sentence) {
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error_message(error);
+    for cause in successors(error.source(), |cause| (*cause).source()).map(error_message) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
-    plain(&text.split_whitespace().collect::<Vec<_>>().join(" "))
+    escape_control(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -70,13 +70,13 @@ mod tests {
         let bare = Status::failure("", "").with_code(502);
         for (status, expected) in [(gone, "namespaces \"a\" not found"), (bare, "HTTP 502")] {
             let boxed: Box<dyn Error> = Box::new(kube::Error::Api(status.clone().boxed()));
-            assert_eq!(own_sentence(&*boxed), expected);
-            assert_eq!(own_sentence(&Box::new(kube::Error::Api(status.clone().boxed()))), expected);
-            assert_eq!(own_sentence(&status), expected);
+            assert_eq!(error_message(&*boxed), expected);
+            assert_eq!(error_message(&Box::new(kube::Error::Api(status.clone().boxed()))), expected);
+            assert_eq!(error_message(&status), expected);
         }
         let silent = kube::Error::Service("the API server at https://a does not answer".into());
-        assert_eq!(own_sentence(&silent), "the API server at https://a does not answer");
-        assert_eq!(own_sentence(&std::io::Error::other("no such file")), "no such file");
+        assert_eq!(error_message(&silent), "the API server at https://a does not answer");
+        assert_eq!(error_message(&std::io::Error::other("no such file")), "no such file");
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
             status.details = Some(StatusDetails { name, group, kind, uid, causes, retry_after_seconds: 0 });
             let said =
                 r#"Pod "p" is invalid: [metadata.labels: Invalid value: "a", metadata.labels: Invalid value: "b"]"#;
-            assert_eq!(own_sentence(&status), said);
+            assert_eq!(error_message(&status), said);
         }
     }
 
@@ -117,8 +117,8 @@ mod tests {
             ),
             (watcher::Error::WatchFailed(unreachable), "watch stream failed: https://a does not answer"),
         ] {
-            assert_eq!(own_sentence(&error), expected);
-            assert_eq!(in_one_line(&error), expected);
+            assert_eq!(error_message(&error), expected);
+            assert_eq!(error_chain(&error), expected);
         }
     }
 }

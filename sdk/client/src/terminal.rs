@@ -2,7 +2,7 @@
 
 /// Escapes control characters and changes of the text direction, since names, messages and logs come from anyone who
 /// may write to the cluster. Line ends and tabs are kept.
-pub fn plain(text: &str) -> String {
+pub fn escape_control(text: &str) -> String {
     let steers = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
@@ -29,7 +29,7 @@ mod tests {
             ("a\u{202e}b", "a\\u{202e}b"),
             ("zwei\n\tZeilen, äöü 日本", "zwei\n\tZeilen, äöü 日本"),
         ] {
-            assert_eq!(plain(text), expected);
+            assert_eq!(escape_control(text), expected);
         }
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The delay after the first failure; it doubles with each further one.
-    pub first: Duration,
+    pub min: Duration,
     /// The longest delay.
-    pub last: Duration,
+    pub max: Duration,
     /// The longest delay if the object, or something it refers to, changed during the failed reconcile.
-    pub after_change: Duration,
+    pub max_after_change: Duration,
 }
 
 // === impl Backoff ===
@@ -18,12 +18,12 @@ pub struct Backoff {
 impl Default for Backoff {
     /// Delays from half a second to five minutes; five seconds after a change.
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), last: Duration::from_mins(5), after_change: Duration::from_secs(5) }
+        Self { min: Duration::from_millis(500), max: Duration::from_mins(5), max_after_change: Duration::from_secs(5) }
     }
 }
 
 impl Backoff {
     pub(super) fn delay(&self, failures: u32) -> Duration {
-        self.first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.last)
+        self.min.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16))).min(self.max)
     }
 }

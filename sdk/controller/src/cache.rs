@@ -1,7 +1,7 @@
 //! Caches of other objects for webhooks, so that a review needs no request to the API server.
 //!
 //! A [`Cache`] holds the objects of one kind; a watch keeps it up to date. Create it in `setup`, capture a clone in the
-//! handler, and register it with the webhook (`Validate::reads` of `portcullis-webhook`). Every replica of the operator
+//! handler, and register it with the webhook (`Validate::with_source` of `portcullis-webhook`). Every replica of the operator
 //! then watches the kind, whether it leads or not, and the generated roles allow it to.
 //!
 //! ```
@@ -21,13 +21,13 @@
 //!         };
 //!         async { verdict }
 //!     };
-//!     Webhooks::new().validate(Validate::<ConfigMap>::named("class").reads(classes).on_create_or_update(validate))
+//!     Webhooks::new().validate(Validate::<ConfigMap>::new("class").with_source(classes).on_create_or_update(validate))
 //! }
 //!
 //! // In `setup`: webhooks(&Cache::new()). In a test, without a cluster:
 //! let mut class = StorageClass::default();
 //! class.metadata.name = Some("fast".to_owned());
-//! let webhooks = webhooks(&Cache::of([class]));
+//! let webhooks = webhooks(&Cache::from_iter([class]));
 //! ```
 //!
 //! Until the first list is complete, webhooks that read a cache answer HTTP 429, and the API server retries within the
@@ -48,13 +48,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Resource;
 use kube::core::{DeserializeGuard, GroupVersionKind};
-use portcullis_manifest::{Access, Grant, KnownScope, Scope, Source};
+use portcullis_manifest::{Access, KnownScope, ScopeType, Source, policy_rule};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::apply::version_number;
-use crate::{KindScope, Namespaces, Runtime, Store, Stored, Watches, paged};
+use crate::{KindScope, Namespaces, Runtime, Store, Stored, Watches, watcher_config};
 
 /// Kinds that can be cached: those that webhooks can be registered for.
 pub trait Cached:
@@ -96,6 +96,15 @@ impl<K> Clone for Cache<K> {
     }
 }
 
+/// A cache with these objects, without a cluster: for tests.
+impl<K: Cached> FromIterator<K> for Cache<K> {
+    fn from_iter<I: IntoIterator<Item = K>>(objects: I) -> Self {
+        let cache = Self::new();
+        cache.fill(objects);
+        cache
+    }
+}
+
 impl<K: Cached> Default for Cache<K> {
     fn default() -> Self {
         Self::new()
@@ -109,13 +118,6 @@ impl<K: Cached> Cache<K> {
         let (plural, store) = (K::plural(&()), Arc::default());
         let (filled, attended) = (watch::Sender::new(false), AtomicBool::new(false));
         Self { shared: Arc::new(Shared { kind, plural, store, filled, attended }) }
-    }
-
-    /// A cache with these objects, without a cluster: for tests.
-    pub fn of(objects: impl IntoIterator<Item = K>) -> Self {
-        let cache = Self::new();
-        cache.fill(objects);
-        cache
     }
 
     /// The object of this name; `namespace` is empty for cluster-scoped kinds.
@@ -148,13 +150,13 @@ impl<K: Cached> Cache<K> {
 
 impl<K: Cached> Shared<K> {
     /// Returns the store. A cache that nobody fills is a programming error, and is logged here because tests with a
-    /// [`Cache::of`] do not show it.
+    /// [`Cache::from_iter`] do not show it.
     fn read(&self) -> &Store<Held<K>> {
         if !self.attended.swap(true, Ordering::Relaxed) {
             let resource = self.resource();
             tracing::error!(
                 resource,
-                "reading a cache that is never filled: register it with the webhook, with .reads(&cache)"
+                "reading a cache that is never filled: register it with the webhook, with .with_source(&cache)"
             );
         }
         &self.store
@@ -186,8 +188,8 @@ pub struct Filler(Arc<dyn AnyCache>);
 
 impl Filler {
     /// Waits until the first list is complete.
-    pub async fn until_filled(&self) {
-        self.0.until_filled().await;
+    pub async fn wait_until_filled(&self) {
+        self.0.wait_until_filled().await;
     }
 
     /// Watches, and keeps the cache filled, until [`Runtime::stop`] is cancelled.
@@ -198,7 +200,7 @@ impl Filler {
 
 /// A cache with its type taken away.
 trait AnyCache: Debug + Send + Sync {
-    fn until_filled(&self) -> BoxFuture<'_, ()>;
+    fn wait_until_filled(&self) -> BoxFuture<'_, ()>;
     fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()>;
 }
 
@@ -228,11 +230,11 @@ impl<K: Cached> Source for Shared<K> {
     }
 
     fn access(&self) -> Access {
-        let grant = Grant::new(fixed(K::group(&())), &[fixed(K::plural(&()))], &["list", "watch"]);
-        if <K::Scope as KnownScope>::SCOPE == Scope::Cluster {
-            return Access { cluster: vec![grant], ..Access::default() };
+        let rule = policy_rule(fixed(K::group(&())), &[fixed(K::plural(&()))], &["list", "watch"]);
+        if <K::Scope as KnownScope>::SCOPE == ScopeType::Cluster {
+            return Access { cluster: vec![rule], ..Access::default() };
         }
-        Access::from([grant])
+        Access::from([rule])
     }
 
     fn filler(self: Arc<Self>) -> Option<Box<dyn Any + Send + Sync>> {
@@ -241,7 +243,7 @@ impl<K: Cached> Source for Shared<K> {
 }
 
 impl<K: Cached> AnyCache for Shared<K> {
-    fn until_filled(&self) -> BoxFuture<'_, ()> {
+    fn wait_until_filled(&self) -> BoxFuture<'_, ()> {
         let mut filled = self.filled.subscribe();
         // The sender is in what is shared: it outlives this.
         async move { _ = filled.wait_for(|filled| *filled).await }.boxed()
@@ -249,10 +251,10 @@ impl<K: Cached> AnyCache for Shared<K> {
 
     fn watch(self: Arc<Self>, runtime: Runtime) -> BoxFuture<'static, ()> {
         self.attended.store(true, Ordering::Relaxed);
-        let namespaces = Namespaces::of(&runtime.scope);
+        let namespaces = Namespaces::from_scope(&runtime.scope);
         let watches = Watches::new(runtime.client, namespaces, runtime.stop).with_metrics(&runtime.metrics);
         async move {
-            watches.follow(paged(), self.store.clone(), Held::of, |_| {});
+            watches.follow(watcher_config(), self.store.clone(), Held::of, |_| {});
             if watches.ready().await {
                 self.filled.send_replace(true);
             }
@@ -328,8 +330,11 @@ mod tests {
         let cache = Cache::<ConfigMap>::new();
         assert!(cache.get("team", "a").is_none() && cache.list().is_empty());
         let said = log.take();
-        assert!(said.contains("ERROR") && said.contains(".reads(&cache)") && said.contains("configmaps"), "{said}");
+        assert!(
+            said.contains("ERROR") && said.contains(".with_source(&cache)") && said.contains("configmaps"),
+            "{said}"
+        );
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(Cache::<ConfigMap>::of([ConfigMap::default()]).list().len() == 1 && log.take().is_empty());
+        assert!(Cache::<ConfigMap>::from_iter([ConfigMap::default()]).list().len() == 1 && log.take().is_empty());
     }
 }

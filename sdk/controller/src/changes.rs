@@ -54,7 +54,7 @@ impl<K: Kind> Changes<K> {
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let news = !same(change);
         if change.is_overtaken() || (news && self.wakes(change.old.as_deref(), change.new.as_deref())) {
-            self.queue.add(Key::of(&**any));
+            self.queue.add(Key::from_object(&**any));
         }
         if news && let Some(listener) = &self.listener {
             listener(change);
@@ -76,7 +76,7 @@ impl<K: Kind> Changes<K> {
 
     /// Takes the answer to our own write to an object. It wakes nobody: the watch brings what others changed before it.
     pub(super) fn answered(&self, answer: Observed<K>, begun: ListEpoch, store: &Store<Observed<K>>, panics: &Counter) {
-        let key = Key::of(&answer);
+        let key = Key::from_object(&answer);
         let Some(change) = store.written(answer, begun).filter(|change| !same(change)) else { return };
         if let Some(listener) = &self.listener
             && catch_unwind(AssertUnwindSafe(|| listener(&change))).is_err()

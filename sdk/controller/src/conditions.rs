@@ -117,7 +117,7 @@ impl<'a> Conditions<'a> {
     }
 
     /// The conditions set so far whose status, reason or message differs from the last status.
-    pub fn news(&self) -> impl Iterator<Item = &Condition> {
+    pub fn changed(&self) -> impl Iterator<Item = &Condition> {
         self.set.values().filter(|new| {
             !self.previous.iter().any(|old| {
                 (&old.type_, &old.status, &old.reason, &old.message)

@@ -25,13 +25,13 @@ use super::validity::Validators;
 use super::writer::Writer;
 use super::{
     Action, Backoff, BoxError, Change, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces, Observed, Queue,
-    Reconcile, Runtime, Store, Stored as _, Watches, paged,
+    Reconcile, Runtime, Store, Stored as _, Watches, watcher_config,
 };
 
 /// The number of concurrent reconciles by default.
 const WORKERS: usize = 8;
-/// The deadline of a reconcile by default.
-const DEADLINE: Duration = Duration::from_mins(5);
+/// The timeout of a reconcile by default.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Starts the watch of one kind.
 pub(super) type Follow<K> = Box<dyn Fn(&Watches, &FieldManager, &Woken<K>) + Send + Sync>;
@@ -68,7 +68,7 @@ pub struct Controller<K> {
     pub(super) access: Access,
     namespaces: Option<Namespaces>,
     workers: usize,
-    deadline: Duration,
+    timeout: Duration,
 }
 
 /// Enqueues objects of the controller's kind when related objects change.
@@ -96,10 +96,10 @@ impl<K: Kind> Controller<K> {
     /// Creates a controller. Its name is the field manager of its children and the reporting controller of its events;
     /// `<name>-status`, `<name>-finalizers` and `<name>-validity` are the field managers of its writes to the object
     /// itself. Every controller needs a name of its own.
-    pub fn named(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            field_manager: FieldManager::of(name),
+            field_manager: FieldManager::new(name),
             changes: Changes::default(),
             store: Arc::default(),
             tokens: |_| Vec::new(),
@@ -110,7 +110,7 @@ impl<K: Kind> Controller<K> {
             access: Access::default(),
             namespaces: None,
             workers: WORKERS,
-            deadline: DEADLINE,
+            timeout: TIMEOUT,
         }
     }
 
@@ -135,7 +135,7 @@ impl<K: Kind> Controller<K> {
             let read = move |child: PartialObjectMeta<C>| {
                 Child::read(&C::kind(&()), &child.metadata, &field_manager, &K::kind(&()))
             };
-            watches.follow(paged(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
+            watches.follow(watcher_config(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
         });
         let resource = ApiResource::erase::<C>(&());
         let kind = (resource.api_version.clone(), resource.kind.clone());
@@ -182,7 +182,7 @@ impl<K: Kind> Controller<K> {
     ///     Ok(Action::await_change())
     /// }
     ///
-    /// let orders = Controller::<Order>::named("orders").on_invalid(report);
+    /// let orders = Controller::<Order>::new("orders").on_invalid(report);
     /// # drop(orders);
     /// ```
     pub fn on_invalid<F, R, E>(mut self, report: F) -> Self
@@ -215,7 +215,7 @@ impl<K: Kind> Controller<K> {
     /// use portcullis_controller::Controller;
     /// use k8s_openapi::api::core::v1::Service;
     ///
-    /// let services = Controller::<Service>::named("services").predicate(predicates::generation.combine(predicates::labels));
+    /// let services = Controller::<Service>::new("services").predicate(predicates::generation.combine(predicates::labels));
     /// # drop(services);
     /// ```
     pub fn predicate(mut self, predicate: impl Predicate<K> + Send + Sync + 'static) -> Self {
@@ -226,7 +226,7 @@ impl<K: Kind> Controller<K> {
     /// Grants rights beyond those for the kinds that it reconciles, owns and watches ([`access`](Self::access)), for
     /// example for requests that the reconcile makes with a client of its own.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
-        self.access = self.access.and(access);
+        self.access = self.access.merge(access);
         self
     }
 
@@ -243,8 +243,8 @@ impl<K: Kind> Controller<K> {
     }
 
     /// Cancels a reconcile after this time, 5 minutes by default; that counts as a failure.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -257,23 +257,15 @@ impl<K: Kind> Controller<K> {
     /// Watches and reconciles until [`Runtime::stop`] is cancelled; then waits for running reconciles. Failures are
     /// logged with their sources, and retried. Each reconcile runs in a span `reconcile` with the fields `controller`,
     /// `kind`, `namespace` and `object.name`, so that your own log lines have them too.
-    pub async fn run<F, R, E>(self, runtime: Runtime, reconcile: F)
+    ///
+    /// A replica that leads again can run it again: the stores are cleared when it stops.
+    pub async fn run<F, R, E>(&self, runtime: Runtime, reconcile: F)
     where
         F: Fn(Reconcile<K>) -> R,
         R: Future<Output = Result<Action, E>>,
         E: Into<BoxError> + Send + 'static,
     {
-        self.run_while_leading(runtime, reconcile).await;
-    }
-
-    /// Like [`run`](Self::run), for a replica that may lead again: its stores are cleared when it stops leading.
-    pub async fn run_while_leading<F, R, E>(&self, runtime: Runtime, reconcile: F)
-    where
-        F: Fn(Reconcile<K>) -> R,
-        R: Future<Output = Result<Action, E>>,
-        E: Into<BoxError> + Send + 'static,
-    {
-        let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::of(&runtime.scope));
+        let namespaces = self.namespaces.clone().unwrap_or_else(|| Namespaces::from_scope(&runtime.scope));
         let watches =
             Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
         // The last run may have been dropped before it cleared the stores.
@@ -360,7 +352,7 @@ impl<K: Kind> Controller<K> {
             changes: self.changes.clone(),
             panics: watch_panics(&runtime.metrics, &K::kind(&())),
             finalizer: self.finalizer.clone(),
-            deadline: self.deadline,
+            timeout: self.timeout,
         }
     }
 
@@ -371,7 +363,7 @@ impl<K: Kind> Controller<K> {
         let (managers, tokens) = (Managers::of(&self.field_manager.name), self.tokens);
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
         let changes = self.changes.clone();
-        watches.follow(paged(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
+        watches.follow(watcher_config(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
         let woken = Woken { queue: self.changes.queue.clone(), store: self.store.clone() };
         let owned = self.owned.values().filter_map(|owned| owned.follow.as_ref());
         for follow in owned.chain(self.watched.iter().map(|watched| &watched.follow)) {

@@ -1,7 +1,7 @@
 //! Errors of a reconcile. Every one is retried with backoff.
 
 use super::apply::{ApplyError, DocumentError, Refusal};
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum ControllerError {
     Child(#[from] ApplyError),
     /// A child's document cannot be applied.
     #[error("cannot apply a child: {0}")]
-    Plan(#[from] DocumentError),
+    Document(#[from] DocumentError),
     /// An object that does not belong to this controller has the name of a child.
     #[error("{object}: {refusal}")]
     NameTaken {
@@ -22,7 +22,7 @@ pub enum ControllerError {
         refusal: Refusal,
     },
     /// A request about the object itself failed.
-    #[error("cannot {verb} {object}: {}", own_sentence(&**source))]
+    #[error("cannot {verb} {object}: {}", error_message(&**source))]
     Request {
         /// The attempted action.
         verb: &'static str,
@@ -32,16 +32,16 @@ pub enum ControllerError {
         source: Box<kube::Error>,
     },
     /// A request of the reconcile's own failed.
-    #[error("{}", own_sentence(&**.0))]
+    #[error("{}", error_message(&**.0))]
     Client(Box<kube::Error>),
     /// The API server did not answer in time.
     #[error("no answer within {seconds} s to {verb} {object}")]
-    Deadline {
+    Timeout {
         /// The attempted action.
         verb: &'static str,
         /// Kind, namespace and name.
         object: String,
-        /// The deadline, in seconds.
+        /// The timeout, in seconds.
         seconds: u64,
     },
     /// The namespace was handed over to another operator, or this replica lost leadership, since the reconcile began.
@@ -52,7 +52,7 @@ pub enum ControllerError {
     },
     /// A validator could not evaluate the object.
     #[error("cannot validate {object}: {problem}")]
-    Undecided {
+    Validation {
         /// Kind, namespace and name.
         object: String,
         /// The webhook whose handler failed, and its error.
@@ -71,7 +71,7 @@ pub enum ControllerError {
 impl ControllerError {
     /// Whether the definition of the controller has to change: no retry helps.
     pub(super) fn is_mistake(&self) -> bool {
-        matches!(self, Self::Plan(DocumentError::UnknownKind { .. }))
+        matches!(self, Self::Document(DocumentError::UnknownKind { .. }))
     }
 }
 

@@ -14,7 +14,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, Resource, api::PostParams};
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// Events about objects without a namespace are here: the API server takes them nowhere else.
 const NAMESPACE: &str = "default";
@@ -82,7 +82,7 @@ impl Events {
             let event = self.event(&regarding, planned);
             let error = match tokio::time::timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
                 Ok(Ok(_)) => continue,
-                Ok(Err(error)) => own_sentence(&error),
+                Ok(Err(error)) => error_message(&error),
                 Err(_) => format!("no answer within {} s", DEADLINE.as_secs()),
             };
             let ObjectReference { kind, namespace, name, .. } = &regarding;

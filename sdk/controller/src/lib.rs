@@ -45,7 +45,7 @@
 //!
 //! /// Runs until `stop` is cancelled, as the only replica.
 //! async fn run(client: Client, stop: CancellationToken) {
-//!     let greeter = Controller::named("greeter").owns::<ConfigMap>();
+//!     let greeter = Controller::new("greeter").owns::<ConfigMap>();
 //!     greeter.run(Runtime::new(client, "default", stop), reconcile).await;
 //! }
 //! ```
@@ -125,5 +125,5 @@ pub use runtime::Runtime;
 pub use shared::SharedController;
 pub use store::{Change, Store, Stored};
 pub use validity::{VALID, Validation, Validity};
-pub use watches::{Namespaces, Watches, paged};
+pub use watches::{Namespaces, Watches, watcher_config};
 pub use writer::Kind;

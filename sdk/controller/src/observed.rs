@@ -138,7 +138,7 @@ impl<K: Send + Sync + 'static> Stored for Observed<K> {
         self.version
     }
 
-    fn tokens(&self) -> Vec<String> {
+    fn index_keys(&self) -> Vec<String> {
         self.tokens.clone()
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use futures::FutureExt as _;
 use futures::future::join_all;
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span, error, warn};
@@ -92,7 +92,7 @@ impl Key {
     }
 
     /// The key of a stored object.
-    pub fn of(object: &impl Stored) -> Self {
+    pub fn from_object(object: &impl Stored) -> Self {
         Self::new(object.namespace(), object.name())
     }
 }
@@ -194,11 +194,11 @@ impl Queue {
                 let mut causes = successors(Some(&*error as &(dyn Error + 'static)), |cause| (*cause).source());
                 if causes.any(|cause| cause.downcast_ref().is_some_and(ControllerError::is_mistake)) {
                     error!(
-                        error = in_one_line(&*error),
+                        error = error_chain(&*error),
                         "reconcile failed because of a bug in this controller; retrying, but only a fixed version helps"
                     );
                 } else {
-                    warn!(error = in_one_line(&*error), "reconcile failed; retrying");
+                    warn!(error = error_chain(&*error), "reconcile failed; retrying");
                 }
                 (None, Reconciled::Error)
             }
@@ -259,7 +259,7 @@ impl Queue {
                     // A change during the reconcile may fix it, so it shortens a long backoff. Not to zero: a failing
                     // reconcile may cause such changes itself.
                     let delay = backoff.delay(*failures);
-                    let delay = if due.take().is_some() { delay.min(backoff.after_change) } else { delay };
+                    let delay = if due.take().is_some() { delay.min(backoff.max_after_change) } else { delay };
                     Some(delay)
                 }
             };
@@ -357,7 +357,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn delays_can_be_said_after_the_queue_was_handed_out() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
-        queue.back_off(Backoff { first: Duration::from_secs(40), ..Backoff::default() });
+        queue.back_off(Backoff { min: Duration::from_secs(40), ..Backoff::default() });
         queue.add(key("a"));
         assert_eq!(queue.next(&stop).await, Some(key("a")));
         let start = Instant::now();
@@ -442,7 +442,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reconciles_are_counted_by_result_and_only_due_keys_wait() {
         let (metrics, queue, stop) = (Metrics::new(), Arc::new(Queue::default()), CancellationToken::new());
-        queue.back_off(Backoff { first: Duration::from_mins(1), ..Backoff::default() });
+        queue.back_off(Backoff { min: Duration::from_mins(1), ..Backoff::default() });
         let asked = Arc::downgrade(&queue);
         let families = metrics.families::<ReconcileFamilies>();
         queue.count_in(families.of("orders", Box::new(move || Some(asked.upgrade()?.backlog()))));

@@ -47,11 +47,11 @@ pub struct Deletion<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The child is as desired; nothing was written.
-    Kept,
+    Unchanged,
     /// The child was written.
     Written,
     /// An existing object of that name is being deleted. The owner is reconciled again when it is gone.
-    Waits,
+    Terminating,
     /// Another client undoes this write again and again. It is repeated ever more slowly (by the controller's
     /// [`Backoff`](super::Backoff)), and the owner is reconciled again when it is due.
     Delayed,
@@ -63,7 +63,7 @@ pub enum Cleanup {
     /// The cleanup is complete: the finalizer is removed.
     Done,
     /// The cleanup is not complete: it runs again as the action says.
-    Waits(Action),
+    Pending(Action),
 }
 
 impl<K> std::fmt::Debug for Reconcile<K> {
@@ -116,13 +116,13 @@ impl<K: Kind> Reconcile<K> {
         let live = children.store.live(desired.namespace(), desired.name());
         let begun = children.store.begin();
         match self.reconciler.applier.ensure(live.as_ref(), &desired, &self.observed.uid).await? {
-            Ensured::Kept => Ok(Applied::Kept),
+            Ensured::Kept => Ok(Applied::Unchanged),
             Ensured::Waits => {
                 // A change of a child enqueues the owner that it names. This one may name none, or another.
                 if live.is_none_or(|live| live.controller.as_ref() != Some(&self.observed.uid)) {
                     self.reconciler.changes.queue.add_after(self.key.clone(), LOOK_AGAIN);
                 }
-                Ok(Applied::Waits)
+                Ok(Applied::Terminating)
             }
             Ensured::Written(live, undone) => {
                 children.store.written(&desired, live, begun);
@@ -346,7 +346,7 @@ mod tests {
                 "subresource": "status", "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:size": {}}}}]);
             Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
         });
-        let controller = Controller::<Part>::named("parts");
+        let controller = Controller::<Part>::new("parts");
         let runtime = Runtime::new(kube::Client::new(answers, "default"), "default", CancellationToken::new());
         let reconciler = Arc::new(controller.reconciler(&runtime));
         reconciler.store.delivered("", observed(&part(5, 1)));

@@ -6,7 +6,7 @@ use backon::ExponentialBuilder;
 use kube::core::Status;
 use kube::runtime::utils::Backoff as _;
 use kube::runtime::watcher::{self, ExponentialBackoff};
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// The first pause. Chance adds up to as much again to each, so that replicas do not come all at once.
 const FIRST: Duration = Duration::from_millis(800);
@@ -45,7 +45,7 @@ impl Retries {
     pub(super) fn failed(&mut self, error: &watcher::Error) -> Duration {
         let Self { kind, resource, namespace, .. } = self;
         let now = Failing::of(error);
-        let error = own_sentence(error);
+        let error = error_message(error);
         match now {
             _ if self.failing == Some(now) => {
                 tracing::debug!(kind, namespace, error, "the watch still fails");

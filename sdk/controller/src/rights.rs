@@ -1,7 +1,7 @@
 //! The RBAC rules that a controller needs.
 
 use kube::core::ApiResource;
-use portcullis_manifest::{Access, Grant};
+use portcullis_manifest::{Access, policy_rule};
 
 use super::controller::{Owned, WatchedKind};
 use super::{Controller, Kind, KindScope as _};
@@ -21,10 +21,9 @@ impl<K: Kind> Controller<K> {
     /// adds.
     pub fn access(&self) -> Access {
         let mut access = Access::default();
-        let mut grant = |namespaced: bool, group: &str, resource: String, verbs: &[&'static str]| {
-            let grants = Access::from([Grant::new(group, &[resource], verbs)]);
-            let grants = if namespaced { grants } else { Access { cluster: grants.watched, ..Access::default() } };
-            access = std::mem::take(&mut access).and(grants);
+        let mut grant = |namespaced: bool, group: &str, resource: String, verbs: &[&str]| {
+            let rules = if namespaced { &mut access.watched } else { &mut access.cluster };
+            rules.push(policy_rule(group, &[resource], verbs));
         };
         let (namespaced, ApiResource { group, plural, .. }) = (K::Scope::NAMESPACED, ApiResource::erase::<K>(&()));
         grant(namespaced, &group, plural.clone(), &READ);
@@ -48,7 +47,7 @@ impl<K: Kind> Controller<K> {
             grant(*namespaced, group, plural.clone(), &READ);
         }
         grant(true, "events.k8s.io", "events".to_owned(), &["create"]);
-        access.and(self.access.clone())
+        access.merge(self.access.clone())
     }
 }
 
@@ -64,21 +63,21 @@ mod tests {
     #[test]
     fn rights_follow_from_reconciled_owned_and_watched_kinds() {
         let read = |more: &[&'static str]| [&READ[..], more].concat();
-        let maps = Controller::<ConfigMap>::named("maps")
+        let maps = Controller::<ConfigMap>::new("maps")
             .finalizer("maps.example/hold", |_| ready(Ok::<_, std::fmt::Error>(Cleanup::Done)))
             .owns::<Secret>()
             .watches::<PartialObjectMeta<Node>>(|_, _| Vec::new())
-            .rbac([Grant::new("", &["pods"], &["list"]), Grant::new("", &["secrets"], &["deletecollection"])]);
+            .rbac([policy_rule("", &["pods"], &["list"]), policy_rule("", &["secrets"], &["deletecollection"])]);
         let expected = Access {
             watched: vec![
-                Grant::new("", &["configmaps"], &read(&["patch"])),
-                Grant::new("", &["configmaps/status"], &["patch"]),
-                Grant::new("", &["configmaps/finalizers"], &["update"]),
-                Grant::new("", &["secrets"], &read(&[&KEEP[..], &["deletecollection"]].concat())),
-                Grant::new("events.k8s.io", &["events"], &["create"]),
-                Grant::new("", &["pods"], &["list"]),
+                policy_rule("", &["configmaps"], &read(&["patch"])),
+                policy_rule("", &["configmaps/status"], &["patch"]),
+                policy_rule("", &["configmaps/finalizers"], &["update"]),
+                policy_rule("", &["secrets"], &read(&[&KEEP[..], &["deletecollection"]].concat())),
+                policy_rule("events.k8s.io", &["events"], &["create"]),
+                policy_rule("", &["pods"], &["list"]),
             ],
-            cluster: vec![Grant::new("", &["nodes"], &READ)],
+            cluster: vec![policy_rule("", &["nodes"], &READ)],
             ..Access::default()
         };
         assert_eq!(maps.access(), expected);
@@ -86,19 +85,22 @@ mod tests {
         // A controller of a cluster-scoped kind accesses its objects in the cluster, and their children in their
         // namespaces.
         let owned_elsewhere =
-            SharedController::new(Controller::<Namespace>::named("spaces").owns::<PersistentVolume>())
+            SharedController::new(Controller::<Namespace>::new("spaces").owns::<PersistentVolume>())
                 .owns_with_store::<ConfigMap, crate::children::Child>(std::sync::Arc::<Store<_>>::default());
         let access = owned_elsewhere.access();
-        let of =
-            |grants: &[Grant]| grants.iter().map(|it| (it.resources[0].clone(), it.verbs.clone())).collect::<Vec<_>>();
-        let named = |resource: &str, verbs: Vec<&'static str>| (resource.to_owned(), verbs);
-        assert_eq!(of(&access.watched), [named("configmaps", KEEP.to_vec()), named("events", vec!["create"])]);
-        let cluster = [
-            named("namespaces", READ.to_vec()),
-            named("persistentvolumes", read(&KEEP)),
-            named("namespaces/status", vec!["patch"]),
-            named("namespaces/finalizers", vec!["update"]),
-        ];
-        assert_eq!(of(&access.cluster), cluster);
+        let expected = Access {
+            watched: vec![
+                policy_rule("", &["configmaps"], &KEEP),
+                policy_rule("events.k8s.io", &["events"], &["create"]),
+            ],
+            cluster: vec![
+                policy_rule("", &["namespaces"], &READ),
+                policy_rule("", &["namespaces/status"], &["patch"]),
+                policy_rule("", &["namespaces/finalizers"], &["update"]),
+                policy_rule("", &["persistentvolumes"], &read(&KEEP)),
+            ],
+            ..Access::default()
+        };
+        assert_eq!(access, expected);
     }
 }

@@ -50,7 +50,7 @@ impl Runtime {
             release: "operator".to_owned(),
             webhooks: Switch::On,
             scope: Scope::everything(),
-            leadership: Leadership::alone(),
+            leadership: Leadership::always(),
             metrics: Metrics::new(),
             stop,
             validity: Arc::new(NoRules),

@@ -16,8 +16,8 @@ use super::{
 
 /// A controller that shares its stores with webhooks or other controllers, and whose watches run on every replica.
 ///
-/// [`follow`](Self::follow) starts the watches, in `Components::on_every_replica` of `portcullis-operator`, so that the
-/// stores are filled wherever webhooks read them; [`work`](Self::work) reconciles, in `Components::while_leading`. In
+/// [`follow`](Self::follow) starts the watches, in `Components::replica_task` of `portcullis-operator`, so that the
+/// stores are filled wherever webhooks read them; [`work`](Self::work) reconciles, in `Components::leader_task`. In
 /// between you can start watches of your own ([`Watches::follow`]) that request reconciles by the [`queue`](Self::queue).
 /// Without such needs, [`Controller::run`] does both.
 #[must_use = "a controller does nothing until it follows and works"]

@@ -24,7 +24,7 @@ pub trait Stored: Send + Sync + 'static {
     /// `metadata.resourceVersion` as a number.
     fn version(&self) -> u64;
     /// Tokens to find it by within its namespace, for example what it refers to or belongs to.
-    fn tokens(&self) -> Vec<String> {
+    fn index_keys(&self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -323,7 +323,7 @@ impl<T: Stored> Inner<T> {
             .namespaces
             .entry(object.namespace().to_owned())
             .or_insert_with(|| Namespace { objects: BTreeMap::new(), tokens: BTreeSet::new() });
-        for token in object.tokens() {
+        for token in object.index_keys() {
             namespace.tokens.insert((token, object.name().to_owned()));
         }
         namespace.objects.insert(object.name().to_owned(), object.clone());
@@ -333,7 +333,7 @@ impl<T: Stored> Inner<T> {
     fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
         let all = self.namespaces.get_mut(namespace)?;
         let old = all.objects.remove(name)?;
-        for token in old.tokens() {
+        for token in old.index_keys() {
             all.tokens.remove(&(token, name.to_owned()));
         }
         if all.objects.is_empty() {
@@ -364,7 +364,7 @@ mod tests {
         fn version(&self) -> u64 {
             self.2
         }
-        fn tokens(&self) -> Vec<String> {
+        fn index_keys(&self) -> Vec<String> {
             self.3.iter().map(|token| (*token).to_owned()).collect()
         }
     }

@@ -13,7 +13,7 @@ use super::apply::version_number;
 use super::changes::{Filter, differs, filter};
 use super::controller::{Follow, WatchedKind, Woken};
 use super::kind_scope::{KindScope, Watchable};
-use super::{Change, Controller, Key, Kind, Observed, Store, Stored, paged};
+use super::{Change, Controller, Key, Kind, Observed, Store, Stored, watcher_config};
 
 /// Maps an object of another kind to the objects that it enqueues, given the store of the controller's kind.
 type Mapper<K, T> = dyn Fn(&T, &Store<Observed<K>>) -> Vec<Key> + Send + Sync;
@@ -40,7 +40,7 @@ impl<K: Kind> Controller<K> {
     /// #[kube(group = "shop.example", version = "v1", kind = "Menu")]
     /// struct MenuSpec { beers: Vec<String> }
     ///
-    /// let orders = Controller::<Order>::named("orders")
+    /// let orders = Controller::<Order>::new("orders")
     ///     .watches::<Menu>(|menu, orders| orders.keys_where(|order| order.spec.menu == menu.name_any()));
     /// # drop(orders);
     /// ```
@@ -67,9 +67,14 @@ impl<K: Kind> Controller<K> {
             let changed = move |change: &Change<Seen<T>>| tell(change, filter.as_ref(), &*mapper, &woken);
             // The guard would have the whole object sent.
             if T::metadata_api() {
-                watches.follow(paged(), Arc::default(), |object: T| Seen::of(DeserializeGuard(Ok(object))), changed);
+                watches.follow(
+                    watcher_config(),
+                    Arc::default(),
+                    |object: T| Seen::of(DeserializeGuard(Ok(object))),
+                    changed,
+                );
             } else {
-                watches.follow(paged(), Arc::default(), Seen::of, changed);
+                watches.follow(watcher_config(), Arc::default(), Seen::of, changed);
             }
         });
         let (resource, namespaced) = (ApiResource::erase::<T>(&()), T::Scope::NAMESPACED);

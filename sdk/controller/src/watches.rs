@@ -83,7 +83,7 @@ impl Namespaces {
     }
 
     /// The namespaces of an operator with this scope: the one that it is restricted to, or all.
-    pub fn of(scope: &Scope) -> Self {
+    pub fn from_scope(scope: &Scope) -> Self {
         Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
     }
 
@@ -301,7 +301,7 @@ fn log_of_watches() -> Dispatch {
 }
 
 /// The watcher configuration that lists in pages, so that memory does not grow with the size of the cluster.
-pub fn paged() -> watcher::Config {
+pub fn watcher_config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
@@ -392,7 +392,7 @@ mod tests {
     async fn no_watch_outlives_what_it_was_started_by() {
         let client = refused_until(Instant::now(), false);
         let watches = Watches::new(client, Namespaces::parse("team"), CancellationToken::new());
-        watches.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        watches.follow::<ConfigMap, _>(watcher_config(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
         assert!(watches.ready().await);
         let tasks = watches.tasks.clone();
         tasks.close();
@@ -423,7 +423,7 @@ mod tests {
             "default",
         );
         let watches = Watches::new(client, Namespaces::parse("team"), stop.clone());
-        watches.follow::<ConfigMap, _>(paged(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
+        watches.follow::<ConfigMap, _>(watcher_config(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
         assert!(watches.ready().await);
         sleep((begun + refused_for).saturating_duration_since(Instant::now())).await;
         // Two minutes at most between two tries, and a minute on the average; one is a list and a watch where that is asked for.

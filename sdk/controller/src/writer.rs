@@ -129,7 +129,7 @@ impl<K: Kind> Writer<K> {
             Ok(Ok(written)) => Ok(Some(Observed::of(written, &self.managers, self.tokens))),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
             Ok(Err(source)) => Err(ControllerError::Request { verb, object: object(), source: Box::new(source) }),
-            Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
+            Err(_) => Err(ControllerError::Timeout { verb, object: object(), seconds: DEADLINE.as_secs() }),
         }
     }
 }

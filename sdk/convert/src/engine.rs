@@ -66,20 +66,20 @@ pub enum ConvertError {
         member: &'static str,
     },
     /// The object, or the requested version, is of another group or kind than the engine's.
-    #[error("object {who} is {found}, and this converts {expected}; send it to the webhook of its kind")]
+    #[error("object {object} is {found}, and this converts {expected}; send it to the webhook of its kind")]
     OtherKind {
         /// `namespace/name` of the object.
-        who: String,
+        object: String,
         /// Its `apiVersion` and kind.
         found: String,
         /// Group and kind that the engine converts.
         expected: String,
     },
     /// The version of the object, or the requested one, has no converters.
-    #[error("object {who}: version {version} of {kind} has no converters; it is not one of {known}")]
+    #[error("object {object}: version {version} of {kind} has no converters; it is not one of {known}")]
     UnknownVersion {
         /// `namespace/name` of the object.
-        who: String,
+        object: String,
         /// The version.
         version: String,
         /// Kind of the engine.
@@ -90,12 +90,12 @@ pub enum ConvertError {
     /// The object lacks data that it has in the stored version ([`INCOMPLETE`](crate::INCOMPLETE)), so it must not be
     /// stored. Only with [`Engine::set_storage`].
     #[error(
-        "object {who} is incomplete in {from}, as its annotations have no room for data that {from} cannot hold: update or \
+        "object {object} is incomplete in {from}, as its annotations have no room for data that {from} cannot hold: update or \
          delete it in {to}, or make its annotations smaller there"
     )]
     LeftOut {
         /// `namespace/name` of the object.
-        who: String,
+        object: String,
         /// Version of the object.
         from: String,
         /// The stored version.
@@ -104,12 +104,12 @@ pub enum ConvertError {
     /// The stored version cannot hold data of the object, and its annotations have no room for them. Only with
     /// [`Engine::set_storage`].
     #[error(
-        "object {who} has data of {from} that {to}, the stored version, cannot hold, and its annotations have no room for \
+        "object {object} has data of {from} that {to}, the stored version, cannot hold, and its annotations have no room for \
          them: make the annotations smaller"
     )]
     NoRoom {
         /// `namespace/name` of the object.
-        who: String,
+        object: String,
         /// Version of the object.
         from: String,
         /// The stored version.
@@ -187,9 +187,9 @@ impl Engine {
             let came_so = object.metadata.incomplete().is_some();
             let who = who.to_string();
             return Err(if came_so {
-                ConvertError::LeftOut { who, from, to }
+                ConvertError::LeftOut { object: who, from, to }
             } else {
-                ConvertError::NoRoom { who, from, to }
+                ConvertError::NoRoom { object: who, from, to }
             });
         }
         Ok(Converted { object: converted, from, to, namespace: who.namespace, name: who.name, problem, partial })
@@ -220,7 +220,7 @@ impl Engine {
             }
             let known: Vec<&str> = self.versions().collect();
             ConvertError::UnknownVersion {
-                who: who.to_string(),
+                object: who.to_string(),
                 version: version.to_owned(),
                 kind: self.graph.kind.clone(),
                 known: known.join(", "),
@@ -230,7 +230,7 @@ impl Engine {
 
     fn other_kind(&self, who: &Who, found: String) -> ConvertError {
         let expected = format!("{}/* {}", self.graph.group, self.graph.kind);
-        ConvertError::OtherKind { who: who.to_string(), found, expected }
+        ConvertError::OtherKind { object: who.to_string(), found, expected }
     }
 }
 

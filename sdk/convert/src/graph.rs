@@ -75,7 +75,7 @@ pub enum GraphError {
     },
     /// Two types (spokes, or the hub and a spoke) have the same version.
     #[error("version {version} of {kind} is registered twice; register one type for each version")]
-    Twice {
+    DuplicateVersion {
         /// Kind of the graph.
         kind: String,
         /// The version.
@@ -83,7 +83,7 @@ pub enum GraphError {
     },
     /// A version of the CustomResourceDefinition has no converters: its objects could not be read.
     #[error("version {version} of {kind} has no converters; add .spoke() for it or remove it from the CRD")]
-    Uncovered {
+    NoConverters {
         /// Kind of the graph.
         kind: String,
         /// The version.
@@ -123,7 +123,7 @@ impl<H: Version> Hub<H> {
                 return Err(GraphError::OtherKind { version, found: found.to_string(), expected: kind.to_string() });
             }
             if version == hub.version || spokes.iter().any(|other| other.codec.version == version) {
-                return Err(GraphError::Twice { kind: kind.kind, version });
+                return Err(GraphError::DuplicateVersion { kind: kind.kind, version });
             }
             spokes.push(spoke);
         }
@@ -163,7 +163,7 @@ impl Graph {
         let crd_versions: Vec<&str> = crd_versions.into_iter().collect();
         let kind = || self.kind.clone();
         if let Some(version) = crd_versions.iter().find(|v| self.codecs().all(|codec| codec.version != **v)) {
-            return Err(GraphError::Uncovered { kind: kind(), version: (*version).to_owned() });
+            return Err(GraphError::NoConverters { kind: kind(), version: (*version).to_owned() });
         }
         match self.codecs().find(|codec| !crd_versions.contains(&&*codec.version)) {
             Some(codec) => Err(GraphError::NotInCrd { kind: kind(), version: codec.version.clone() }),

@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use portcullis_manifest::{
-    Deadlock, FailurePolicy, NAMESPACE_NAME, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    Deadlock, FailurePolicy, NAMESPACE_NAME, ScopeType, ServiceRef, Webhook, WebhookKind, mutating_configuration,
     validating_configuration,
 };
 
@@ -58,8 +58,8 @@ impl Reach {
             }
             if !self.namespaces.is_empty() {
                 // A namespace selector says nothing of objects that are in no namespace.
-                entry.rules.retain(|rule| rule.scope != Scope::Cluster);
-                entry.rules.iter_mut().for_each(|rule| rule.scope = Scope::Namespaced);
+                entry.rules.retain(|rule| rule.scope != ScopeType::Cluster);
+                entry.rules.iter_mut().for_each(|rule| rule.scope = ScopeType::Namespaced);
                 let requirement = LabelSelectorRequirement {
                     key: NAMESPACE_NAME.to_owned(),
                     operator: "In".to_owned(),
@@ -140,9 +140,9 @@ mod tests {
             Webhook::new(format!("{name}.things.demo"), kind, format!("/{name}"), vec![rule])
         };
         vec![
-            entry("own", WebhookKind::Validating, "demo.example", Scope::Namespaced),
-            entry("pods", WebhookKind::Mutating, "", Scope::Any),
-            entry("nodes", WebhookKind::Validating, "", Scope::Cluster),
+            entry("own", WebhookKind::Validating, "demo.example", ScopeType::Namespaced),
+            entry("pods", WebhookKind::Mutating, "", ScopeType::Any),
+            entry("nodes", WebhookKind::Validating, "", ScopeType::Cluster),
         ]
     }
 
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(left_out, ["nodes.things.demo"]);
         for entry in &entries {
             assert_eq!(requirements(entry), [("In".to_owned(), vec!["a".to_owned(), "b".to_owned()])]);
-            assert_eq!(entry.rules[0].scope, Scope::Namespaced, "{}", entry.name);
+            assert_eq!(entry.rules[0].scope, ScopeType::Namespaced, "{}", entry.name);
         }
         assert_eq!(entries.len(), 2);
     }

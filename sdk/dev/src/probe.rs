@@ -41,7 +41,7 @@ impl Probe {
     /// The webhook that is served for it.
     pub(super) fn webhook(&self) -> Validate<SelfSubjectAccessReview> {
         let arrived = Arc::clone(&self.arrived);
-        Validate::named("portcullis-dev-probe").path(PATH).on_create(move |review: Arc<SelfSubjectAccessReview>, _| {
+        Validate::new("portcullis-dev-probe").path(PATH).on_create(move |review: Arc<SelfSubjectAccessReview>, _| {
             let asked = review.spec.non_resource_attributes.as_ref().and_then(|attributes| attributes.path.clone());
             arrived.lock().unwrap_or_else(PoisonError::into_inner).extend(asked);
             async { Verdict::allow() }

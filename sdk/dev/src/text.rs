@@ -5,11 +5,11 @@ use std::io::Write as _;
 use http::Uri;
 
 use super::session::Opened;
-use portcullis_client::plain;
+use portcullis_client::escape_control;
 
 /// One line on standard output. That nobody reads it is no reason to end.
 pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{}", plain(line));
+    let _ = writeln!(std::io::stdout(), "{}", escape_control(line));
 }
 
 impl Opened {

@@ -77,8 +77,8 @@ fn to_v1(new: v2::Order) -> v1::Order {
 fn main() -> anyhow::Result<ExitCode> {
     let crd = merge_crds(vec![v1::Order::crd(), v2::Order::crd()], "v2")?;
     let webhooks = Webhooks::new()
-        .validate(Validate::<v2::Order>::named("sober").on_create_or_update(sober))
-        .mutate(Mutate::<v2::Order>::named("one-glass").on_create(one_glass))
+        .validate(Validate::<v2::Order>::new("sober").on_create_or_update(sober))
+        .mutate(Mutate::<v2::Order>::new("one-glass").on_create(one_glass))
         .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
-    Ok(Operator::named("shop").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).webhooks(webhooks).main())
+    Ok(Operator::new("shop").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).webhooks(webhooks).main())
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
-use portcullis_client::plain;
+use portcullis_client::escape_control;
 
 /// The prefix of a message that says that a check had nothing to look at.
 pub(super) const UNSEEN: &str = "not looked: ";
@@ -81,10 +81,10 @@ impl Report {
         shown.sort_by_key(|finding| finding.verdict);
         // Writing to a String cannot fail.
         for Finding { id, message, fix, verdict, .. } in shown {
-            let message = plain(message).replace('\n', "\n          ");
+            let message = escape_control(message).replace('\n', "\n          ");
             let _ = writeln!(text, "{} {id:<4} {message}", paint(*verdict, colours));
             if let Some(fix) = fix {
-                let _ = writeln!(text, "          fix: {}", plain(fix).replace('\n', "\n               "));
+                let _ = writeln!(text, "          fix: {}", escape_control(fix).replace('\n', "\n               "));
             }
         }
         if !text.is_empty() {
@@ -92,7 +92,7 @@ impl Report {
         }
         let counts = [Verdict::Ok, Verdict::Info, Verdict::Warn, Verdict::Fail];
         let counts: Vec<_> = counts.iter().map(|verdict| format!("{} {verdict}", self.count(*verdict))).collect();
-        let _ = writeln!(text, "{}: {} ({} requests)", plain(&self.subject), counts.join(", "), self.requests);
+        let _ = writeln!(text, "{}: {} ({} requests)", escape_control(&self.subject), counts.join(", "), self.requests);
         text
     }
 }

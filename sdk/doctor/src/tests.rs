@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Service;
 use portcullis_manifest::{
-    Operation, Overrides, Rule, Scope, ServiceRef, Webhook, WebhookKind, mutating_configuration,
+    Operation, Overrides, Rule, ScopeType, ServiceRef, Webhook, WebhookKind, mutating_configuration,
     validating_configuration,
 };
 use portcullis_pki::{Ca, Certificate, CertificateParams, Usage};
@@ -37,7 +37,7 @@ pub(super) fn subject() -> Subject {
         groups: vec!["shop.example".to_owned()],
         versions: vec!["v1".to_owned()],
         resources: vec!["orders".to_owned()],
-        scope: Scope::Namespaced,
+        scope: ScopeType::Namespaced,
         operations: vec![Operation::Create, Operation::Update],
     };
     let webhook = |name: &str, kind, path: &str| {

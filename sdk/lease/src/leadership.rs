@@ -16,12 +16,12 @@ enum Kind {
 
 impl Leadership {
     /// A process without leader election, which always leads.
-    pub fn alone() -> Self {
+    pub fn always() -> Self {
         Self(Kind::Alone)
     }
 
     /// A replica that only reads and serves, and never leads.
-    pub fn follower() -> Self {
+    pub fn never() -> Self {
         Self(Kind::Follower)
     }
 

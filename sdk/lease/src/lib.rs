@@ -15,7 +15,7 @@
 //!
 //! /// The restricted operator of namespace `team-a`: reconciles while it holds the scope.
 //! async fn restricted(client: Client, pod: &str, stop: impl Future<Output = ()>) -> Result<(), LeaseError> {
-//!     let (lease, driver) = LeaseElection::scope("team-a", "entity-operator-scope", pod)?.with(client);
+//!     let (lease, driver) = LeaseElection::scope("team-a", "entity-operator-scope", pod)?.build(client);
 //!     let work = async {
 //!         while let Some(epoch) = lease.acquired().await {
 //!             tokio::select! {
@@ -36,7 +36,7 @@
 //!         let mut changes = scope.changes();
 //!         while let Some(change) = changes.next().await {
 //!             println!("reconcile again: {change:?}");
-//!             if scope.confirmed("team-a").await.may_write() { /* reconcile */ }
+//!             if scope.confirm("team-a").await.may_write() { /* reconcile */ }
 //!         }
 //!     };
 //!     tokio::select! { () = driver.run(stop) => Ok(()), () = work => Ok(()) }
@@ -54,8 +54,8 @@
 //!
 //! | caller | asks | answer |
 //! |---|---|---|
-//! | a webhook, before its handler | [`Scope::passes`] | checked, unless another operator is known to check |
-//! | a controller, at the start of every reconcile and before its writes | [`Scope::confirmed`] | [written](Ownership::may_write), if this operator is known to own it |
+//! | a webhook, before its handler | [`Scope::skip_reason`] | checked, unless another operator is known to check |
+//! | a controller, at the start of every reconcile and before its writes | [`Scope::confirm`] | [written](Ownership::may_write), if this operator is known to own it |
 //!
 //! The API server decides which webhooks are called: a review in another operator's namespace is allowed unchecked and
 //! unchanged. A controller decides itself, and reconciles again what [`Scope::changes`] yields.

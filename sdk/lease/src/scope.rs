@@ -35,7 +35,7 @@ impl Scope {
     }
 
     fn of(extent: Extent) -> Self {
-        Self { extent, leadership: Leadership::alone() }
+        Self { extent, leadership: Leadership::always() }
     }
 
     /// Restricts writing to the time in which `leadership` holds.
@@ -57,7 +57,7 @@ impl Scope {
 
     /// Returns the owner of this namespace now: where that has not been confirmed for a while, this asks the API server,
     /// and waits for the answer for five seconds at most. Check it at the start of every reconcile and before its writes.
-    pub async fn confirmed(&self, namespace: &str) -> Ownership {
+    pub async fn confirm(&self, namespace: &str) -> Ownership {
         if let Extent::ClusterWide(scopes) = &self.extent
             && self.leadership.holds()
         {
@@ -77,7 +77,7 @@ impl Scope {
     }
 
     /// Why a review of an object in this namespace is allowed unchecked; `None` if this operator has to check it.
-    pub fn passes(&self, namespace: &str) -> Option<String> {
+    pub fn skip_reason(&self, namespace: &str) -> Option<String> {
         // A cluster-wide operator whose view is old validates: that needs no list.
         let owner = match &self.extent {
             Extent::ClusterWide(scopes) => scopes.peek(namespace),
@@ -108,7 +108,7 @@ mod tests {
         let scope = Scope::everything();
         assert!(scope.owns("team-a").may_write() && scope.owns("").may_write());
         assert_eq!(scope.restricted_to(), None);
-        let follower = scope.with_leadership(Leadership::follower());
+        let follower = scope.with_leadership(Leadership::never());
         assert!(!follower.owns("team-a").may_write());
         assert!(follower.owns("team-a").must_check());
     }

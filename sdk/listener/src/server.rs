@@ -48,7 +48,7 @@ impl Server {
     /// new ones. Cancel it some time before `stop`: a client that keeps connections in a pool then has none left on which
     /// its next request would meet the end of the server.
     #[must_use]
-    pub fn ending(self, ending: CancellationToken) -> Self {
+    pub fn with_drain_signal(self, ending: CancellationToken) -> Self {
         Self { ending, ..self }
     }
 

@@ -65,7 +65,7 @@ pub fn mutating_configuration(name: &str, webhooks: &[Webhook], service: &Servic
         name: webhook.name.clone(),
         namespace_selector: webhook.namespace_selector.clone(),
         object_selector: webhook.object_selector.clone(),
-        reinvocation_policy: Some(webhook.reinvocation.to_string()),
+        reinvocation_policy: Some(webhook.reinvocation_policy.to_string()),
         rules: Some(webhook.rules.iter().map(rule).collect()),
         side_effects: webhook.side_effects.to_string(),
         timeout_seconds: Some(webhook.timeout_seconds.into()),

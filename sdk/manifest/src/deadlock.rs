@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use portcullis_review::Operation;
 
-use crate::{FailurePolicy, Rule, Scope, Webhook};
+use crate::{FailurePolicy, Rule, ScopeType, Webhook};
 
 /// The label that the API server sets on every namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -103,7 +103,7 @@ impl Webhook {
     /// Finds cluster-scoped resources that it intercepts and that a cluster needs to work.
     fn reach_of_cluster(&self) -> Option<(String, String)> {
         let narrowed = !self.match_conditions.is_empty() || self.object_selector.as_ref().is_some_and(is_narrow);
-        for rule in self.rules.iter().filter(|rule| rule.scope != Scope::Namespaced && writes(rule)) {
+        for rule in self.rules.iter().filter(|rule| rule.scope != ScopeType::Namespaced && writes(rule)) {
             for (group, plural, stops) in OF_CLUSTERS.iter().filter(|(group, plural, _)| reaches(rule, group, plural)) {
                 let named = rule.resources.iter().any(|resource| resource.split('/').next() == Some(plural));
                 if named && narrowed {
@@ -115,7 +115,7 @@ impl Webhook {
                     "let it ignore failures (FailurePolicy::Ignore), or narrow it by a match condition or an object \
                      selector"
                 } else {
-                    "name its resources, or say that they are namespaced (Scope::Namespaced), or let it ignore failures \
+                    "name its resources, or say that they are namespaced (ScopeType::Namespaced), or let it ignore failures \
                      (FailurePolicy::Ignore)"
                 };
                 return Some((format!("{whose} {plural}{of}: while the operator is away, {stops}"), fix.to_owned()));
@@ -127,7 +127,7 @@ impl Webhook {
     /// The namespaces that it must leave alone.
     fn excluded(&self, own_namespace: &str) -> Vec<String> {
         let reached = |group: &str, plural: &str| {
-            self.rules.iter().any(|rule| rule.scope != Scope::Cluster && reaches(rule, group, plural))
+            self.rules.iter().any(|rule| rule.scope != ScopeType::Cluster && reaches(rule, group, plural))
         };
         let mut excluded = vec![own_namespace];
         if IN_NAMESPACES.iter().any(|(group, plurals)| plurals.iter().any(|plural| reached(group, plural))) {
@@ -159,9 +159,9 @@ impl Webhook {
     /// for cluster-scoped kinds, which belong to the cluster-wide installation.
     #[must_use]
     pub fn restricted_to(mut self, namespace: &str) -> Option<Self> {
-        self.rules.retain(|rule| rule.scope != Scope::Cluster);
+        self.rules.retain(|rule| rule.scope != ScopeType::Cluster);
         for rule in &mut self.rules {
-            rule.scope = Scope::Namespaced;
+            rule.scope = ScopeType::Namespaced;
         }
         let labels = [(NAMESPACE_NAME.to_owned(), namespace.to_owned())].into();
         self.namespace_selector = Some(LabelSelector { match_labels: Some(labels), match_expressions: None });

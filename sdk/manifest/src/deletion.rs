@@ -5,7 +5,7 @@
 
 use portcullis_review::Operation;
 
-use crate::{MatchCondition, Rule, Scope, Webhook};
+use crate::{MatchCondition, Rule, ScopeType, Webhook};
 
 /// The largest number of match conditions that the API server accepts in one webhook.
 pub const MAX_MATCH_CONDITIONS: usize = 64;
@@ -61,7 +61,7 @@ fn reaches_finalize(rule: &Rule) -> bool {
         let (kind, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         ["*", "namespaces"].contains(&kind) && ["*", "finalize"].contains(&subresource)
     };
-    rule.scope != Scope::Namespaced
+    rule.scope != ScopeType::Namespaced
         && rule.groups.iter().any(|group| group.is_empty() || group == "*")
         && rule.resources.iter().any(matches)
 }

@@ -87,7 +87,7 @@ pub struct Configurations {
 /// One installation of an operator in a cluster. The names of all its objects follow from this value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Installation {
-    /// The operator's own name (`Operator::named`), the same in every installation.
+    /// The operator's own name (`Operator::new`), the same in every installation.
     pub operator: &'static str,
     /// Name of the installation, after which its objects are named.
     pub release: String,

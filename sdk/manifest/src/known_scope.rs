@@ -2,18 +2,18 @@
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
-use crate::Scope;
+use crate::ScopeType;
 
 /// A resource scope of k8s-openapi that a webhook rule can name.
 pub trait KnownScope {
     /// The scope, as rules write it.
-    const SCOPE: Scope;
+    const SCOPE: ScopeType;
 }
 
 impl KnownScope for NamespaceResourceScope {
-    const SCOPE: Scope = Scope::Namespaced;
+    const SCOPE: ScopeType = ScopeType::Namespaced;
 }
 
 impl KnownScope for ClusterResourceScope {
-    const SCOPE: Scope = Scope::Cluster;
+    const SCOPE: ScopeType = ScopeType::Cluster;
 }

@@ -7,13 +7,13 @@
 //! drift apart.
 //!
 //! ```
-//! use portcullis_manifest::{Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};
+//! use portcullis_manifest::{Operation, Rule, ScopeType, ServiceRef, Webhook, WebhookKind, to_yaml, validating_configuration};
 //!
 //! let rule = Rule {
 //!     groups: vec!["demo.example".into()],
 //!     versions: vec!["v1".into()],
 //!     resources: vec!["entities".into()],
-//!     scope: Scope::Namespaced,
+//!     scope: ScopeType::Namespaced,
 //!     operations: vec![Operation::Create, Operation::Update],
 //! };
 //! let webhook = Webhook::new("username.entities.demo.example", WebhookKind::Validating, "/validate/username", vec![rule]);
@@ -62,12 +62,13 @@ pub use overrides::Overrides;
 pub use policy::admission_policies;
 /// The operation of a rule, and of an admission review.
 pub use portcullis_review::Operation;
-pub use rbac::{Access, Account, Grant};
+pub use rbac::{Access, Account, named_policy_rule, policy_rule};
 pub use scope_policy::{ScopePolicy, scope_policy_name};
 pub use source::Source;
 pub use trust::Trust;
 pub use webhook::{
-    CelRule, FailurePolicy, MatchCondition, MatchPolicy, Reinvocation, Rule, Scope, SideEffects, Webhook, WebhookKind,
+    CelRule, FailurePolicy, MatchCondition, MatchPolicy, ReinvocationPolicy, Rule, ScopeType, SideEffects, Webhook,
+    WebhookKind,
 };
 pub use workload::{ALLOCATOR_ENV, Workload};
 #[cfg(feature = "yaml")]

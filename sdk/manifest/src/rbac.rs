@@ -1,80 +1,49 @@
 //! RBAC of an operator: on the cluster, on what it watches, and in its own namespace.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// One RBAC rule: verbs on resources of one API group, optionally on named objects only.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Plural names, or `plural/subresource`.
-    pub resources: Vec<String>,
-    /// Verbs. `create`, `list` and `watch` cannot be narrowed by name.
-    pub verbs: Vec<&'static str>,
-    /// Names of the objects that it is narrowed to; empty for all.
-    pub names: Vec<String>,
-}
-
-impl Grant {
-    /// Grants `verbs` on `resources` of `group`.
-    pub fn new(group: &str, resources: &[impl AsRef<str>], verbs: &[&'static str]) -> Self {
-        let resources = resources.iter().map(|resource| resource.as_ref().to_owned()).collect();
-        Self { group: group.to_owned(), resources, verbs: verbs.to_vec(), names: Vec::new() }
-    }
-
-    /// Narrows the grant to objects with these names.
-    #[must_use]
-    pub fn named(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.names = names.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Converts it to Kubernetes' own type.
-    pub fn to_rule(&self) -> PolicyRule {
-        PolicyRule {
-            api_groups: Some(vec![self.group.clone()]),
-            resources: Some(self.resources.clone()),
-            verbs: self.verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-            resource_names: (!self.names.is_empty()).then(|| self.names.clone()),
-            ..PolicyRule::default()
-        }
-    }
-
-    /// The part of it that is about kinds without a namespace, and the rest.
-    fn split(&self, cluster_scoped: &impl Fn(&str, &str) -> bool) -> (Option<Self>, Option<Self>) {
-        let part = |of_cluster: bool| {
-            let plural = |resource: &str| resource.split('/').next().unwrap_or_default().to_owned();
-            let resources = self.resources.iter().cloned();
-            let resources: Vec<_> =
-                resources.filter(|resource| cluster_scoped(&self.group, &plural(resource)) == of_cluster).collect();
-            (!resources.is_empty()).then(|| Self { resources, ..self.clone() })
-        };
-        (part(true), part(false))
+/// An RBAC rule for `verbs` on `resources` (plural names, or `plural/subresource`) of an API group, which is empty for
+/// the core group.
+pub fn policy_rule(group: &str, resources: &[impl AsRef<str>], verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(resources.iter().map(|resource| resource.as_ref().to_owned()).collect()),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
     }
 }
 
-/// The rights of an account. A list of grants converts to rights on [what it watches](Self::watched).
+/// A [`policy_rule`] for objects with these names alone. RBAC cannot restrict `create` to a name.
+pub fn named_policy_rule(
+    group: &str,
+    resources: &[impl AsRef<str>],
+    verbs: &[&str],
+    names: impl IntoIterator<Item = impl Into<String>>,
+) -> PolicyRule {
+    let names = names.into_iter().map(Into::into).collect();
+    PolicyRule { resource_names: Some(names), ..policy_rule(group, resources, verbs) }
+}
+
+/// The rights of an account. A list of rules converts to rights on [what it watches](Self::watched).
 ///
 /// ```
-/// use portcullis_manifest::{Access, Grant};
+/// use portcullis_manifest::{Access, named_policy_rule, policy_rule};
 ///
-/// let orders = [Grant::new("shop.example", &["orders"], &["list", "watch", "patch"])];
-/// let key = [Grant::new("", &["secrets"], &["get"]).named(["order-key"])];
-/// let access = Access::from(orders).in_own_namespace(key);
+/// let orders = [policy_rule("shop.example", &["orders"], &["list", "watch", "patch"])];
+/// let key = [named_policy_rule("", &["secrets"], &["get"], ["order-key"])];
+/// let access = Access::from(orders).with_own_namespace(key);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Access {
     /// Rights on what it watches: in the whole cluster, or in the one namespace that an installation is restricted to.
-    pub watched: Vec<Grant>,
+    pub watched: Vec<PolicyRule>,
     /// Rights on single cluster-scoped objects (by name), also of a restricted installation.
-    pub cluster: Vec<Grant>,
+    pub cluster: Vec<PolicyRule>,
     /// Rights in the operator's own namespace.
-    pub own_namespace: Vec<Grant>,
+    pub own_namespace: Vec<PolicyRule>,
     /// Rights in the namespace of leader election.
-    pub leader_election: Vec<Grant>,
+    pub leader_election: Vec<PolicyRule>,
 }
 
 /// A ServiceAccount, and the names of its roles.
@@ -92,30 +61,30 @@ pub struct Account {
     pub restricted_to: Option<String>,
 }
 
-impl<G: IntoIterator<Item = Grant>> From<G> for Access {
-    fn from(grants: G) -> Self {
-        Self { watched: grants.into_iter().collect(), ..Self::default() }
+impl<R: IntoIterator<Item = PolicyRule>> From<R> for Access {
+    fn from(rules: R) -> Self {
+        Self { watched: rules.into_iter().collect(), ..Self::default() }
     }
 }
 
 impl Access {
-    /// Adds grants in the operator's own namespace.
+    /// Adds rules in the operator's own namespace.
     #[must_use]
-    pub fn in_own_namespace(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
-        self.own_namespace.extend(grants);
+    pub fn with_own_namespace(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
+        self.own_namespace.extend(rules);
         self
     }
 
     /// Merges both. Each resource is mentioned once for the same names, with all its verbs, and resources of one group
-    /// with equal verbs share a grant.
+    /// with equal verbs share a rule.
     #[must_use]
-    pub fn and(self, other: impl Into<Self>) -> Self {
+    pub fn merge(self, other: impl Into<Self>) -> Self {
         let other = other.into();
         Self {
-            watched: joined(self.watched, other.watched),
-            cluster: joined(self.cluster, other.cluster),
-            own_namespace: joined(self.own_namespace, other.own_namespace),
-            leader_election: joined(self.leader_election, other.leader_election),
+            watched: joined([self.watched, other.watched].concat()),
+            cluster: joined([self.cluster, other.cluster].concat()),
+            own_namespace: joined([self.own_namespace, other.own_namespace].concat()),
+            leader_election: joined([self.leader_election, other.leader_election].concat()),
         }
     }
 
@@ -125,16 +94,15 @@ impl Access {
     /// those on cluster-scoped kinds, which are Kubernetes' own and those for which `cluster_scoped` (group, plural) is
     /// true, a ClusterRole.
     pub fn manifests(&self, account: &Account, cluster_scoped: impl Fn(&str, &str) -> bool) -> Vec<Value> {
-        let cluster_scoped = |group: &str, plural: &str| brought(group, plural) || cluster_scoped(group, plural);
-        let (mut everywhere, mut watched, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        for grant in &self.watched {
-            let (of_cluster, of_namespaces) = match &account.restricted_to {
-                Some(_) => grant.split(&cluster_scoped),
-                None => (Some(grant.clone()), None),
-            };
-            everywhere.extend(of_cluster);
-            watched.extend(of_namespaces);
-        }
+        let of_cluster = |rule: &PolicyRule| {
+            let (group, resource) = (rule.api_groups.iter().flatten().next(), rule.resources.iter().flatten().next());
+            let (Some(group), Some(resource)) = (group, resource) else { return true };
+            let plural = resource.split('/').next().unwrap_or_default();
+            account.restricted_to.is_none() || brought(group, plural) || cluster_scoped(group, plural)
+        };
+        let (everywhere, watched): (Vec<_>, Vec<_>) =
+            self.watched.iter().cloned().flat_map(by_resource).partition(of_cluster);
+        let (mut everywhere, mut watched, mut own) = (joined(everywhere), joined(watched), Vec::new());
         everywhere.extend(self.cluster.clone());
         // One Role where both are the same namespace.
         if account.restricted_to.as_deref() == Some(account.namespace.as_str()) {
@@ -162,51 +130,54 @@ impl Access {
 /// The order of verbs in a rule.
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// The union of two lists of grants.
-fn joined(first: Vec<Grant>, second: Vec<Grant>) -> Vec<Grant> {
-    let mut by_resource: Vec<Grant> = Vec::new();
-    for Grant { group, resources, verbs, names } in first.into_iter().chain(second) {
-        for resource in resources {
-            let grant =
-                Grant { group: group.clone(), resources: vec![resource], verbs: verbs.clone(), names: names.clone() };
-            let same = |it: &&mut Grant| {
-                (&it.group, &it.resources, &it.names) == (&grant.group, &grant.resources, &grant.names)
-            };
-            match by_resource.iter_mut().find(same) {
-                Some(known) => {
-                    let new: Vec<_> = verbs.iter().copied().filter(|verb| !known.verbs.contains(verb)).collect();
-                    known.verbs.extend(new);
-                }
-                None => by_resource.push(grant),
-            }
+/// Splits a rule into one for each resource of each group. A rule on URLs has neither, and stays as it is.
+fn by_resource(rule: PolicyRule) -> Vec<PolicyRule> {
+    let (Some(groups), Some(resources)) = (&rule.api_groups, &rule.resources) else { return vec![rule] };
+    let each = groups.iter().flat_map(|group| resources.iter().map(move |resource| (group, resource)));
+    each.map(|(group, resource)| PolicyRule {
+        api_groups: Some(vec![group.clone()]),
+        resources: Some(vec![resource.clone()]),
+        ..rule.clone()
+    })
+    .collect()
+}
+
+/// The fewest rules that grant the same.
+fn joined(rules: impl IntoIterator<Item = PolicyRule>) -> Vec<PolicyRule> {
+    let mut single: Vec<PolicyRule> = Vec::new();
+    for rule in rules.into_iter().flat_map(by_resource) {
+        let differs_in_verbs =
+            |known: &&mut PolicyRule| PolicyRule { verbs: rule.verbs.clone(), ..(**known).clone() } == rule;
+        match single.iter_mut().find(differs_in_verbs) {
+            Some(known) => known.verbs.extend(rule.verbs),
+            None => single.push(rule),
         }
     }
-    let mut joined: Vec<Grant> = Vec::new();
-    for grant in by_resource {
-        let verbs = |it: &Grant| it.verbs.iter().copied().collect::<BTreeSet<_>>();
-        let equal = |it: &&mut Grant| (&it.group, &it.names, verbs(it)) == (&grant.group, &grant.names, verbs(&grant));
-        match joined.iter_mut().find(equal) {
-            Some(known) => known.resources.extend(grant.resources),
-            None => joined.push(grant),
+    let mut joined: Vec<PolicyRule> = Vec::new();
+    for mut rule in single {
+        let place = |verb: &String| VERBS.iter().position(|known| *known == verb).unwrap_or(VERBS.len());
+        rule.verbs.sort_by_cached_key(|verb| (place(verb), verb.clone()));
+        rule.verbs.dedup();
+        let differs_in_resources =
+            |known: &&mut PolicyRule| PolicyRule { resources: rule.resources.clone(), ..(**known).clone() } == rule;
+        match joined.iter_mut().find(differs_in_resources) {
+            Some(known) => known.resources.get_or_insert_default().extend(rule.resources.unwrap_or_default()),
+            None => joined.push(rule),
         }
-    }
-    for grant in &mut joined {
-        grant.verbs.sort_by_key(|verb| VERBS.iter().position(|known| known == verb).unwrap_or(VERBS.len()));
     }
     joined
 }
 
 impl Account {
     /// A role in a namespace, of this name, or on the cluster, and its binding. Nothing when there is nothing to grant.
-    fn role(&self, namespaced: Option<(&str, &str)>, grants: &[Grant]) -> Vec<Value> {
-        if grants.is_empty() {
+    fn role(&self, namespaced: Option<(&str, &str)>, rules: &[PolicyRule]) -> Vec<Value> {
+        if rules.is_empty() {
             return Vec::new();
         }
         let (kind, metadata) = match namespaced {
             Some((namespace, name)) => ("Role", json!({ "name": name, "namespace": namespace })),
             None => ("ClusterRole", json!({ "name": self.cluster_role })),
         };
-        let rules: Vec<PolicyRule> = grants.iter().map(Grant::to_rule).collect();
         let rbac = "rbac.authorization.k8s.io";
         vec![
             json!({ "apiVersion": format!("{rbac}/v1"), "kind": kind, "metadata": metadata, "rules": rules }),

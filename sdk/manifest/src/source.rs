@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Access;
 
-/// Objects that handlers of a webhook read (`Validate::reads` of `portcullis-webhook`), such as a `Cache` of
+/// Objects that handlers of a webhook read (`Validate::with_source` of `portcullis-webhook`), such as a `Cache` of
 /// `portcullis-controller`. Until it is filled, the webhook answers HTTP 429.
 pub trait Source: Debug + Send + Sync {
     /// The kind of its objects.

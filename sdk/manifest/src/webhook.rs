@@ -25,7 +25,7 @@ pub struct Webhook {
     /// Whether requests for equivalent versions of the resource are converted and sent too.
     pub match_policy: MatchPolicy,
     /// Whether a mutating webhook is called again when a later one changed the object; ignored for validating ones.
-    pub reinvocation: Reinvocation,
+    pub reinvocation_policy: ReinvocationPolicy,
     /// Only objects in namespaces with these labels.
     pub namespace_selector: Option<LabelSelector>,
     /// Only objects with these labels.
@@ -53,7 +53,7 @@ impl Webhook {
             timeout_seconds: 10,
             side_effects: SideEffects::None,
             match_policy: MatchPolicy::Equivalent,
-            reinvocation: Reinvocation::IfNeeded,
+            reinvocation_policy: ReinvocationPolicy::IfNeeded,
             namespace_selector: None,
             object_selector: None,
             ignored_by_override: false,
@@ -73,7 +73,7 @@ pub struct Rule {
     /// Plural names, or `plural/subresource`.
     pub resources: Vec<String>,
     /// Namespaced or cluster-scoped.
-    pub scope: Scope,
+    pub scope: ScopeType,
     /// Operations, in the order of the manifest.
     pub operations: Vec<Operation>,
 }
@@ -138,7 +138,7 @@ words! {
 }
 words! {
     /// Scope of the resources that a rule matches.
-    Scope {
+    ScopeType {
         /// Namespaced resources only.
         Namespaced = "Namespaced",
         /// Cluster-scoped resources only.
@@ -167,7 +167,7 @@ words! {
 }
 words! {
     /// Whether a mutating webhook is called again when a later one changed the object.
-    Reinvocation {
+    ReinvocationPolicy {
         /// Never.
         Never = "Never",
         /// When needed.

@@ -44,7 +44,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-pub use own::{MetricNameError, OwnMetrics};
+pub use own::{CustomMetrics, MetricNameError};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -65,7 +65,7 @@ struct Shared {
     registry: Registry,
     /// Families by their type, each registered once.
     families: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
-    own: OwnMetrics,
+    own: CustomMetrics,
 }
 
 /// Families of metrics that a library registers together, once in each [`Metrics`]. Their names begin with
@@ -85,7 +85,7 @@ impl Metrics {
     /// Creates an empty registry.
     pub fn new() -> Self {
         let registry = Registry::with_prefix("portcullis");
-        Self { shared: Arc::new(Mutex::new(Shared { registry, families: Vec::new(), own: OwnMetrics::default() })) }
+        Self { shared: Arc::new(Mutex::new(Shared { registry, families: Vec::new(), own: CustomMetrics::default() })) }
     }
 
     /// Returns the families `F` of a library, and registers them on the first call. Call once and keep the result.
@@ -128,7 +128,7 @@ impl Metrics {
     ///
     /// # Errors
     /// When a name is taken.
-    pub fn adopt(&self, own: OwnMetrics) -> Result<(), MetricNameError> {
+    pub fn adopt(&self, own: CustomMetrics) -> Result<(), MetricNameError> {
         self.lock().own.adopt(own)
     }
 

@@ -21,12 +21,12 @@ pub enum MetricNameError {
 
 /// Metrics of an application, collected before there is a [`Metrics`](crate::Metrics).
 #[derive(Debug, Default)]
-pub struct OwnMetrics {
+pub struct CustomMetrics {
     names: BTreeSet<String>,
     pub(super) registries: Vec<Registry>,
 }
 
-impl OwnMetrics {
+impl CustomMetrics {
     /// Registers a metric.
     ///
     /// # Errors

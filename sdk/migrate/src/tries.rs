@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 
 /// The timeout of one request: a list is converted by a webhook, which has 30 s.
 const ANSWER: Duration = Duration::from_mins(1);
@@ -19,10 +19,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
     /// The API server refused, and a retry does not help.
-    #[error("{}", in_one_line(.0))]
+    #[error("{}", error_chain(.0))]
     Refused(kube::Error),
     /// The last of all attempts failed, with this answer or error of the connection.
-    #[error("{}; tried {TRIES} times", in_one_line(.0))]
+    #[error("{}; tried {TRIES} times", error_chain(.0))]
     Failed(kube::Error),
     /// The API server did not answer in time.
     #[error("the API server did not answer within {} s; tried {TRIES} times", ANSWER.as_secs())]

@@ -70,20 +70,20 @@ async fn idle(runtime: Runtime) {
 }
 
 fn main() -> ExitCode {
-    Operator::named("cached")
+    Operator::new("cached")
         .crds(vec![Region::crd(), Depot::crd(), Order::crd()])
         .setup(|(): &()| {
             let known = Known { regions: Cache::new(), depots: Cache::new(), refused: Counter::default() };
             let (regions, depots, refused) = (known.regions.clone(), known.depots.clone(), known.refused.clone());
-            let place = Validate::<Order>::named("place")
-                .reads(&regions)
-                .reads(&depots)
+            let place = Validate::<Order>::new("place")
+                .with_source(&regions)
+                .with_source(&depots)
                 .timeout(Duration::from_secs(2))
                 .on_create(move |new, context| std::future::ready(known.judge(&new, &context)));
-            let room = Validate::<Depot>::named("room").on_create(some_room);
+            let room = Validate::<Depot>::new("room").on_create(some_room);
             Ok(Components::new(Webhooks::new().validate(place).validate(room))
                 .metric("cached_refused_orders", "Orders that were refused", refused)
-                .while_leading("idle", [], idle))
+                .leader_task("idle", [], idle))
         })
         .main()
 }

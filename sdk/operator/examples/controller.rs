@@ -114,20 +114,20 @@ async fn greet(runtime: Runtime) -> anyhow::Result<()> {
 
 /// The controller, and through its kinds its rights.
 fn greeter() -> Controller<Entity> {
-    Controller::named("greeter").owns::<ConfigMap>()
+    Controller::new("greeter").owns::<ConfigMap>()
 }
 
 fn main() -> ExitCode {
-    Operator::named("entity-operator")
+    Operator::new("entity-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![Entity::crd()])
         .setup(|args: &Args| {
             let args = args.clone();
             let username =
-                Validate::<Entity>::named("username").on_create_or_update(move |new, _| judge(new, args.clone()));
+                Validate::<Entity>::new("username").on_create_or_update(move |new, _| judge(new, args.clone()));
             let webhooks =
-                Webhooks::new().validate(username).mutate(Mutate::<Entity>::named("defaults").on_create(defaults));
-            Ok(Components::new(webhooks).while_leading("greeter", greeter().access(), greet))
+                Webhooks::new().validate(username).mutate(Mutate::<Entity>::new("defaults").on_create(defaults));
+            Ok(Components::new(webhooks).leader_task("greeter", greeter().access(), greet))
         })
         .main()
 }

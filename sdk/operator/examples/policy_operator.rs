@@ -20,8 +20,8 @@ async fn named(new: Arc<ConfigMap>, _: Context) -> Verdict {
 }
 
 fn main() -> ExitCode {
-    let webhook = Validate::<ConfigMap>::named("small")
+    let webhook = Validate::<ConfigMap>::new("small")
         .cel("!has(object.data) || object.data.size() <= 2", "data has more than 2 entries")
         .on_create_or_update(named);
-    Operator::named("small-maps").webhooks(Webhooks::new().validate(webhook)).main()
+    Operator::new("small-maps").webhooks(Webhooks::new().validate(webhook)).main()
 }

@@ -99,11 +99,11 @@ async fn judge(ticket: Arc<v2::Ticket>, _: Context) -> Verdict {
 
 fn main() -> anyhow::Result<ExitCode> {
     let crd = merge_crds(vec![v1::Ticket::crd(), v2::Ticket::crd()], "v2")?;
-    let operator = Operator::named("rotation-operator").crds(vec![crd]).setup(|args: &Args| {
+    let operator = Operator::new("rotation-operator").crds(vec![crd]).setup(|args: &Args| {
         let webhooks = Webhooks::new()
             .convert(Convert::<v2::Ticket>::hub().spoke(v1_to_v2, v2_to_v1))
-            .mutate(Mutate::<v2::Ticket>::named("hurry").on_create(hurry))
-            .validate(Validate::<v2::Ticket>::named("judge").on_create(judge));
+            .mutate(Mutate::<v2::Ticket>::new("hurry").on_create(hurry))
+            .validate(Validate::<v2::Ticket>::new("judge").on_create(judge));
         let clock = TimeOfDay::with_offset(SignedDuration::from_secs(args.clock_skew));
         Ok(Components::new(webhooks).rotation_timing(args.timing()).time_of_day(clock))
     });

@@ -60,12 +60,12 @@ async fn act(runtime: Runtime, args: Args) -> anyhow::Result<()> {
 }
 
 fn main() -> ExitCode {
-    Operator::named("scopes")
+    Operator::new("scopes")
         .crds(vec![Widget::crd()])
         .setup(|args: &Args| {
             let policy = if args.ignore_failures { FailurePolicy::Ignore } else { FailurePolicy::Fail };
             let (judging, marking, acting) = (args.clone(), args.clone(), args.clone());
-            let size = Validate::<Widget>::named("size")
+            let size = Validate::<Widget>::new("size")
                 .failure_policy(policy)
                 .on_create_or_update(move |new, _| std::future::ready(judge(&new, &judging)));
             let mark = move |mut new: Widget, _: Context| {
@@ -73,9 +73,9 @@ fn main() -> ExitCode {
                 new.metadata.annotations.get_or_insert_default().insert(key, "was here".to_owned());
                 std::future::ready(Mutation::modified(new))
             };
-            let mark = Mutate::<Widget>::named("mark").failure_policy(policy).on_create(mark);
+            let mark = Mutate::<Widget>::new("mark").failure_policy(policy).on_create(mark);
             let webhooks = Webhooks::new().validate(size).mutate(mark);
-            Ok(Components::new(webhooks).while_leading("acts", [], move |runtime| act(runtime, acting.clone())))
+            Ok(Components::new(webhooks).leader_task("acts", [], move |runtime| act(runtime, acting.clone())))
         })
         .main()
 }

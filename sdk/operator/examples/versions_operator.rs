@@ -117,13 +117,13 @@ fn main() -> anyhow::Result<ExitCode> {
     // Objects are stored in the version that is named here.
     let crd = merge_crds(vec![v1::Person::crd(), v2::Person::crd(), v3::Person::crd()], "v3")?;
     let operator =
-        Operator::named("versions-operator").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|args: &Args| {
+        Operator::new("versions-operator").version(env!("CARGO_PKG_VERSION")).crds(vec![crd]).setup(|args: &Args| {
             let people = Convert::<v3::Person>::hub().spoke(v1_to_v3, v3_to_v1).spoke(v2_to_v3, v3_to_v2);
             let parts = Components::new(Webhooks::new().convert(people));
             if !args.name {
                 return Ok(parts);
             }
-            Ok(parts.controller(Controller::named("names"), name))
+            Ok(parts.controller(Controller::new("names"), name))
         });
     Ok(operator.main())
 }

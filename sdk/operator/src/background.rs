@@ -37,8 +37,8 @@ pub(super) fn start_replica_tasks(
     tasks: &mut Tasks,
 ) {
     let runtime = Runtime {
-        scope: runtime.scope.with_leadership(Leadership::follower()),
-        leadership: Leadership::follower(),
+        scope: runtime.scope.with_leadership(Leadership::never()),
+        leadership: Leadership::never(),
         ..runtime
     };
     for (name, task) in replica_tasks {
@@ -65,7 +65,7 @@ impl Background {
         let Self { mut runtime, leases, health, serving, answered } = self;
         let working = runtime.stop.clone();
         runtime.scope = leases.scope.clone();
-        runtime.leadership = Leadership::follower();
+        runtime.leadership = Leadership::never();
         let caches = Caches::of(&components.webhooks);
         let validates_offline = !runtime.webhooks.is_on();
         start_replica_tasks(
@@ -152,13 +152,13 @@ mod tests {
         let kept: Arc<Mutex<Value>> = Arc::default();
         let lease = kept.clone();
         let client = kube::Client::new(tower::service_fn(move |request| answer(lease.clone(), request)), "default");
-        let mut installation = Operator::named("op").installation("here").unwrap();
+        let mut installation = Operator::new("op").installation("here").unwrap();
         installation.restricted_to = Some("team".to_owned());
         let options = EmbedOptions { identity: Some("me".to_owned()), ..EmbedOptions::new(installation) };
         let leases = Leases::new(&client, true, &options).unwrap();
         let started = Arc::new(Notify::new());
         let starts = started.clone();
-        let components = Components::default().while_leading("hangs", [], move |_| {
+        let components = Components::default().leader_task("hangs", [], move |_| {
             starts.notify_one();
             pending::<()>()
         });

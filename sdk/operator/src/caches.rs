@@ -60,7 +60,7 @@ impl Caches {
         let one_by_one = async {
             for (source, filler) in &self.awaited {
                 tell(format!("the first list of {}", source.resource()));
-                filler.until_filled().await;
+                filler.wait_until_filled().await;
             }
         };
         if timeout(PATIENCE, one_by_one).await.is_err() {
@@ -101,8 +101,8 @@ mod tests {
     version!(v2, "v2");
 
     fn reading<K: Cached>(cache: &Cache<K>) -> Webhooks {
-        let webhook = |name| Validate::<ConfigMap>::named(name).on_create(async |_, _: Context| Verdict::allow());
-        Webhooks::new().validate(webhook("one").reads(cache)).validate(webhook("two").reads(cache))
+        let webhook = |name| Validate::<ConfigMap>::new(name).on_create(async |_, _: Context| Verdict::allow());
+        Webhooks::new().validate(webhook("one").with_source(cache)).validate(webhook("two").with_source(cache))
     }
 
     #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ mod tests {
         let people = reading(&Cache::<v2::Person>::new());
         let table = [
             ("not filled", reading(&Cache::<ConfigMap>::new()), 1, 30),
-            ("filled", reading(&Cache::of([ConfigMap::default()])), 1, 0),
+            ("filled", reading(&Cache::from_iter([ConfigMap::default()])), 1, 0),
             ("not converted", people.clone(), 1, 30),
             ("converted here", people.convert(conversion), 1, 0),
             ("none", Webhooks::new(), 0, 0),

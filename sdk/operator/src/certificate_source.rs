@@ -73,7 +73,7 @@ mod tests {
         let components =
             Components::default().rotation_timing(timing.clone()).time_of_day(TimeOfDay::with_offset(year));
         for mode in CertificateMode::ALL {
-            let mut installation = Operator::named("op").installation("here").unwrap();
+            let mut installation = Operator::new("op").installation("here").unwrap();
             installation.certificates = mode;
             let nobody = tower::service_fn(|_: Request<Body>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use portcullis_certificates::{RotationTiming, TimeOfDay};
 use portcullis_controller::{Action, BoxError, Controller, Kind, Reconcile, Runtime};
 use portcullis_manifest::Access;
-use portcullis_metrics::OwnMetrics;
+use portcullis_metrics::CustomMetrics;
 use portcullis_webhook::Webhooks;
 use prometheus_client::registry::Metric;
 
@@ -33,7 +33,7 @@ pub struct Components {
     pub(super) replica_tasks: BTreeMap<String, Task>,
     pub(super) rotation_timing: RotationTiming,
     pub(super) time_of_day: TimeOfDay,
-    pub(super) metrics: OwnMetrics,
+    pub(super) metrics: CustomMetrics,
     /// The first error of the registration: two controllers or two tasks of one name, or a metric.
     error: Option<ComponentsError>,
 }
@@ -76,10 +76,10 @@ impl Components {
     /// error.
     ///
     /// `access` is added to the rights of the operator's ServiceAccount. A list of
-    /// [`Grant`](portcullis_manifest::Grant)s applies to what it watches: every namespace, or the one that an
-    /// installation is restricted to. [`Access::in_own_namespace`] adds grants in the operator's own namespace, in
+    /// [`policy_rule`](portcullis_manifest::policy_rule)s applies to what it watches: every namespace, or the one that an
+    /// installation is restricted to. [`Access::with_own_namespace`] adds rules in the operator's own namespace, in
     /// whose names `{release}` stands for [`Runtime::release`].
-    pub fn while_leading<F, R>(self, name: &str, access: impl Into<Access>, run: F) -> Self
+    pub fn leader_task<F, R>(self, name: &str, access: impl Into<Access>, run: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: TaskResult> + Send + 'static,
@@ -91,7 +91,7 @@ impl Components {
     /// need no task: see [`Cache`](portcullis_controller::cache::Cache).) [`Runtime::stop`] is cancelled when the last
     /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds.
     /// [`Operator::rbac`](super::Operator::rbac) grants what it reads.
-    pub fn on_every_replica<F, R>(mut self, name: &str, task: F) -> Self
+    pub fn replica_task<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
         R: Future<Output: TaskResult> + Send + 'static,
@@ -136,7 +136,7 @@ impl Components {
     ///     }
     ///     async { Verdict::allow() }
     /// };
-    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("large").on_create_or_update(count));
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::new("large").on_create_or_update(count));
     /// let help = "ConfigMaps with more than 100 entries";
     /// let components = Components::new(webhooks).metric("shop_large_maps", help, large);
     /// ```
@@ -165,7 +165,7 @@ where
     let controller = Arc::new((controller, reconcile));
     let run = boxed(move |runtime| {
         let controller = controller.clone();
-        async move { controller.0.run_while_leading(runtime, |request| (controller.1)(request)).await }
+        async move { controller.0.run(runtime, |request| (controller.1)(request)).await }
     });
     (name, LeaderTask { access, run })
 }

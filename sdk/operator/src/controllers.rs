@@ -25,7 +25,7 @@ impl Controllers {
     /// Runs them while this replica leads, again and again, until `stop`.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         let Some(Election { lease, name, margin }) = election else {
-            return self.term(Leadership::alone(), std::future::pending(), Duration::MAX, &stop).await;
+            return self.term(Leadership::always(), std::future::pending(), Duration::MAX, &stop).await;
         };
         while let Some(Some(epoch)) = stop.run_until_cancelled(lease.acquired()).await {
             let term = Leadership::term(lease.clone(), epoch);
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::components::Task;
-    use portcullis_client::in_one_line;
+    use portcullis_client::error_chain;
 
     /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
     #[tokio::test(start_paused = true)]
@@ -104,9 +104,9 @@ mod tests {
         let by_name = BTreeMap::from([("fails".to_owned(), fails), ("hangs".to_owned(), hangs)]);
         let controllers = Controllers { by_name, runtime };
         let begun = Instant::now();
-        let term = controllers.term(Leadership::alone(), pending(), Duration::MAX, &stop);
+        let term = controllers.term(Leadership::always(), pending(), Duration::MAX, &stop);
         let error = timeout(Duration::from_mins(5), term).await.expect("the term ends").unwrap_err();
-        assert_eq!(in_one_line(&error), "controller fails failed: no luck");
+        assert_eq!(error_chain(&error), "controller fails failed: no luck");
         assert!(begun.elapsed() <= CONTROLLERS + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

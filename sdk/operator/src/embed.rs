@@ -29,7 +29,7 @@ use super::storage::follow_storage;
 use super::tasks::Tasks;
 use super::{Installation, Runtime};
 use portcullis_certificates::Configurations;
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 use portcullis_listener::{Handler, Limits, Server};
 use portcullis_metrics::Metrics;
 use portcullis_webhook::Routes;
@@ -155,7 +155,7 @@ impl EmbeddedOperator {
         let scope = leases.scope.clone();
         let routes = components
             .webhooks
-            .routes_with_skip(move |namespace| scope.passes(namespace))
+            .routes_with_skip(move |namespace| scope.skip_reason(namespace))
             .map_err(ComponentsError::from)?;
         let metrics = routes.metrics().clone();
         metrics.adopt(std::mem::take(&mut components.metrics)).map_err(ComponentsError::from)?;
@@ -233,7 +233,7 @@ impl EmbeddedOperator {
             Some(ended) = tasks.next() => ended,
         };
         if let Err(failed) = &result {
-            error!(error = in_one_line(failed), "shutting down: a component of the operator failed");
+            error!(error = error_chain(failed), "shutting down: a component of the operator failed");
         }
         shutdown.perform(result, tasks, &health).await
     }
@@ -277,7 +277,7 @@ impl EmbeddedOperator {
         let configurations = self.configurations.clone();
         let endpoint = Endpoint {
             operator: self.operator,
-            server: server.ending(shutdown.controllers.clone()),
+            server: server.with_drain_signal(shutdown.controllers.clone()),
             address,
             server_name: installation.server_name(),
             handler,

@@ -116,7 +116,7 @@ async fn callable(
 ) {
     let mut pauses = pauses();
     loop {
-        let published = bundle.until_published(source.configurations(), |missing| health.waiting_for(missing));
+        let published = bundle.wait_until_published(source.configurations(), |missing| health.waiting_for(missing));
         let ca_pem = health.logged_during(published).await;
         match probe(Arc::clone(source.provider()), address, server_name, &ca_pem).await {
             Ok(()) => break,

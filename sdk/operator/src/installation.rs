@@ -46,13 +46,13 @@ pub(super) fn checked(installation: Installation) -> Result<Installation, Instal
     // `a-validating` for the whole cluster and `a` for a namespace `validating` would have one configuration.
     if let Some(kind) = release.split('-').skip(1).find(|part| ["validating", "mutating"].contains(part)) {
         let kind = kind.to_owned();
-        return Err(InstallationError::Release { release, kind });
+        return Err(InstallationError::InvalidRelease { release, kind });
     }
     if let Err(fix) = service_name(&service.name) {
-        return Err(InstallationError::Service { release, service: service.name.clone(), fix });
+        return Err(InstallationError::InvalidService { release, service: service.name.clone(), fix });
     }
     if let Err(fix) = label(namespace) {
-        return Err(InstallationError::Namespace { release, namespace: namespace.clone(), fix });
+        return Err(InstallationError::InvalidNamespace { release, namespace: namespace.clone(), fix });
     }
     Ok(installation)
 }
@@ -95,7 +95,7 @@ pub enum InstallationError {
         "release {release:?} could have the webhook configurations of another release, because it contains '-{kind}'; \
          give another --release"
     )]
-    Release {
+    InvalidRelease {
         /// The release.
         release: String,
         /// The part of its name that is not allowed.
@@ -103,7 +103,7 @@ pub enum InstallationError {
     },
     /// Kubernetes would refuse the name of the Service. Choose another release or Service.
     #[error("operator {release:?} cannot have a Service {service:?}: {fix}")]
-    Service {
+    InvalidService {
         /// The release.
         release: String,
         /// The Service's name.
@@ -113,7 +113,7 @@ pub enum InstallationError {
     },
     /// No namespace can have this name. Choose another namespace.
     #[error("operator {release:?} cannot be installed in a namespace {namespace:?}: {fix}; give --namespace")]
-    Namespace {
+    InvalidNamespace {
         /// The release.
         release: String,
         /// The namespace.

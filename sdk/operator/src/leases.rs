@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::Installation;
 use super::health::Health;
 use super::options::EmbedOptions;
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 use portcullis_manifest::names::OPERATOR;
 use portcullis_metrics::Metrics;
 
@@ -52,7 +52,7 @@ impl Leases {
         let timing = lease_timing.unwrap_or_default();
         let stand = |namespace: &str, name: &str, candidacy: LeaseElection, timing: Timing| {
             let candidacy = candidacy.installation(&installation.name()).timing(timing);
-            let (lease, driver) = candidacy.with(client.clone());
+            let (lease, driver) = candidacy.build(client.clone());
             let margin = timing.duration().saturating_sub(timing.deadline());
             (Election { lease, name: format!("{namespace}/{name}"), margin }, driver)
         };
@@ -101,7 +101,7 @@ impl Leases {
                 let Some(candidacy) = candidacy else { return };
                 if let Err(error) = candidacy.run(give_back.cancelled()).await {
                     warn!(
-                        error = in_one_line(&error),
+                        error = error_chain(&error),
                         "cannot release the Lease: another replica can take it only when it expires"
                     );
                 }

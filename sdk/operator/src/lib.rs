@@ -17,7 +17,7 @@
 //! }
 //!
 //! fn main() -> ExitCode {
-//!     Operator::named("small-maps")
+//!     Operator::new("small-maps")
 //!         .setup(|args: &Args| {
 //!             let max = args.max_entries;
 //!             let check = move |new: Arc<ConfigMap>, _: Context| async move {
@@ -26,7 +26,7 @@
 //!                     _ => Verdict::allow(),
 //!                 }
 //!             };
-//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::named("small").on_create_or_update(check))))
+//!             Ok(Components::new(Webhooks::new().validate(Validate::<ConfigMap>::new("small").on_create_or_update(check))))
 //!         })
 //!         .main()
 //! }

@@ -32,7 +32,7 @@ type Setup<A> = Box<dyn Fn(&A, &SetupContext) -> Result<Components, BoxError>>;
 impl Operator {
     /// Creates an operator. Its roles, webhook configurations (`<name>-validating`), Service and Secrets are named
     /// after it. It has no arguments of its own; [`setup`](Self::setup) adds them.
-    pub fn named(name: &'static str) -> Self {
+    pub fn new(name: &'static str) -> Self {
         Self {
             name,
             version: None,
@@ -61,11 +61,11 @@ impl<A> Operator<A> {
         self
     }
 
-    /// Adds rights, for webhook handlers and for tasks [on every replica](Components::on_every_replica). The rights of
+    /// Adds rights, for webhook handlers and for tasks [on every replica](Components::replica_task). The rights of
     /// a controller follow from the controller ([`Components::controller`]); those for certificates and Leases are
     /// added as well.
     pub fn rbac(mut self, access: impl Into<Access>) -> Self {
-        self.access = self.access.and(access);
+        self.access = self.access.merge(access);
         self
     }
 

@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(client.default_namespace(), "team");
         let maps: Api<ConfigMap> = Api::default_namespaced(client);
         let asked = timeout(Duration::from_mins(1), maps.get("one")).await.expect("the request is given up");
-        let error = portcullis_client::in_one_line(&asked.unwrap_err());
+        let error = portcullis_client::error_chain(&asked.unwrap_err());
         assert!(error.ends_with("no answer within 10 s to GET /api/v1/namespaces/team/configmaps/one"), "{error}");
     }
 }

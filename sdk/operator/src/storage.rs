@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::health::Health;
-use portcullis_client::{in_one_line, relist_after_outage};
+use portcullis_client::{error_chain, relist_after_outage};
 use portcullis_webhook::conversion::{Conversion, Engine};
 
 /// Follows the CRDs until `stop`, and tells the engines of their conversions what tells a write from a read
@@ -43,7 +43,7 @@ pub(super) async fn follow_storage(
                 }
                 Err(error) => warn!(
                     crd = name,
-                    error = in_one_line(&error),
+                    error = error_chain(&error),
                     "cannot watch the CRD, which says in which version objects are stored; retrying"
                 ),
             }

@@ -59,17 +59,17 @@ mod tests {
     use anyhow::bail;
 
     use super::*;
-    use portcullis_client::in_one_line;
+    use portcullis_client::error_chain;
 
     #[tokio::test]
     async fn a_task_that_fails_panics_or_ends_too_early_is_named() {
         let (stop, mut tasks) = (CancellationToken::new(), Tasks::default());
         tasks.spawn("a", &stop, async { bail!("no luck") });
-        assert_eq!(in_one_line(&tasks.next().await.unwrap().unwrap_err()), "a failed: no luck");
+        assert_eq!(error_chain(&tasks.next().await.unwrap().unwrap_err()), "a failed: no luck");
         tasks.spawn("b", &stop, async { panic!("secret") as Result<(), RunError> });
-        assert_eq!(in_one_line(&tasks.next().await.unwrap().unwrap_err()), "b panicked");
+        assert_eq!(error_chain(&tasks.next().await.unwrap().unwrap_err()), "b panicked");
         tasks.spawn("c", &stop, async { anyhow::Ok(()) });
-        assert_eq!(in_one_line(&tasks.next().await.unwrap().unwrap_err()), "c ended on its own");
+        assert_eq!(error_chain(&tasks.next().await.unwrap().unwrap_err()), "c ended on its own");
         let stopped = stop.clone();
         tasks.spawn("d", &stop, async move {
             stopped.cancelled().await;

@@ -6,8 +6,8 @@ use super::*;
 #[test]
 fn a_controller_returns_nothing_or_any_result() {
     let components = Components::default()
-        .while_leading("silent", [], |runtime| async move { runtime.stop.cancelled().await })
-        .while_leading("failing", [], |_| async move {
+        .leader_task("silent", [], |runtime| async move { runtime.stop.cancelled().await })
+        .leader_task("failing", [], |_| async move {
             "no number".parse::<u8>()?;
             Ok::<_, BoxError>(())
         });
@@ -76,7 +76,7 @@ fn setup_gets_the_command_lines_restriction_and_webhooks() {
     for (flags, expected) in table {
         let told = Rc::new(RefCell::new(Vec::new()));
         let tell = told.clone();
-        let operator = Operator::named("op").setup_with_context(move |(): &(), context| {
+        let operator = Operator::new("op").setup_with_context(move |(): &(), context| {
             tell.borrow_mut().push(context.clone());
             Ok(Components::default())
         });
@@ -96,15 +96,15 @@ fn components_without_arguments_join_those_of_setup() {
     }
     let webhooks = |name: &str| {
         let handler = async |_, _: Context| Verdict::allow();
-        Webhooks::new().validate(Validate::<ConfigMap>::named(name).on_create_or_update(handler))
+        Webhooks::new().validate(Validate::<ConfigMap>::new(name).on_create_or_update(handler))
     };
     let operator = |name: &'static str| {
         let made = webhooks("made");
-        Operator::named("op")
+        Operator::new("op")
             .webhooks(webhooks("one"))
             .webhooks(webhooks("two"))
-            .controller(Controller::<ConfigMap>::named("maps"), idle)
-            .setup(move |(): &()| Ok(Components::new(made.clone()).controller(Controller::<Pod>::named(name), idle)))
+            .controller(Controller::<ConfigMap>::new("maps"), idle)
+            .setup(move |(): &()| Ok(Components::new(made.clone()).controller(Controller::<Pod>::new(name), idle)))
     };
     let components = operator("pods").components(&(), &SetupContext::default()).unwrap();
     let routes = components.webhooks.routes().unwrap();
@@ -119,15 +119,12 @@ fn two_controllers_of_one_name_are_an_error() {
     async fn idle(_: Runtime) {}
     let expected = Err("two controllers are named orders: give one of them another name".to_owned());
     let table: [(fn() -> Components, _); 3] = [
-        (
-            || Components::default().while_leading("orders", [], idle).while_leading("orders", [], idle),
-            expected.clone(),
-        ),
-        (|| Components::default().on_every_replica("orders", idle).on_every_replica("orders", idle), expected),
-        (|| Components::default().on_every_replica("orders", idle).while_leading("orders", [], idle), Ok(())),
+        (|| Components::default().leader_task("orders", [], idle).leader_task("orders", [], idle), expected.clone()),
+        (|| Components::default().replica_task("orders", idle).replica_task("orders", idle), expected),
+        (|| Components::default().replica_task("orders", idle).leader_task("orders", [], idle), Ok(())),
     ];
     for (components, expected) in table {
-        let operator = Operator::named("op").setup(move |(): &()| Ok(components()));
+        let operator = Operator::new("op").setup(move |(): &()| Ok(components()));
         let made = operator.components(&(), &SetupContext::default());
         assert_eq!(made.map(drop).map_err(|error| error.to_string()), expected);
     }
@@ -140,11 +137,11 @@ async fn an_operator_with_controllers_is_embedded_once() {
     async fn idle(_: Reconcile<ConfigMap>) -> Result<Action, BoxError> {
         Ok(Action::await_change())
     }
-    let maps = || Controller::<ConfigMap>::named("maps");
-    let made = Operator::named("op").setup(move |(): &()| Ok(Components::default().controller(maps(), idle)));
+    let maps = || Controller::<ConfigMap>::new("maps");
+    let made = Operator::new("op").setup(move |(): &()| Ok(Components::default().controller(maps(), idle)));
     let expected =
         "operator op was embedded before: make its controllers and caches in Operator::setup, or another operator";
-    for (operator, second) in [(made, None), (Operator::named("op").controller(maps(), idle), Some(expected))] {
+    for (operator, second) in [(made, None), (Operator::new("op").controller(maps(), idle), Some(expected))] {
         let embed = async || {
             let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
             let client = kube::Client::try_from(config).unwrap();

@@ -69,8 +69,8 @@
 //! }
 //!
 //! fn main() -> ExitCode {
-//!     let webhook = Validate::<ConfigMap>::named("no-passwords").on_create_or_update(no_passwords);
-//!     Operator::named("no-passwords").webhooks(Webhooks::new().validate(webhook)).main()
+//!     let webhook = Validate::<ConfigMap>::new("no-passwords").on_create_or_update(no_passwords);
+//!     Operator::new("no-passwords").webhooks(Webhooks::new().validate(webhook)).main()
 //! }
 //! ```
 //!
@@ -122,8 +122,8 @@
 //! }
 //!
 //! let webhooks = Webhooks::new()
-//!     .validate(Validate::<v2::Order>::named("sober").on_create_or_update(sober))
-//!     .mutate(Mutate::<v2::Order>::named("one-glass").on_create_or_update(one_glass))
+//!     .validate(Validate::<v2::Order>::new("sober").on_create_or_update(sober))
+//!     .mutate(Mutate::<v2::Order>::new("one-glass").on_create_or_update(one_glass))
 //!     .convert(Convert::<v2::Order>::hub().spoke::<v1::Order>(to_v2, to_v1));
 //! assert_eq!(webhooks.routes()?.paths(), ["/convert/orders", "/mutate/one-glass", "/validate/sober"]);
 //! # Ok::<(), portcullis::webhooks::RegistrationError>(())

@@ -64,16 +64,16 @@ pub enum ProjectError {
         "NAME {0:?} cannot name an operator: take at most {LONGEST} lower-case letters, digits and single '-', first a \
          letter, as in beer-operator"
     )]
-    Name(String),
+    InvalidName(String),
     /// The kind's name cannot name a kind and its Rust type.
     #[error("--kind {0:?} cannot name a kind: take letters and digits, the first a capital, as in Beer")]
-    Kind(String),
+    InvalidKind(String),
     /// The kind's Rust type would shadow another type.
     #[error("--kind {0:?} is the name of something that every kind's file needs: give another")]
     Taken(String),
     /// The group is no valid API group.
     #[error("--group {0:?} cannot be an API group: take a domain of lower-case labels, as in beer.example.com")]
-    Group(String),
+    InvalidGroup(String),
     /// The SDK is not in this folder.
     #[error("--sdk {}: no SDK is there: give the folder 'sdk' of a checkout", .0.display())]
     Sdk(PathBuf),
@@ -100,18 +100,18 @@ impl Project {
     pub fn new(name: &str, kind: Option<String>, group: String, sdk: &Path) -> Result<Self, ProjectError> {
         let well_formed = name.split('-').all(|part| !part.is_empty()) && is_label(name);
         if !well_formed || name.len() > LONGEST || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
-            return Err(ProjectError::Name(name.to_owned()));
+            return Err(ProjectError::InvalidName(name.to_owned()));
         }
         let kind = kind.unwrap_or_else(|| kind_of(name));
         let letters = kind.len() <= LONGEST && kind.chars().all(|c| c.is_ascii_alphanumeric());
         if !letters || !kind.starts_with(|first: char| first.is_ascii_uppercase()) {
-            return Err(ProjectError::Kind(kind));
+            return Err(ProjectError::InvalidKind(kind));
         }
         if TAKEN.contains(&&*kind) {
             return Err(ProjectError::Taken(kind));
         }
         if group.len() > 200 || !group.contains('.') || !group.split('.').all(is_label) {
-            return Err(ProjectError::Group(group));
+            return Err(ProjectError::InvalidGroup(group));
         }
         let crates = ["portcullis", "testing"].map(|each| sdk.join(each).join("Cargo.toml"));
         let sdk = match sdk.canonicalize() {

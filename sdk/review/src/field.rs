@@ -2,7 +2,34 @@
 
 use std::fmt;
 
-use crate::verdict::Cause;
+/// One field that a denial is about; becomes an entry of `status.details.causes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub(crate) field: String,
+    pub(crate) message: String,
+    pub(crate) reason: &'static str,
+}
+
+impl Cause {
+    fn new(field: &Field, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { field: field.to_string(), message: message.into(), reason }
+    }
+
+    /// Returns the path of the field.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// Returns what is wrong with the field.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns the Kubernetes cause type, such as `FieldValueInvalid`.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+}
 
 /// The path of a field from the root of the object, written as Kubernetes writes it: `spec.ports[0].name`, and
 /// `metadata.labels[app]` for the entry of a map. Its methods make the [`Cause`]s of a denial.
@@ -58,22 +85,22 @@ impl Field {
 
     /// Reports an invalid value.
     pub fn invalid(&self, message: impl Into<String>) -> Cause {
-        Cause::new(self, message)
+        Cause::new(self, "FieldValueInvalid", message)
     }
 
     /// Reports a required field that is missing.
     pub fn required(&self, message: impl Into<String>) -> Cause {
-        Cause::required(self, message)
+        Cause::new(self, "FieldValueRequired", message)
     }
 
     /// Reports a field that may not be set, or not changed.
     pub fn forbidden(&self, message: impl Into<String>) -> Cause {
-        Cause::forbidden(self, message)
+        Cause::new(self, "FieldValueForbidden", message)
     }
 
     /// Reports a value that must be unique and is used already. The message shows the value to the user.
     pub fn duplicate(&self, value: impl fmt::Display) -> Cause {
-        Cause::duplicate(self, value)
+        Cause::new(self, "FieldValueDuplicate", format!("duplicate value: {:?}", value.to_string()))
     }
 
     /// Reports a value that is not one of the supported ones. The message shows the value to the user.
@@ -82,7 +109,9 @@ impl Field {
         value: impl fmt::Display,
         supported: impl IntoIterator<Item = impl fmt::Display>,
     ) -> Cause {
-        Cause::not_supported(self, value, supported)
+        let supported: Vec<_> = supported.into_iter().map(|value| format!("{:?}", value.to_string())).collect();
+        let message = format!("unsupported value: {:?}: supported values: {}", value.to_string(), supported.join(", "));
+        Cause::new(self, "FieldValueNotSupported", message)
     }
 }
 

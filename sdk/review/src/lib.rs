@@ -46,12 +46,12 @@ mod verdict;
 pub use decode::{DecodeError, decode, decode_without_managed_fields};
 pub use edit::{Edited, edit};
 pub use envelope::{EnvelopeError, GroupVersionResource, Operation, Request, Review, ReviewVersion, UserInfo};
-pub use field::Field;
+pub use field::{Cause, Field};
 pub use merge::three_way_merge;
 pub use object::{changes_only_metadata_and_status, is_being_deleted};
 pub use patch::{Patch, PatchError, diff};
 pub use result::{BoxError, IntoResult, error_chain};
-pub use verdict::{Cause, Denial, Verdict};
+pub use verdict::{Denial, Verdict};
 
 /// The maximum size of an admission review in bytes: 7 MiB.
 ///

@@ -1,12 +1,13 @@
 //! The decision of a handler.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+use crate::field::{Cause, Field};
 
 /// The decision of a handler: allowed or denied, with warnings and audit annotations.
 ///
 /// ```
-/// use portcullis_review::{Cause, Verdict};
+/// use portcullis_review::{Field, Verdict};
 ///
 /// let verdict = Verdict::deny("the ports clash").code(422).cause("spec.port", "is taken by spec.adminPort");
 /// assert!(!verdict.is_allowed());
@@ -14,7 +15,7 @@ use std::fmt;
 ///
 /// // A list of field problems is a verdict of its own: none allows, some are a 422 that names them.
 /// assert!(Verdict::from_causes([]).is_allowed());
-/// let verdict = Verdict::from_causes([Cause::new("spec.url", "must begin with https://")]);
+/// let verdict = Verdict::from_causes([Field::new("spec.url").invalid("must begin with https://")]);
 /// assert_eq!(verdict.denial().unwrap().message(), "spec.url: must begin with https://");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,63 +32,6 @@ pub struct Denial {
     pub(crate) message: String,
     pub(crate) code: u16,
     pub(crate) causes: Vec<Cause>,
-}
-
-/// One field that a denial is about; becomes an entry of `status.details.causes`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    pub(crate) field: String,
-    pub(crate) message: String,
-    pub(crate) reason: &'static str,
-}
-
-impl Cause {
-    /// Reports an invalid value. `field` is a path from the root of the object (`spec.ports[0].name`).
-    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into(), reason: "FieldValueInvalid" }
-    }
-
-    /// Reports a required field that is missing.
-    pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { reason: "FieldValueRequired", ..Self::new(field, message) }
-    }
-
-    /// Reports a field that may not be set, or not changed.
-    pub fn forbidden(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { reason: "FieldValueForbidden", ..Self::new(field, message) }
-    }
-
-    /// Reports a value that must be unique and is used already. The message shows the value to the user.
-    pub fn duplicate(field: impl Into<String>, value: impl fmt::Display) -> Self {
-        let message = format!("duplicate value: {:?}", value.to_string());
-        Self { reason: "FieldValueDuplicate", ..Self::new(field, message) }
-    }
-
-    /// Reports a value that is not one of the supported ones. The message shows the value to the user.
-    pub fn not_supported(
-        field: impl Into<String>,
-        value: impl fmt::Display,
-        supported: impl IntoIterator<Item = impl fmt::Display>,
-    ) -> Self {
-        let supported: Vec<_> = supported.into_iter().map(|value| format!("{:?}", value.to_string())).collect();
-        let message = format!("unsupported value: {:?}: supported values: {}", value.to_string(), supported.join(", "));
-        Self { reason: "FieldValueNotSupported", ..Self::new(field, message) }
-    }
-
-    /// Returns the path of the field.
-    pub fn field(&self) -> &str {
-        &self.field
-    }
-
-    /// Returns what is wrong with the field.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Returns the Kubernetes cause type, such as `FieldValueInvalid`.
-    pub fn reason(&self) -> &'static str {
-        self.reason
-    }
 }
 
 impl Denial {
@@ -172,7 +116,7 @@ impl Verdict {
     /// Adds a field with an invalid value to a denial. Has no effect on a verdict that allows.
     pub fn cause(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
         if let Some(denial) = &mut self.denial {
-            denial.causes.push(Cause::new(field, message));
+            denial.causes.push(Field::new(field).invalid(message));
         }
         self
     }

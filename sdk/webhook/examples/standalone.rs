@@ -104,11 +104,9 @@ async fn main() -> anyhow::Result<()> {
 
     let mut webhooks = Webhooks::new()
         .convert(Convert::<v2::Person>::hub().spoke::<v1::Person>(to_v2, to_v1))
-        .validate(Validate::<ConfigMap>::named("inventory").on_create(inventory).concurrency(flags.concurrency))
+        .validate(Validate::<ConfigMap>::new("inventory").on_create(inventory).concurrency(flags.concurrency))
         .validate(
-            Validate::<ConfigMap>::named("no-passwords")
-                .on_create_or_update(no_passwords)
-                .concurrency(flags.concurrency),
+            Validate::<ConfigMap>::new("no-passwords").on_create_or_update(no_passwords).concurrency(flags.concurrency),
         );
     if let Some(bytes) = flags.memory_limit {
         webhooks = webhooks.memory_limit(bytes);

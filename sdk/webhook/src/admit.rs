@@ -10,8 +10,8 @@ use portcullis_review::{
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::Context;
 use super::settings::Settings;
+use super::{Context, RegistrationError};
 
 /// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
 /// k8s-openapi.
@@ -29,6 +29,7 @@ impl<K> AdmissionObject for K where
 pub(super) trait Admit: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
     fn manifest(&self) -> Webhook;
+    fn check_handlers(&self) -> Result<(), RegistrationError>;
     /// The one kind that it is for, where it is for one.
     fn only_kind(&self) -> Option<&GroupVersionKind>;
     fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;

@@ -47,7 +47,7 @@ pub struct Context {
 ///
 /// async fn reserve(_: &Permit, name: &str) { /* takes the name in a registry elsewhere */ }
 ///
-/// let webhook = Validate::<Service>::named("names").side_effects().on_create(|new: Arc<Service>, cx: Context| async move {
+/// let webhook = Validate::<Service>::new("names").side_effects().on_create(|new: Arc<Service>, cx: Context| async move {
 ///     if let (Some(permit), Some(name)) = (cx.permit(), &new.metadata.name) {
 ///         reserve(&permit, name).await;
 ///     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::admit::{Failure, text};
 use super::settings::Settings;
-use super::{Context, Old};
+use super::{Context, OldObject, RegistrationError};
 
 /// The answer or the error of a handler.
 pub(super) type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
@@ -17,19 +17,23 @@ pub(super) type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
 pub(super) type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
 /// A handler of the old and the new object.
 pub(super) type OfTwo<T, New, Answer> =
-    Arc<dyn for<'a> Fn(Old<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
+    Arc<dyn for<'a> Fn(OldObject<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
 
 /// The handlers of a webhook, by operation. `New` is the form in which they get the new object.
 pub(super) struct Handlers<T, New, Answer> {
-    pub(super) create: Option<OfOne<New, Answer>>,
-    pub(super) update: Option<OfTwo<T, New, Answer>>,
-    pub(super) delete: Option<OfOne<Arc<T>, Verdict>>,
-    pub(super) connect: Option<OfOne<New, Answer>>,
+    create: Option<OfOne<New, Answer>>,
+    update: Option<OfTwo<T, New, Answer>>,
+    delete: Option<OfOne<Arc<T>, Verdict>>,
+    connect: Option<OfOne<New, Answer>>,
+    /// An operation that has two handlers.
+    duplicate: Option<Operation>,
+    /// An operation of a validator or mutator that does not have its method.
+    pub(super) missing: Option<Operation>,
 }
 
 impl<T, New, Answer> Default for Handlers<T, New, Answer> {
     fn default() -> Self {
-        Self { create: None, update: None, delete: None, connect: None }
+        Self { create: None, update: None, delete: None, connect: None, duplicate: None, missing: None }
     }
 }
 
@@ -39,11 +43,37 @@ where
     New: 'static,
     Answer: 'static,
 {
+    pub(super) fn on_create(&mut self, handler: OfOne<New, Answer>) {
+        register(&mut self.create, handler, Operation::Create, &mut self.duplicate);
+    }
+
+    pub(super) fn on_update(&mut self, handler: OfTwo<T, New, Answer>) {
+        register(&mut self.update, handler, Operation::Update, &mut self.duplicate);
+    }
+
+    pub(super) fn on_delete(&mut self, handler: OfOne<Arc<T>, Verdict>) {
+        register(&mut self.delete, handler, Operation::Delete, &mut self.duplicate);
+    }
+
+    pub(super) fn on_connect(&mut self, handler: OfOne<New, Answer>) {
+        register(&mut self.connect, handler, Operation::Connect, &mut self.duplicate);
+    }
+
     /// Registers one handler for CREATE and UPDATE. It does not decode the old object, so that an update can repair one
     /// that does not decode.
     pub(super) fn on_create_or_update(&mut self, handler: OfOne<New, Answer>) {
-        self.create = Some(handler.clone());
-        self.update = Some(Arc::new(move |_, new, context| handler(new, context)));
+        self.on_create(handler.clone());
+        self.on_update(Arc::new(move |_, new, context| handler(new, context)));
+    }
+
+    /// Checks that each operation of this webhook has one handler.
+    pub(super) fn check(&self, name: &str) -> Result<(), RegistrationError> {
+        let name = name.to_owned();
+        match (self.duplicate, self.missing) {
+            (Some(operation), _) => Err(RegistrationError::DuplicateHandler { name, operation }),
+            (None, Some(operation)) => Err(RegistrationError::NoMethod { name, operation }),
+            (None, None) => Ok(()),
+        }
     }
 
     /// The operations that have a handler.
@@ -73,7 +103,7 @@ where
             Operation::Update => {
                 let handler = self.update.as_ref().ok_or_else(|| no_handler(request))?;
                 let new = new()?;
-                return Ok(handler(Old::new(text(request, request.old_object)?, settings), new, context));
+                return Ok(handler(OldObject::new(text(request, request.old_object)?, settings), new, context));
             }
         };
         Ok(handler.ok_or_else(|| no_handler(request))?(new()?, context))
@@ -87,8 +117,14 @@ where
         context: Context,
     ) -> Result<Answered<'static, Verdict>, Failure> {
         let handler = self.delete.as_ref().ok_or_else(|| no_handler(request))?;
-        let old = Old::new(text(request, request.old_object)?, settings);
+        let old = OldObject::new(text(request, request.old_object)?, settings);
         Ok(handler(old.decode().map_err(|error| error.denial(request))?, context))
+    }
+}
+
+fn register<H>(slot: &mut Option<H>, handler: H, operation: Operation, duplicate: &mut Option<Operation>) {
+    if slot.replace(handler).is_some() {
+        *duplicate = Some(operation);
     }
 }
 
@@ -98,30 +134,39 @@ fn no_handler(request: &Request<'_>) -> Failure {
 
 /// Registers the methods of a [`Validator`](super::Validator) or [`Mutator`](super::Mutator) for its operations.
 macro_rules! register_methods {
-    ($handlers:expr, $value:expr, $operations:expr) => {
-        for operation in $operations {
+    ($handlers:expr, $value:expr, $Methods:ident) => {
+        for &operation in $Methods::OPERATIONS {
             let value = Arc::clone(&$value);
+            let is_missing = match operation {
+                Operation::Create => is_missing($Methods::create),
+                Operation::Update => is_missing_update($Methods::update),
+                Operation::Delete => is_missing($Methods::delete),
+                Operation::Connect => is_missing($Methods::connect),
+            };
+            if is_missing {
+                $handlers.missing = Some(operation);
+            }
             match operation {
                 Operation::Create => {
-                    $handlers.create = Some(Arc::new(move |new, cx| {
+                    $handlers.on_create(Arc::new(move |new, cx| {
                         let value = Arc::clone(&value);
                         async move { value.create(new, cx).await }.boxed()
                     }));
                 }
                 Operation::Update => {
-                    $handlers.update = Some(Arc::new(move |old, new, cx| {
+                    $handlers.on_update(Arc::new(move |old, new, cx| {
                         let value = Arc::clone(&value);
                         async move { value.update(old, new, cx).await }.boxed()
                     }));
                 }
                 Operation::Delete => {
-                    $handlers.delete = Some(Arc::new(move |old, cx| {
+                    $handlers.on_delete(Arc::new(move |old, cx| {
                         let value = Arc::clone(&value);
                         async move { value.delete(old, cx).await }.boxed()
                     }));
                 }
                 Operation::Connect => {
-                    $handlers.connect = Some(Arc::new(move |options, cx| {
+                    $handlers.on_connect(Arc::new(move |options, cx| {
                         let value = Arc::clone(&value);
                         async move { value.connect(options, cx).await }.boxed()
                     }));

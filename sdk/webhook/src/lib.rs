@@ -11,7 +11,7 @@
 //!
 //! let webhooks = Webhooks::new()
 //!     .validate(
-//!         Validate::<ConfigMap>::named("not-empty")
+//!         Validate::<ConfigMap>::new("not-empty")
 //!             .on_create(|new: Arc<ConfigMap>, _: Context| async move {
 //!                 match &new.data {
 //!                     Some(_) => Verdict::allow(),
@@ -25,7 +25,7 @@
 //!                 Verdict::allow()
 //!             }),
 //!     )
-//!     .mutate(Mutate::<ConfigMap>::named("labels").on_create(|mut new: ConfigMap, cx: Context| async move {
+//!     .mutate(Mutate::<ConfigMap>::new("labels").on_create(|mut new: ConfigMap, cx: Context| async move {
 //!         new.metadata.labels.get_or_insert_default().insert("made-by".into(), cx.user.username);
 //!         Mutation::modified(new)
 //!     }));
@@ -41,7 +41,7 @@
 //! |---|---|
 //! | serve a kind in several versions | [`conversion`] |
 //! | serve HTTPS in a process of your own | [`server`], [`Routes`] |
-//! | validate or mutate objects of a kind that has a type | [`Validate::named`], [`Mutate::named`] |
+//! | validate or mutate objects of a kind that has a type | [`Validate::new`], [`Mutate::new`] |
 //! | … what is sent to `/status`, `/scale` (a [`Scale`]) or another subresource | [`Validate::subresource_of`], [`Mutate::subresource_of`] |
 //! | … connections such as `kubectl exec` | [`Validate::on_connect`] on the subresource |
 //! | … kinds without a type, one or many | [`Validate::dynamic`], [`Mutate::dynamic`] with a [`Target`] |
@@ -53,7 +53,7 @@
 //! | share a client, a store or settings with handlers | [`Validator`], [`Mutator`] |
 //! | return errors with `?` | a handler that returns a `Result`; see [`Validate`] |
 //! | choose what happens when a handler fails | [`Validate::failure_policy`], [`Validate::deny_on_failure`] |
-//! | read other objects | [`Validate::reads`], [`Mutate::reads`] with a `Cache` of `portcullis-controller` |
+//! | read other objects | [`Validate::with_source`], [`Mutate::with_source`] with a `Cache` of `portcullis-controller` |
 //!
 //! Handlers get objects without `metadata.managedFields` unless they ask ([`Validate::with_managed_fields`]). A
 //! handler's edits are applied to the object as the API server sent it, so that fields unknown to its type are kept;
@@ -98,12 +98,12 @@ pub use kube_core::GroupVersionKind;
 pub use mutate::Mutate;
 pub use mutation::Mutation;
 pub use offline::Evaluation;
-pub use old::{Old, OldObjectError};
+pub use old::{OldObject, OldObjectError};
 /// The HTTPS server, which serves [`Routes`] in a process of your own.
 pub use portcullis_listener as server;
 /// The types of [`Webhooks::manifests`] and [`Webhooks::with_overrides`].
 pub use portcullis_manifest as manifest;
-pub use portcullis_manifest::{FailurePolicy, KnownScope, MatchPolicy, Reinvocation, Scope, Source};
+pub use portcullis_manifest::{FailurePolicy, KnownScope, MatchPolicy, ReinvocationPolicy, ScopeType, Source};
 pub use portcullis_metrics::{MetricNameError, Metrics};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionResource, IntoResult, Operation, UserInfo, Verdict,
@@ -153,6 +153,24 @@ pub enum RegistrationError {
     /// No operation has a handler, so the webhook would never be called.
     #[error("webhook {0} has no handler: add on_create_or_update, on_delete or on_connect")]
     NoHandler(String),
+    /// An operation of the webhook has two handlers.
+    #[error("webhook {name} has two handlers for {operation}: keep one (on_create_or_update is for CREATE and UPDATE)")]
+    DuplicateHandler {
+        /// The webhook.
+        name: String,
+        /// The operation.
+        operation: Operation,
+    },
+    /// A [`Validator`] or [`Mutator`] does not have the method for one of its operations.
+    #[error(
+        "OPERATIONS of webhook {name} has {operation}, for which there is no method: write it, or leave {operation} out"
+    )]
+    NoMethod {
+        /// The webhook.
+        name: String,
+        /// The operation.
+        operation: Operation,
+    },
     /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
     #[error("two webhooks are registered as {0}: give one of them another name")]
     DuplicateName(String),
@@ -273,6 +291,7 @@ impl Webhooks {
             .map(|webhook| {
                 let manifest = webhook.manifest();
                 check(webhook.settings(), &manifest)?;
+                webhook.check_handlers()?;
                 if !paths.insert(manifest.path.clone()) {
                     return Err(RegistrationError::DuplicatePath(manifest.path));
                 }
@@ -294,7 +313,7 @@ impl Webhooks {
 
     /// Builds the [`routes`](Self::routes) of an operator that skips namespaces of other operators. Where `skip`
     /// returns a reason for a namespace (empty for objects without one), reviews are allowed without calling a handler,
-    /// and objects are not mutated. `Scope::passes` of `portcullis-lease` is such a function.
+    /// and objects are not mutated. `Scope::skip_reason` of `portcullis-lease` is such a function.
     ///
     /// # Errors
     /// When the registration is not valid.

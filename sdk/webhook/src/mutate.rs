@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{DynamicObject, GroupVersionKind};
-use portcullis_manifest::{Reinvocation, Webhook, WebhookKind};
+use portcullis_manifest::{ReinvocationPolicy, Webhook, WebhookKind};
 use portcullis_review::{IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,11 +17,12 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, n
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Mutation, Mutator, entry, old};
+use super::validator::{is_missing, is_missing_update};
+use super::{Context, Mutation, Mutator, RegistrationError, entry, old};
 
 /// A mutating webhook. The API server calls it only for operations that have a handler.
 ///
-/// `T` is the type that handlers get: the kind itself ([`named`](Self::named)), the object of a subresource
+/// `T` is the type that handlers get: the kind itself ([`new`](Self::new)), the object of a subresource
 /// ([`subresource_of`](Self::subresource_of)), or an untyped object ([`dynamic`](Self::dynamic)).
 ///
 /// Handlers edit the typed object. Their changes are applied to the object as the API server sent it, so that fields
@@ -34,7 +35,7 @@ use super::{Context, Mutation, Mutator, entry, old};
 ///
 /// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
 /// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`]. Each operation has one
-/// handler; a later registration replaces an earlier one.
+/// handler; two are [`RegistrationError::DuplicateHandler`].
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
@@ -48,8 +49,8 @@ impl<K: AdmissionObject + Serialize + Clone> Mutate<K> {
     /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the mutating webhooks of the operator.
     /// The webhook is served at `/mutate/{name}` and registered as `{name}.{plural}.{group}`, unless
     /// [`path`](Self::path) and [`full_name`](Self::full_name) give others.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self::new(name, Subject::objects::<K>())
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::with_subject(name, Subject::objects::<K>())
     }
 }
 
@@ -57,7 +58,7 @@ impl Mutate<DynamicObject> {
     /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
     /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
-        Self::new(name, Subject::dynamic(target.into()))
+        Self::with_subject(name, Subject::dynamic(target.into()))
     }
 }
 
@@ -65,10 +66,10 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
     /// Creates a webhook for a subresource of the kind `K`, where `T` is the type of its objects; see
     /// [`Validate::subresource_of`](super::Validate::subresource_of).
     pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
-        Self::new(name, Subject::subresource::<K>(subresource))
+        Self::with_subject(name, Subject::subresource::<K>(subresource))
     }
 
-    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+    pub(super) fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::new(WebhookKind::Mutating, name.into());
         let edits = AtomicBool::default();
         Self { settings, subject, handlers: Handlers::default(), edits }
@@ -80,7 +81,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.create = Some(of_one(handler));
+        self.handlers.on_create(of_one(handler));
         self
     }
 
@@ -100,7 +101,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.update = Some(of_two(handler));
+        self.handlers.on_update(of_two(handler));
         self
     }
 
@@ -110,7 +111,7 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.delete = Some(of_one(handler));
+        self.handlers.on_delete(of_one(handler));
         self
     }
 
@@ -120,21 +121,21 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         F: Fn(T, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
     {
-        self.handlers.connect = Some(of_one(handler));
+        self.handlers.on_connect(of_one(handler));
         self
     }
 
     /// Registers the methods of a [`Mutator`] for its operations.
     pub fn mutator<M: Mutator<T>>(mut self, mutator: Arc<M>) -> Self {
-        register_methods!(self.handlers, mutator, M::OPERATIONS);
+        register_methods!(self.handlers, mutator, M);
         self
     }
 }
 
 impl<T> Mutate<T> {
     /// Sets whether the API server calls this webhook again when a later one changed the object (default: `IfNeeded`).
-    pub fn reinvocation(mut self, reinvocation: Reinvocation) -> Self {
-        self.settings.entry.reinvocation = reinvocation;
+    pub fn reinvocation_policy(mut self, policy: ReinvocationPolicy) -> Self {
+        self.settings.entry.reinvocation_policy = policy;
         self
     }
 
@@ -144,6 +145,10 @@ impl<T> Mutate<T> {
 impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for Mutate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn check_handlers(&self) -> Result<(), RegistrationError> {
+        self.handlers.check(&self.settings.name)
     }
 
     fn only_kind(&self) -> Option<&GroupVersionKind> {

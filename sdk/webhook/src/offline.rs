@@ -53,7 +53,7 @@ impl Webhooks {
     /// let not_empty = |new: Arc<ConfigMap>, _: Context| async move {
     ///     if new.data.is_some() { Verdict::allow() } else { Verdict::deny("data is empty") }
     /// };
-    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("not-empty").on_create(not_empty));
+    /// let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::new("not-empty").on_create(not_empty));
     /// let object = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     /// let said = webhooks.explain(&object).await;
     /// assert_eq!(said[0].webhook, "not-empty");

@@ -15,14 +15,14 @@ use super::settings::Settings;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use portcullis_webhook::Old;
+/// use portcullis_webhook::OldObject;
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 ///
-/// let old = Old::from(Arc::new(ConfigMap::default()));
+/// let old = OldObject::from(Arc::new(ConfigMap::default()));
 /// assert_eq!(old.decode()?.data, None);
 /// # Ok::<(), portcullis_webhook::OldObjectError>(())
 /// ```
-pub struct Old<'a, T>(Source<'a, T>);
+pub struct OldObject<'a, T>(Source<'a, T>);
 
 enum Source<'a, T> {
     Text { text: &'a str, managed_fields: bool },
@@ -35,13 +35,13 @@ enum Source<'a, T> {
 #[error("the stored object does not decode at {}", .0.path)]
 pub struct OldObjectError(DecodeError);
 
-impl<'a, T> Old<'a, T> {
+impl<'a, T> OldObject<'a, T> {
     pub(super) fn new(text: &'a str, settings: &Settings) -> Self {
         Self(Source::Text { text, managed_fields: settings.managed_fields })
     }
 }
 
-impl<T: DeserializeOwned> Old<'_, T> {
+impl<T: DeserializeOwned> OldObject<'_, T> {
     /// Decodes the object.
     ///
     /// # Errors
@@ -71,14 +71,14 @@ pub(super) fn failure(error: BoxError, request: &Request<'_>) -> Failure {
 }
 
 /// For a controller or a test that calls a method for updates.
-impl<T> From<Arc<T>> for Old<'_, T> {
+impl<T> From<Arc<T>> for OldObject<'_, T> {
     fn from(object: Arc<T>) -> Self {
         Self(Source::Decoded(object))
     }
 }
 
-impl<T> fmt::Debug for Old<'_, T> {
+impl<T> fmt::Debug for OldObject<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Old").finish_non_exhaustive()
+        f.debug_struct("OldObject").finish_non_exhaustive()
     }
 }

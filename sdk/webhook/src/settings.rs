@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_manifest::{Scope, Webhook, WebhookKind};
+use portcullis_manifest::{ScopeType, Webhook, WebhookKind};
 
 use crate::Source;
 
@@ -20,7 +20,7 @@ pub(super) struct Settings {
     /// The entry in the configuration. Name, path, rules and timeout are set when the manifest is made.
     pub(super) entry: Webhook,
     pub(super) timeout: Duration,
-    pub(super) scope: Option<Scope>,
+    pub(super) scope: Option<ScopeType>,
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
@@ -122,7 +122,7 @@ macro_rules! settings {
         }
 
         /// Sets whether the resource is namespaced (default: as the type or the target says).
-        pub fn scope(mut self, scope: portcullis_manifest::Scope) -> Self {
+        pub fn scope(mut self, scope: portcullis_manifest::ScopeType) -> Self {
             self.settings.scope = Some(scope);
             self
         }
@@ -152,7 +152,7 @@ macro_rules! settings {
         /// Declares a source that handlers read, usually a `&Cache` of `portcullis-controller`. Every replica of the
         /// operator keeps it filled, and the generated roles permit that. Until its first list is complete, this
         /// webhook answers HTTP 429, and the API server retries.
-        pub fn reads(mut self, source: impl Into<std::sync::Arc<dyn crate::Source>>) -> Self {
+        pub fn with_source(mut self, source: impl Into<std::sync::Arc<dyn crate::Source>>) -> Self {
             self.settings.sources.push(source.into());
             self
         }

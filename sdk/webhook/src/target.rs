@@ -1,7 +1,7 @@
 //! The requests that a webhook is called for, and those that it refuses.
 
 use kube_core::{ApiResource, GroupVersionKind};
-use portcullis_manifest::{Rule, Scope};
+use portcullis_manifest::{Rule, ScopeType};
 use portcullis_review::{Operation, Request};
 
 use super::KnownScope;
@@ -11,7 +11,7 @@ use super::admit::{AdmissionObject, Failure};
 ///
 /// ```
 /// use kube_core::{ApiResource, GroupVersionKind};
-/// use portcullis_webhook::{Scope, Target};
+/// use portcullis_webhook::{ScopeType, Target};
 ///
 /// // One kind that has no Rust type, and everything of a group with its subresources.
 /// let widgets = Target::from(&ApiResource::from_gvk(&GroupVersionKind::gvk("shop.example", "v1", "Widget")));
@@ -20,7 +20,7 @@ use super::admit::{AdmissionObject, Failure};
 ///     groups: vec!["shop.example".into()],
 ///     versions: vec!["*".into()],
 ///     resources: vec!["*/*".into()],
-///     scope: Scope::Any,
+///     scope: ScopeType::Any,
 /// };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Target {
     /// without subresources, `*/*` is all of both.
     pub resources: Vec<String>,
     /// Namespaced or cluster-scoped.
-    pub scope: Scope,
+    pub scope: ScopeType,
 }
 
 impl From<&ApiResource> for Target {
@@ -42,7 +42,7 @@ impl From<&ApiResource> for Target {
             groups: vec![resource.group.clone()],
             versions: vec![resource.version.clone()],
             resources: vec![resource.plural.clone()],
-            scope: Scope::Any,
+            scope: ScopeType::Any,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Subject {
     }
 
     /// The rule of the webhook's manifest.
-    pub(super) fn rule(&self, scope: Option<Scope>, operations: Vec<Operation>) -> Rule {
+    pub(super) fn rule(&self, scope: Option<ScopeType>, operations: Vec<Operation>) -> Rule {
         let Target { groups, versions, resources, scope: of_target } = self.target.clone();
         Rule { groups, versions, resources, scope: scope.unwrap_or(of_target), operations }
     }
@@ -159,7 +159,7 @@ mod tests {
                 groups: vec!["apps".into(), String::new()],
                 versions: vec!["*".into()],
                 resources: vec![pattern.into()],
-                scope: Scope::Any,
+                scope: ScopeType::Any,
             };
             let subject = Subject::dynamic(target);
             assert_eq!(

@@ -14,11 +14,12 @@ use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object
 use super::handler::{Handlers, of_one, of_two, register_methods};
 use super::settings::{Settings, settings};
 use super::target::{Subject, Target};
-use super::{Context, Validator, entry, old};
+use super::validator::{is_missing, is_missing_update};
+use super::{Context, RegistrationError, Validator, entry, old};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
-/// `T` is the type that handlers get: the kind itself ([`named`](Self::named)), the object of a subresource
+/// `T` is the type that handlers get: the kind itself ([`new`](Self::new)), the object of a subresource
 /// ([`subresource_of`](Self::subresource_of)), or an untyped object ([`dynamic`](Self::dynamic)).
 ///
 /// An update of an object that is being deleted (its stored `metadata.deletionTimestamp` is set) reaches no handler if
@@ -34,8 +35,8 @@ use super::{Context, Validator, entry, old};
 /// [`deny_on_failure`](Self::deny_on_failure)). The error is logged with its sources; the user reads "handler failed".
 /// Handlers that share data are the methods of a [`Validator`].
 ///
-/// Each operation has one handler. A later registration replaces an earlier one for the same operation:
-/// `.on_create_or_update(rule).on_update(other)` calls `other` alone on UPDATE.
+/// Each operation has one handler: `.on_create_or_update(rule).on_update(other)` has two for UPDATE, which is
+/// [`RegistrationError::DuplicateHandler`].
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,
@@ -47,8 +48,8 @@ impl<K: AdmissionObject> Validate<K> {
     /// Creates a webhook for the kind `K`. The name is a DNS label, unique among the validating webhooks of the
     /// operator. The webhook is served at `/validate/{name}` and registered as `{name}.{plural}.{group}`, unless
     /// [`path`](Self::path) and [`full_name`](Self::full_name) give others.
-    pub fn named(name: impl Into<String>) -> Self {
-        Self::new(name, Subject::objects::<K>())
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::with_subject(name, Subject::objects::<K>())
     }
 }
 
@@ -56,7 +57,7 @@ impl Validate<DynamicObject> {
     /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
     /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
-        Self::new(name, Subject::dynamic(target.into()))
+        Self::with_subject(name, Subject::dynamic(target.into()))
     }
 }
 
@@ -95,10 +96,10 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
     /// );
     /// ```
     pub fn subresource_of<K: AdmissionObject>(name: impl Into<String>, subresource: &str) -> Self {
-        Self::new(name, Subject::subresource::<K>(subresource))
+        Self::with_subject(name, Subject::subresource::<K>(subresource))
     }
 
-    pub(super) fn new(name: impl Into<String>, subject: Subject) -> Self {
+    pub(super) fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
         let settings = Settings::new(WebhookKind::Validating, name.into());
         Self { settings, subject, handlers: Handlers::default() }
     }
@@ -109,7 +110,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.create = Some(of_one(handler));
+        self.handlers.on_create(of_one(handler));
         self
     }
 
@@ -130,7 +131,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.update = Some(of_two(handler));
+        self.handlers.on_update(of_two(handler));
         self
     }
 
@@ -140,7 +141,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.delete = Some(of_one(handler));
+        self.handlers.on_delete(of_one(handler));
         self
     }
 
@@ -150,13 +151,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
         R: Future<Output: IntoResult<Verdict>> + Send + 'static,
     {
-        self.handlers.connect = Some(of_one(handler));
+        self.handlers.on_connect(of_one(handler));
         self
     }
 
     /// Registers the methods of a [`Validator`] for its operations.
     pub fn validator<V: Validator<T>>(mut self, validator: Arc<V>) -> Self {
-        register_methods!(self.handlers, validator, V::OPERATIONS);
+        register_methods!(self.handlers, validator, V);
         self
     }
 }
@@ -177,7 +178,7 @@ impl<T> Validate<T> {
     /// use portcullis_webhook::{Context, Validate, Verdict};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
     ///
-    /// let webhook = Validate::<ConfigMap>::named("small")
+    /// let webhook = Validate::<ConfigMap>::new("small")
     ///     .cel("!has(object.data) || object.data.size() <= 10", "data has more than 10 entries")
     ///     .on_create(|_: Arc<ConfigMap>, _: Context| async move { Verdict::allow() });
     /// ```
@@ -193,6 +194,10 @@ impl<T> Validate<T> {
 impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn check_handlers(&self) -> Result<(), RegistrationError> {
+        self.handlers.check(&self.settings.name)
     }
 
     fn only_kind(&self) -> Option<&GroupVersionKind> {

@@ -1,17 +1,21 @@
 //! Values whose methods are the handlers of a webhook.
 
-use std::future::ready;
+use std::any::type_name;
+use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{self, Poll};
 
 use portcullis_review::{BoxError, Operation, Verdict};
 
-use super::{Context, Mutation, Old};
+use super::{Context, Mutation, OldObject};
 
 /// A value that validates objects: the handlers of a [`Validate`](super::Validate) that share a client, a store or
 /// settings. It is registered with [`Validate::validator`](super::Validate::validator).
 ///
-/// The API server calls the webhook for [`OPERATIONS`](Self::OPERATIONS), and each of them needs its method. An update
-/// without a method of its own is validated as a creation, so that one rule holds for both.
+/// The API server calls the webhook for [`OPERATIONS`](Self::OPERATIONS). Each of them needs its method, or else the
+/// registration is refused with [`RegistrationError::NoMethod`](super::RegistrationError::NoMethod). An update without
+/// a method of its own is validated as a creation, so that one rule holds for both.
 ///
 /// An error is handled as for any handler, see [`Validate`](super::Validate): it is no verdict. A controller can share
 /// the value, and validate stored objects with it in the context of [`Context::from_stored`].
@@ -38,7 +42,7 @@ use super::{Context, Mutation, Old};
 /// }
 ///
 /// let quota = Arc::new(Quota { seats: 10 });
-/// let webhook = Validate::<ConfigMap>::named("quota").validator(quota.clone());
+/// let webhook = Validate::<ConfigMap>::new("quota").validator(quota.clone());
 /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 ///
 /// let stored = Arc::new(ConfigMap::default());
@@ -59,13 +63,13 @@ pub trait Validator<T: Send + Sync + 'static>: Send + Sync + 'static {
 
     /// Validates an object that is created.
     fn create(&self, _new: Arc<T>, _cx: Context) -> impl Future<Output = Result<Verdict, BoxError>> + Send {
-        ready(Err(no_method::<Self>("create")))
+        NoMethod::new::<Self>("create")
     }
 
     /// Validates an update. By default the new object is validated as one that is created.
     fn update(
         &self,
-        _old: Old<'_, T>,
+        _old: OldObject<'_, T>,
         new: Arc<T>,
         cx: Context,
     ) -> impl Future<Output = Result<Verdict, BoxError>> + Send {
@@ -74,12 +78,12 @@ pub trait Validator<T: Send + Sync + 'static>: Send + Sync + 'static {
 
     /// Validates the deletion of an object, with the object as it is stored.
     fn delete(&self, _old: Arc<T>, _cx: Context) -> impl Future<Output = Result<Verdict, BoxError>> + Send {
-        ready(Err(no_method::<Self>("delete")))
+        NoMethod::new::<Self>("delete")
     }
 
     /// Validates a connection (`exec`, `attach`, `portforward`, `proxy`) by its options.
     fn connect(&self, _options: Arc<T>, _cx: Context) -> impl Future<Output = Result<Verdict, BoxError>> + Send {
-        ready(Err(no_method::<Self>("connect")))
+        NoMethod::new::<Self>("connect")
     }
 }
 
@@ -102,7 +106,7 @@ pub trait Validator<T: Send + Sync + 'static>: Send + Sync + 'static {
 ///     }
 /// }
 ///
-/// let webhook = Mutate::<ConfigMap>::named("team").mutator(Arc::new(Team("blue".to_owned())));
+/// let webhook = Mutate::<ConfigMap>::new("team").mutator(Arc::new(Team("blue".to_owned())));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not mutate `{T}`",
@@ -115,13 +119,13 @@ pub trait Mutator<T: Send + Sync + 'static>: Send + Sync + 'static {
 
     /// Mutates an object that is created.
     fn create(&self, _new: T, _cx: Context) -> impl Future<Output = Result<Mutation<T>, BoxError>> + Send {
-        ready(Err(no_method::<Self>("create")))
+        NoMethod::new::<Self>("create")
     }
 
     /// Mutates the new object of an update. By default it is mutated as one that is created.
     fn update(
         &self,
-        _old: Old<'_, T>,
+        _old: OldObject<'_, T>,
         new: T,
         cx: Context,
     ) -> impl Future<Output = Result<Mutation<T>, BoxError>> + Send {
@@ -130,18 +134,48 @@ pub trait Mutator<T: Send + Sync + 'static>: Send + Sync + 'static {
 
     /// Validates the deletion of an object. There is no object to mutate.
     fn delete(&self, _old: Arc<T>, _cx: Context) -> impl Future<Output = Result<Verdict, BoxError>> + Send {
-        ready(Err(no_method::<Self>("delete")))
+        NoMethod::new::<Self>("delete")
     }
 
     /// Mutates the options of a connection (`exec`, `attach`, `portforward`, `proxy`).
     fn connect(&self, _options: T, _cx: Context) -> impl Future<Output = Result<Mutation<T>, BoxError>> + Send {
-        ready(Err(no_method::<Self>("connect")))
+        NoMethod::new::<Self>("connect")
     }
 }
 
-/// An error for the log: [`Validator::OPERATIONS`] names an operation that has no method.
-fn no_method<S: ?Sized>(method: &str) -> BoxError {
-    let of = std::any::type_name::<S>();
-    format!("OPERATIONS of {of} has an operation without its method: write `{method}`, or leave the operation out")
-        .into()
+/// The future of a method that a value does not have. [`is_missing`] finds it at the registration.
+struct NoMethod<T> {
+    error: String,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T> NoMethod<T> {
+    fn new<S: ?Sized>(method: &str) -> Self {
+        Self { error: format!("{} has no method `{method}`", type_name::<S>()), answer: PhantomData }
+    }
+}
+
+impl<T> Future for NoMethod<T> {
+    type Output = Result<T, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Err(self.error.clone().into()))
+    }
+}
+
+/// Whether a method of a validator or mutator is the default, by the name of the future that it returns.
+pub(super) fn is_missing<'a, S: 'a, A, R>(_: impl Fn(&'a S, A, Context) -> R) -> bool {
+    is_no_method::<R>()
+}
+
+/// The same as [`is_missing`] for `update`, whose default is missing where that of `create` is.
+pub(super) fn is_missing_update<'a, 'o, S: 'a, T: 'o, A, R>(
+    _: impl Fn(&'a S, OldObject<'o, T>, A, Context) -> R,
+) -> bool {
+    is_no_method::<R>()
+}
+
+fn is_no_method<R>() -> bool {
+    let name = type_name::<NoMethod<()>>();
+    name.split_once('<').is_some_and(|(name, _)| type_name::<R>().starts_with(name))
 }

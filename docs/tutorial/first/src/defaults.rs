@@ -6,7 +6,7 @@ use crate::v1::Backup;
 
 /// The mutating webhook.
 pub(crate) fn defaults() -> Mutate<Backup> {
-    Mutate::<Backup>::named("defaults").on_create_or_update(fill)
+    Mutate::<Backup>::new("defaults").on_create_or_update(fill)
 }
 
 async fn fill(mut new: Backup, _: Context) -> Mutation<Backup> {

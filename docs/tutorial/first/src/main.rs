@@ -7,7 +7,7 @@ use kube::CustomResourceExt as _;
 use portcullis::operator::Operator;
 
 fn main() -> ExitCode {
-    Operator::named("backup-operator")
+    Operator::new("backup-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![v1::Backup::crd()])
         .webhooks(webhooks())

@@ -12,7 +12,7 @@ fn backup(schedule: Option<&str>, keep_days: u32) -> Backup {
 
 #[tokio::test]
 async fn a_schedule_has_five_fields() {
-    let reviews = Reviews::of(&webhooks()).unwrap();
+    let reviews = Reviews::new(&webhooks()).unwrap();
     let answer = reviews.create(&backup(Some("daily"), 7)).validate("rules").await;
     answer.assert_denied(422, "'daily' is no schedule");
     reviews.create(&backup(Some("0 4 * * 1"), 7)).validate("rules").await.assert_allowed();
@@ -20,15 +20,15 @@ async fn a_schedule_has_five_fields() {
 
 #[tokio::test]
 async fn only_an_admin_shortens_the_time_that_backups_are_kept() {
-    let reviews = Reviews::of(&webhooks()).unwrap();
+    let reviews = Reviews::new(&webhooks()).unwrap();
     let (old, new) = (backup(None, 30), backup(None, 7));
-    let answer = reviews.update(&old, &new).by("alice").validate("rules").await;
+    let answer = reviews.update(&old, &new).user("alice").validate("rules").await;
     answer.assert_denied(403, "keeping backups for less long deletes some: ask one of backup-admins");
 }
 
 #[tokio::test]
 async fn what_nobody_said_is_filled_in_once() {
-    let reviews = Reviews::of(&webhooks()).unwrap();
+    let reviews = Reviews::new(&webhooks()).unwrap();
     let answer = reviews.create(&backup(None, 7)).mutate("defaults").await;
     assert_eq!(answer.patched()["spec"]["schedule"], json!("0 3 * * *"));
     assert_idempotent(&reviews, "defaults", &backup(None, 7)).await;

@@ -7,7 +7,7 @@ use backup_operator::{crd, webhooks};
 use portcullis::operator::Operator;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    Ok(Operator::named("backup-operator")
+    Ok(Operator::new("backup-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![crd()?])
         .webhooks(webhooks())

@@ -11,7 +11,7 @@ const ADMINS: &str = "backup-admins";
 
 /// The validating webhook.
 pub(crate) fn rules() -> Validate<Backup> {
-    Validate::<Backup>::named("rules").on_create(create).on_update(update)
+    Validate::<Backup>::new("rules").on_create(create).on_update(update)
 }
 
 async fn create(new: Arc<Backup>, _: Context) -> Verdict {

@@ -69,7 +69,7 @@ async fn apply_as(manager: &str, client: &Client, yaml: &str, dry_run: bool) -> 
 async fn the_tutorial_ends_as_it_says() {
     let cluster = ControlPlane::shared().await;
     let (client, kubeconfig) = (cluster.admin(), cluster.kubeconfig_path().display().to_string());
-    let binary = OperatorBinary::at(env!("CARGO_BIN_EXE_backup-operator"));
+    let binary = OperatorBinary::new(env!("CARGO_BIN_EXE_backup-operator"));
     let _operator = binary.namespace("backup-operator-system").install(cluster).await;
 
     let nightly = read("../first/manifests/nightly.yaml");

@@ -29,7 +29,7 @@ pub(super) fn watching(requests: Controller<Request>) -> Controller<Request> {
         .watches::<PartialObjectMeta<ConfigMap>>(|map, requests| {
             let namespace = map.namespace().unwrap_or_default();
             let named = requests.find(&namespace, &map.name_any());
-            named.iter().map(|request| Key::of(&**request)).collect()
+            named.iter().map(|request| Key::from_object(&**request)).collect()
         })
         .on_invalid(on_invalid)
 }

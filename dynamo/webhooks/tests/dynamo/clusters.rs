@@ -7,7 +7,7 @@ use tokio::sync::OnceCell;
 const TIMING: &str = "8s,6s,1s,5s,2s,4s";
 
 pub(crate) fn binary() -> OperatorBinary {
-    OperatorBinary::at(env!("CARGO_BIN_EXE_dynamo-webhooks"))
+    OperatorBinary::new(env!("CARGO_BIN_EXE_dynamo-webhooks"))
 }
 
 /// With the Leases of these tests, and a log that they read.

@@ -125,7 +125,7 @@ impl Home {
             "metadata": {"name": name}, "webhooks": webhooks,
         });
         self.cluster.apply(&[configuration]).await;
-        self.cluster.webhooks_in_force().await;
+        self.cluster.wait_for_webhooks().await;
     }
 
     /// One that has issued other certificates: the API server's own.

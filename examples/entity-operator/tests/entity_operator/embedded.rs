@@ -35,9 +35,8 @@ async fn no_passwords(new: Arc<ConfigMap>, _: Context) -> Verdict {
 fn webhooks() -> Webhooks {
     let checked =
         LabelSelector { match_labels: Some([(LABEL.to_owned(), String::new())].into()), ..Default::default() };
-    Webhooks::new().validate(
-        Validate::<ConfigMap>::named("no-passwords").object_selector(checked).on_create_or_update(no_passwords),
-    )
+    Webhooks::new()
+        .validate(Validate::<ConfigMap>::new("no-passwords").object_selector(checked).on_create_or_update(no_passwords))
 }
 
 fn map(name: &str, data: Value) -> ConfigMap {
@@ -50,7 +49,7 @@ fn map(name: &str, data: Value) -> ConfigMap {
 async fn an_application_runs_an_operator_behind_its_own_router() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("application").await;
-    let operator = Operator::named("no-passwords").webhooks(webhooks());
+    let operator = Operator::new("no-passwords").webhooks(webhooks());
     let mut options = EmbedOptions::new(operator.installation(&namespace).unwrap());
     options.bind = "127.0.0.1:0".parse().unwrap();
     options.drain_delay = Duration::ZERO;
@@ -74,7 +73,7 @@ async fn an_application_runs_an_operator_behind_its_own_router() {
     let stop = CancellationToken::new();
     let running = tokio::spawn(embedded.run_with_handler(application, stop.clone()));
     timeout(PATIENCE, readiness.ready()).await.unwrap();
-    cluster.webhooks_in_force().await;
+    cluster.wait_for_webhooks().await;
 
     let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), &cluster.namespace("team").await);
     let refused = maps.create(&PostParams::default(), &map("one", json!({ "password": "1234" }))).await.unwrap_err();

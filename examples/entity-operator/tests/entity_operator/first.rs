@@ -6,7 +6,7 @@ use portcullis_testing::admission::Reviews;
 
 #[tokio::test]
 async fn nobody_is_called_forbidden() {
-    let reviews = Reviews::of(&webhooks()).unwrap();
+    let reviews = Reviews::new(&webhooks()).unwrap();
     let entity = |username: &str| Entity::new("ada", EntitySpec { username: username.into(), ..EntitySpec::default() });
 
     let answer = reviews.create(&entity("forbidden")).validate("username").await;

@@ -6,7 +6,7 @@ use portcullis_testing::conversion::assert_laws;
 use serde_json::{Value, json};
 
 fn reviews() -> Reviews {
-    Reviews::of(&webhooks()).unwrap()
+    Reviews::new(&webhooks()).unwrap()
 }
 
 fn entity(spec: Value) -> v3::Entity {

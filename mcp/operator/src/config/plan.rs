@@ -64,7 +64,7 @@ pub fn plan_config<K: ConfigKind>(inputs: &ConfigInputs<'_, K>) -> ConfigPlan {
     let said = previous.conditions.iter().flatten();
     let said: Vec<_> = said.map(|it| (&*it.type_, &*it.status, &*it.reason)).collect();
     let events = conditions
-        .news()
+        .changed()
         // One referrer less is news for the status; an event tells once that the deletion is blocked.
         .filter(|new| new.type_ == condition::VALID || !said.contains(&(&*new.type_, &*new.status, &*new.reason)))
         .map(|new| match (new.type_.as_str(), new.status.as_str()) {

@@ -88,7 +88,7 @@ impl Stored for BackendPod {
         self.version
     }
 
-    fn tokens(&self) -> Vec<String> {
+    fn index_keys(&self) -> Vec<String> {
         vec![self.workload.clone()]
     }
 }

@@ -55,7 +55,7 @@ impl ConfigController {
         if let Ok(cx) = &deletion.reconcile {
             self.settle(cx, &referrers, true).await?;
         }
-        Ok(if referrers.is_empty() { Cleanup::Done } else { Cleanup::Waits(next) })
+        Ok(if referrers.is_empty() { Cleanup::Done } else { Cleanup::Pending(next) })
     }
 
     /// Nobody reads the status of what is about to be gone.

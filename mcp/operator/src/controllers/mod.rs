@@ -29,7 +29,7 @@ use k8s_openapi::api::{
 use kube::{Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
 use mcp_plan::{settings::Settings, workload::ChildKind};
 use portcullis::{
-    controller::{Namespaces, Watches, paged},
+    controller::{Namespaces, Watches, watcher_config},
     manifest::Access,
     operator::Runtime,
     webhooks::Webhooks,
@@ -90,7 +90,7 @@ impl Controllers {
     pub async fn watch(self, runtime: Runtime) {
         let Self { kinds, stores, settings, namespaces, watched } = self;
         let namespaces =
-            if runtime.scope.restricted_to().is_some() { Namespaces::of(&runtime.scope) } else { namespaces };
+            if runtime.scope.restricted_to().is_some() { Namespaces::from_scope(&runtime.scope) } else { namespaces };
         let watches =
             Watches::new(runtime.client.clone(), namespaces, runtime.stop.clone()).with_metrics(&runtime.metrics);
         stores.ask_with(runtime.client.clone());
@@ -145,13 +145,12 @@ fn follow_built_in(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>) {
     follow_children::<NetworkPolicy>(watches, stores, wake, ChildKind::NetworkPolicy);
     follow_children::<StatefulSet>(watches, stores, wake, ChildKind::StatefulSet);
     let (on, store) = (wake.clone(), stores.children(ChildKind::Deployment).clone());
-    watches.follow::<DeploymentTrace, _>(paged(), store, Trace::read_deployment, move |change| {
+    watches.follow::<DeploymentTrace, _>(watcher_config(), store, Trace::read_deployment, move |change| {
         on.child(ChildKind::Deployment, change);
     });
-    let on = wake.clone();
-    watches.follow::<PartialObjectMeta<Secret>, _>(paged(), stores.secrets().clone(), Trace::read, move |change| {
-        on.secret(change);
-    });
+    let (on, store) = (wake.clone(), stores.secrets().clone());
+    watches
+        .follow::<PartialObjectMeta<Secret>, _>(watcher_config(), store, Trace::read, move |change| on.secret(change));
 }
 
 fn follow_children<K>(watches: &Watches, stores: &Arc<Stores>, wake: &Arc<Wake>, kind: ChildKind)
@@ -166,5 +165,6 @@ where
 {
     let on = wake.clone();
     let store = stores.children(kind).clone();
-    watches.follow::<PartialObjectMeta<K>, _>(paged(), store, Trace::read, move |change| on.child(kind, change));
+    watches
+        .follow::<PartialObjectMeta<K>, _>(watcher_config(), store, Trace::read, move |change| on.child(kind, change));
 }

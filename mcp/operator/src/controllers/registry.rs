@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     core::v1::{ConfigMap, Pod, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
-    rbac::v1::{Role, RoleBinding},
+    rbac::v1::{PolicyRule, Role, RoleBinding},
 };
 use kube::Client;
 use mcp_api::names::GROUP;
@@ -17,8 +17,8 @@ use mcp_plan::{
     workload::{ChildKind, ChildRef},
 };
 use portcullis::{
-    controller::{Controller, Observed, Queue, SharedController, Store, Watches, paged},
-    manifest::{Access, Grant},
+    controller::{Controller, Observed, Queue, SharedController, Store, Watches, watcher_config},
+    manifest::{Access, policy_rule},
     operator::Runtime,
     webhooks::Webhooks,
 };
@@ -111,9 +111,9 @@ impl Registry {
     }
 
     /// Lists the rights to read the kinds that the stores hold, and those asked for before an object is deleted.
-    pub fn reads(&self) -> Vec<Grant> {
-        let held = self.kinds.iter().map(|kind| Grant::new(GROUP, &[kind.plural()], &["list", "watch"]));
-        let asked = self.outsiders.iter().map(|kind| Grant::new(GROUP, &[kind.plural], &["list"]));
+    pub fn reads(&self) -> Vec<PolicyRule> {
+        let held = self.kinds.iter().map(|kind| policy_rule(GROUP, &[kind.plural()], &["list", "watch"]));
+        let asked = self.outsiders.iter().map(|kind| policy_rule(GROUP, &[kind.plural], &["list"]));
         held.chain(asked).collect()
     }
 }
@@ -195,11 +195,11 @@ impl<W: Workload> KindController for OfWorkloads<W> {
     fn follow(&self, watches: &Watches) {
         self.controller.follow(watches);
         let (on, kind) = (self.wake.clone(), self.kind());
-        let pods = paged().labels(&PodTrace::selector(W::APP));
+        let pods = watcher_config().labels(&PodTrace::selector(W::APP));
         watches.follow::<Pod, _>(pods, self.pods.clone(), PodTrace::read, move |change| on.pod(&kind, change));
         if W::CHILDREN.contains(&ChildKind::StatefulSet) {
             let (on, kind) = (self.wake.clone(), self.kind());
-            let pods = paged().labels(&BackendPod::selector());
+            let pods = watcher_config().labels(&BackendPod::selector());
             let on_change = move |change: &_| on.backend_pod(&kind, change);
             watches.follow::<Pod, _>(pods, self.backend_pods.clone(), BackendPod::read, on_change);
         }
@@ -297,7 +297,7 @@ fn made<W: Workload>(workload: &W) -> Vec<ChildRef> {
 /// A controller named after its kind.
 fn named<K: Subject>() -> Controller<K> {
     let kind = K::kind(&());
-    Controller::named(&format!("{}-controller", kind.to_lowercase())).field_manager(marks(&kind))
+    Controller::new(&format!("{}-controller", kind.to_lowercase())).field_manager(marks(&kind))
 }
 
 impl std::fmt::Debug for Registry {

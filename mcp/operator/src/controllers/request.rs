@@ -16,7 +16,7 @@ pub(super) async fn in_time<T>(
     match tokio::time::timeout(DEADLINE, request).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(source)) => Err(ControllerError::Request { verb, object: object(), source: Box::new(source) }),
-        Err(_) => Err(ControllerError::Deadline { verb, object: object(), seconds: DEADLINE.as_secs() }),
+        Err(_) => Err(ControllerError::Timeout { verb, object: object(), seconds: DEADLINE.as_secs() }),
     }
 }
 

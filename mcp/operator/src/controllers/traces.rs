@@ -33,7 +33,7 @@ const MANAGER: &str = "portcullis-";
 
 /// Marks the children of workloads of this kind.
 pub(super) fn marks(kind: &str) -> FieldManager {
-    FieldManager { exclusive: foreign::exclusive, ..FieldManager::of(format!("{MANAGER}{}", kind.to_lowercase())) }
+    FieldManager { exclusive: foreign::exclusive, ..FieldManager::new(format!("{MANAGER}{}", kind.to_lowercase())) }
 }
 
 /// The kind of the workload that this is a child of: its owner's. Where that was taken away, the kind whose controller
@@ -328,7 +328,7 @@ impl Stored for PodTrace {
         self.version
     }
 
-    fn tokens(&self) -> Vec<String> {
+    fn index_keys(&self) -> Vec<String> {
         vec![self.workload.clone()]
     }
 }

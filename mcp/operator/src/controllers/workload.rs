@@ -168,7 +168,7 @@ impl WorkloadController {
                 tracing::debug!(namespace = cx.key.namespace, name = cx.key.name, %error, "cannot report the deletion");
             }
             if runs && !rest.is_zero() {
-                return Ok(Cleanup::Waits(Action::requeue(rest)));
+                return Ok(Cleanup::Pending(Action::requeue(rest)));
             }
         }
         Ok(Cleanup::Done)
@@ -258,11 +258,11 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
     for Child { reference: ChildRef { kind, name }, object } in children {
         match cx.apply_dynamic(&kind.api_resource(), object.clone()).await {
             // A delayed child was written before, and is again when its turn comes.
-            Ok(Applied::Kept | Applied::Delayed) => {}
+            Ok(Applied::Unchanged | Applied::Delayed) => {}
             Ok(Applied::Written) => done.writes += 1,
             // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
             // nor with one that is about to go and lacks the guard that the proxy is said to have.
-            Ok(Applied::Waits) => {
+            Ok(Applied::Terminating) => {
                 done.failure = Some(ApplyFailure::being_deleted(*kind, name));
                 return Ok(());
             }

@@ -11,6 +11,7 @@ mod refused_pods;
 
 use std::borrow::Cow;
 
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use mcp_api::names::reason;
 use mcp_plan::{
     config::{Behind, ConfigUse, Requested, Target, UseCondition, Uses},
@@ -20,10 +21,7 @@ use mcp_plan::{
     workload::{Child, ChildKind, ChildRef, Owner, Previous, Report, deaf::Attached},
 };
 use mcp_runconfig::chain::AUTH;
-use portcullis::{
-    controller::{ConditionStatus, Conditions, PlannedEvent},
-    manifest::Grant,
-};
+use portcullis::controller::{ConditionStatus, Conditions, PlannedEvent};
 
 use crate::subject::Subject;
 
@@ -63,12 +61,12 @@ pub trait Workload: Subject {
 
     /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
     /// it.
-    fn granted() -> Vec<Grant> {
+    fn granted() -> Vec<PolicyRule> {
         Vec::new()
     }
 
     /// What its controller does beside what every kind's does.
-    fn rights() -> Vec<Grant> {
+    fn rights() -> Vec<PolicyRule> {
         Vec::new()
     }
 

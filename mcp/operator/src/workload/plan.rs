@@ -417,7 +417,7 @@ fn events<W: Workload>(
     stuck: Option<String>,
 ) -> Vec<PlannedEvent> {
     let mut events = Vec::new();
-    for new in conditions.news() {
+    for new in conditions.changed() {
         let event = match (new.type_.as_str(), new.status.as_str()) {
             (condition::READY, "True") if previous.phase != Some(Phase::Ready) => {
                 PlannedEvent::new(EventType::Normal, "Ready", &new.message)

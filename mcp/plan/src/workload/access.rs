@@ -6,10 +6,10 @@
 
 use k8s_openapi::api::{
     core::v1::{LocalObjectReference, ServiceAccount},
-    rbac::v1::{Role, RoleBinding, RoleRef, Subject},
+    rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
 };
 use mcp_api::v1beta1::ProxyDeploymentOverrides;
-use portcullis_manifest::Grant;
+use portcullis_manifest::policy_rule;
 
 use super::{
     child::{Child, ChildKind},
@@ -38,19 +38,22 @@ fn account_with(owner: &Owner<'_>, name: &str, automount: Option<bool>) -> Child
 }
 
 /// What [`attach_permission`] grants, of every pod.
-pub fn attach_grant() -> Grant {
-    Grant::new("", &["pods/attach"], &["get", "create"])
+pub fn attach_grant() -> PolicyRule {
+    policy_rule("", &["pods/attach"], &["get", "create"])
 }
 
 /// What the operator does with the pod that a proxy attaches to: it looks whether it [has to be replaced](super::deaf), and deletes it.
-pub fn replace_grant() -> Grant {
-    Grant::new("", &["pods"], &["get", "delete"])
+pub fn replace_grant() -> PolicyRule {
+    policy_rule("", &["pods"], &["get", "delete"])
 }
 
 /// The Role under which the ServiceAccount of the same name attaches to `pod`, and its binding.
 pub fn attach_permission(owner: &Owner<'_>, account: &str, pod: String) -> [Child; 2] {
     let metadata = owner.metadata(account, [].into());
-    let role = Role { metadata: metadata.clone(), rules: Some(vec![attach_grant().named([pod]).to_rule()]) };
+    let role = Role {
+        metadata: metadata.clone(),
+        rules: Some(vec![PolicyRule { resource_names: Some(vec![pod]), ..attach_grant() }]),
+    };
     let binding = RoleBinding {
         metadata,
         role_ref: RoleRef {

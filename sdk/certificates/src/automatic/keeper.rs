@@ -16,7 +16,7 @@ use crate::bundle::Bundle;
 use crate::follow::follow;
 use crate::pauses::pauses;
 use crate::{CertificateError, ServingCertificate};
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// The pause between two rounds while no event comes.
 const LOOK_AGAIN: Duration = Duration::from_hours(1);
@@ -71,7 +71,7 @@ impl<'a> Keeper<'a> {
                         continue;
                     }
                     Some(Err(error)) => {
-                        warn!(error = own_sentence(&error), secret = source.secret, "cannot watch the certificate Secrets; retrying");
+                        warn!(error = error_message(&error), secret = source.secret, "cannot watch the certificate Secrets; retrying");
                         continue;
                     }
                     None => return,
@@ -116,7 +116,7 @@ impl<'a> Keeper<'a> {
             self.unchanged = now;
         }
         self.bundle.publish(&self.stored.ca_pem);
-        let held = self.bundle.held_since(&self.source.configurations, &self.stored.ca_pem, self.wanted);
+        let held = self.bundle.published_since(&self.source.configurations, &self.stored.ca_pem, self.wanted);
         let held = held.map(|since| since.elapsed());
         let serve = self.serve(held);
         self.measure(&outcome);
@@ -150,9 +150,9 @@ impl<'a> Keeper<'a> {
         let now = self.source.time_of_day.now();
         let (old, new) = (self.served.cert_pem.as_bytes(), self.stored.cert_pem.as_bytes());
         let anchors = Anchor::read(self.stored.ca_pem.as_bytes(), now);
-        let trusted: Vec<_> = anchors.iter().filter(|anchor| anchor.stands_behind(old, now)).collect();
+        let trusted: Vec<_> = anchors.iter().filter(|anchor| anchor.verifies(old, now)).collect();
         let works = Certificate::from_pem(old).is_ok_and(|leaf| now <= leaf.not_after) && !trusted.is_empty();
-        let same = trusted.iter().any(|anchor| anchor.stands_behind(new, now));
+        let same = trusted.iter().any(|anchor| anchor.verifies(new, now));
         let settle = self.source.timing.settle;
         if works && !same && held.is_none_or(|time| time < settle) {
             let secret = &self.source.secret;

@@ -121,7 +121,7 @@ impl Automatic {
     /// call a Service by one of these names.
     pub fn bundle(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         Bundle::new(operator, &certificate.ca_pem)
-            .of_services(self.dns_names.iter().cloned())
+            .with_services(self.dns_names.iter().cloned())
             .with_origin(Origin { secrets: self.secrets(), name: self.secret.clone() })
             .pausing(self.first_pause)
             .with_metrics(self.metrics.clone())
@@ -257,7 +257,7 @@ impl Automatic {
     }
 
     /// The names of the Secrets of the CA and of the pair, of each that does not exist.
-    pub async fn absent(&self) -> Result<(Option<String>, Option<String>), CertificateError> {
+    pub async fn missing_secrets(&self) -> Result<(Option<String>, Option<String>), CertificateError> {
         let (ca, pair) = (self.read(&self.ca_secret()).await?, self.read(&self.secret).await?);
         Ok((ca.is_none().then(|| self.ca_secret()), pair.is_none().then(|| self.secret.clone())))
     }

@@ -46,9 +46,9 @@ impl Automatic {
     ) -> Result<bool, CertificateError> {
         let Authorities { current, next, previous, .. } = authorities;
         let values = [
-            ("ca.crt", Some(Anchor::of(current).pem())),
+            ("ca.crt", Some(Anchor::from(current).pem())),
             ("ca.key", Some(current.key_pem().to_owned())),
-            ("next.crt", next.as_ref().map(|next| Anchor::of(next).pem())),
+            ("next.crt", next.as_ref().map(|next| Anchor::from(next).pem())),
             ("next.key", next.as_ref().map(|next| next.key_pem().to_owned())),
             ("previous.crt", (!previous.is_empty()).then(|| bundle(previous))),
         ];

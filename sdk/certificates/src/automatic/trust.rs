@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::Automatic;
 use crate::{ServingCertificate, published};
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 impl Automatic {
     /// Returns the authorities that callers must keep trusting when the stored CA is damaged: those that have our name
@@ -21,7 +21,7 @@ impl Automatic {
         let (now, name) = (self.time_of_day.now(), self.authority_name());
         known.extend(self.published(now).await);
         let (behind, others): (Vec<_>, Vec<_>) =
-            known.into_iter().partition(|anchor| anchor.stands_behind(stored.cert_pem.as_bytes(), now));
+            known.into_iter().partition(|anchor| anchor.verifies(stored.cert_pem.as_bytes(), now));
         let ours = others.into_iter().filter(|anchor| anchor.certificate().common_name == name);
         let mut once: Vec<Anchor> = Vec::new();
         // A bundle has a limit, so the most important authorities come first.
@@ -52,7 +52,7 @@ impl Automatic {
                     );
                 }
                 Err(error) => {
-                    let error = own_sentence(&error);
+                    let error = error_message(&error);
                     warn!(
                         error,
                         object = published.object,
@@ -70,5 +70,5 @@ pub(super) fn trusted_through(served: Option<&ServingCertificate>, now: Timestam
     let Some(ServingCertificate { cert_pem, ca_pem, .. }) = served else { return Vec::new() };
     let valid = Certificate::from_pem(cert_pem.as_bytes()).is_ok_and(|leaf| now <= leaf.not_after);
     let anchors = Anchor::read(ca_pem.as_bytes(), now);
-    anchors.into_iter().filter(|anchor| valid && anchor.stands_behind(cert_pem.as_bytes(), now)).collect()
+    anchors.into_iter().filter(|anchor| valid && anchor.verifies(cert_pem.as_bytes(), now)).collect()
 }

@@ -26,13 +26,13 @@ impl Bundle {
     /// Waits until every object has been seen with the bundle that is wanted now, and returns the bundle. It has no
     /// deadline of its own, and calls `waiting` with what is missing whenever that changes. Where the bundle is published
     /// only when this has returned, an object without a bundle does not count.
-    pub async fn until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
+    pub async fn wait_until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
         self.until(None, configurations, waiting).await
     }
 
     /// Waits until callers accept this chain by the bundle of every object. What is to be published stays as it is. An
     /// object through which nobody is called does not count.
-    pub async fn accepted(
+    pub async fn wait_until_accepted(
         &self,
         certificate: &ServingCertificate,
         configurations: &Configurations,
@@ -43,7 +43,7 @@ impl Bundle {
 
     /// Waits until an entry is seen by whose bundle callers refuse what is wanted now. An object through which nobody
     /// is called does not count.
-    pub async fn refused(&self, configurations: &Configurations) {
+    pub async fn wait_until_refused(&self, configurations: &Configurations) {
         let look = |_: &Wanted, missing: Option<&str>| match missing {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
@@ -128,7 +128,7 @@ impl Bundle {
 
     /// The time since when every object has carried `bundle`; not before `begun`, when it became wanted. An object
     /// through which nobody is called does not count.
-    pub fn held_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
+    pub fn published_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
         let (wanted, states) = (Wanted::Held(Arc::from(bundle)), self.states.borrow());
         objects(configurations).iter().try_fold(begun, |since, object| match states.get(object) {
             Some((State::Absent(_), _)) => Some(since),

@@ -113,7 +113,7 @@ impl Bundle {
     /// Leaves entries alone that call a Service by another name than these, as in `hooks.shop.svc`: they belong to
     /// another installation of the operator, whose webhooks could not be called with this CA.
     #[must_use]
-    pub fn of_services<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+    pub fn with_services<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.services = names.into_iter().map(Into::into).collect();
         self
     }

@@ -36,7 +36,7 @@ pub type OwnEntry = (String, Result<Vec<u8>, String>);
 
 impl PublishedObject {
     /// The Service that the entries of this installation call, if none of them calls one of `own`.
-    pub fn calls_another(&self, own: &[String]) -> Option<&str> {
+    pub fn other_service(&self, own: &[String]) -> Option<&str> {
         let entries = self.entries.as_ref().ok()?.iter().flatten();
         let ours = entries.filter(|entry| self.ours.contains(&entry.name));
         let mut called = ours.map(|entry| entry.service.as_deref()).peekable();
@@ -45,7 +45,7 @@ impl PublishedObject {
     }
 
     /// Every entry that this installation should have.
-    pub fn ours(self) -> kube::Result<Vec<OwnEntry>> {
+    pub fn own_entries(self) -> kube::Result<Vec<OwnEntry>> {
         let Self { entries, ours, command, .. } = self;
         let mut entries = entries?;
         let bundle = |name: &String| {

@@ -16,7 +16,7 @@ use super::target::{BundleTarget, Entry, object};
 use super::{Bundle, Origin};
 use crate::follow::follow;
 use crate::pauses::{Pauses, pauses};
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (self.live, seen) = (version.map(Arc::new), true),
                     Some(Err(error)) => {
-                        let error = own_sentence(&error);
+                        let error = error_message(&error);
                         warn!(error, object = object::<C>(self.name), "cannot watch the object that the CA is published in; retrying");
                         if self.live.is_none() {
                             self.stands(State::Waits(error));
@@ -209,7 +209,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         let params = PatchParams { field_manager: self.bundle.manager.clone(), ..PatchParams::default() };
         match timeout(WRITE, self.api.patch(self.name, &params, &patch)).await {
             Ok(Ok(written)) => Ok(written),
-            Ok(Err(error)) => Err(own_sentence(&error)),
+            Ok(Err(error)) => Err(error_message(&error)),
             Err(_) => Err(format!("the API server did not answer within {} s", WRITE.as_secs())),
         }
     }

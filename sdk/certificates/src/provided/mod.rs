@@ -28,7 +28,7 @@ use super::metrics::CertificateMetrics;
 use super::{CertificateError, Configurations, ServingCertificate, TimeOfDay, read};
 use check::{Problem, Sound};
 use cure::Place;
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 use portcullis_metrics::Metrics;
 
 /// The pause between two checks of the pair while no event comes: it may have expired.
@@ -122,7 +122,7 @@ impl ProvidedCertificates {
     /// Writes `ca.crt` of the Secret into the objects, as field manager `<operator>-ca-bundle`: for a command that
     /// publishes what another one has made.
     #[must_use]
-    pub fn publishing(self) -> Self {
+    pub fn with_publishing(self) -> Self {
         Self { publishes: true, ..self }
     }
 
@@ -135,7 +135,7 @@ impl ProvidedCertificates {
 
     /// Returns the observer of whether callers accept `certificate`, in the entries that call this Service.
     pub fn bundle(&self, certificate: &ServingCertificate) -> Bundle {
-        let bundle = Bundle::observing(certificate, &self.place(None).publish()).of_services([&self.server_name]);
+        let bundle = Bundle::observing(certificate, &self.place(None).publish()).with_services([&self.server_name]);
         // Helm runs the hook that publishes when the Pods are ready, if it is told to wait for them.
         let bundle = if self.provided_by == ProvidedBy::Hooks { bundle.published_later() } else { bundle };
         bundle.timed_by(self.time_of_day.clone())
@@ -144,13 +144,13 @@ impl ProvidedCertificates {
     /// Returns that observer, or a publisher if this publishes.
     pub(super) fn bundle_of(&self, operator: &str, certificate: &ServingCertificate) -> Bundle {
         if self.publishes {
-            return Bundle::new(operator, &certificate.ca_pem).of_services([&self.server_name]);
+            return Bundle::new(operator, &certificate.ca_pem).with_services([&self.server_name]);
         }
         self.bundle(certificate)
     }
 
     /// Tells `bundle` what callers must trust according to what is stored.
-    pub(super) async fn tell(&self, bundle: &Bundle) -> Result<(), CertificateError> {
+    pub(super) async fn publish_stored(&self, bundle: &Bundle) -> Result<(), CertificateError> {
         let (stored, ..) = self.stored().await?;
         if self.publishes {
             bundle.publish(&stored.ca_pem);
@@ -236,7 +236,7 @@ impl ProvidedCertificates {
                 version = versions.next() => match version {
                     Some(Ok(version)) => (live, seen) = (version, true),
                     Some(Err(error)) => {
-                        warn!(error = own_sentence(&error), secret = self.secret, "cannot watch the certificate Secret; retrying");
+                        warn!(error = error_message(&error), secret = self.secret, "cannot watch the certificate Secret; retrying");
                         continue;
                     }
                     None => return,
@@ -299,9 +299,9 @@ impl ProvidedCertificates {
             }
         };
         let accepted = async {
-            bundle.accepted(&sound.material, &self.configurations, waiting).await;
+            bundle.wait_until_accepted(&sound.material, &self.configurations, waiting).await;
             // While callers accept both, nothing is lost by waiting; once they do not, every call is.
-            let both = bundle.refused(&self.configurations);
+            let both = bundle.wait_until_refused(&self.configurations);
             let _ = timeout(self.settle, both).await;
         };
         tokio::select! {

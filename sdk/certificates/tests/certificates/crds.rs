@@ -77,7 +77,7 @@ impl Kind {
     }
 
     fn publish(&self, pem: &str) -> Publisher {
-        let bundle = Bundle::new(&self.home, pem).of_services([format!("hooks.{}.svc", self.home)]);
+        let bundle = Bundle::new(&self.home, pem).with_services([format!("hooks.{}.svc", self.home)]);
         let configurations = Configurations { crds: vec![self.name()], ..Configurations::default() };
         Publisher::start(&self.user, bundle, configurations)
     }
@@ -180,7 +180,7 @@ async fn readiness_waits_for_the_crd_and_says_what_is_missing() {
     let said = Mutex::new(Vec::new());
     let waiting = publisher
         .bundle
-        .until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
+        .wait_until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let steps = async {
         heard(&said, "it is not installed; see 'generate crds'").await;
         let mut unconverted = kind.manifest(&kind.home);

@@ -262,7 +262,7 @@ pub(crate) async fn serve_from(place: &Place, source: Automatic) -> Serving {
             source.maintain(material, &tls, &bundle, &stopped),
         )
     });
-    tokio::time::timeout(PATIENCE, ready.until_published(&configurations, |_| {})).await.unwrap();
+    tokio::time::timeout(PATIENCE, ready.wait_until_published(&configurations, |_| {})).await.unwrap();
     Serving { address, stop }
 }
 

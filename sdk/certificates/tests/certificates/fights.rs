@@ -40,7 +40,7 @@ async fn a_bundle_that_keeps_being_removed_is_restored_with_backoff() {
     let place = Place::new().await;
     place.install(&["a"]).await;
     let pem = place.source().ensure().await.unwrap().ca_pem;
-    let bundle = Bundle::new(&place.name, &pem).of_services([place.server_name()]).pausing(PAUSE);
+    let bundle = Bundle::new(&place.name, &pem).with_services([place.server_name()]).pausing(PAUSE);
     let publisher = Publisher::start(&place.user, bundle, place.configurations(&["a"]));
     publisher.published().await;
     let mark = place.cluster.audit().mark();
@@ -75,7 +75,7 @@ async fn a_refused_write_is_retried_with_backoff_until_it_succeeds() {
     let why = Mutex::new(String::new());
     let said = publisher
         .bundle
-        .until_published(&publisher.configurations, |missing| missing.clone_into(&mut why.lock().unwrap()));
+        .wait_until_published(&publisher.configurations, |missing| missing.clone_into(&mut why.lock().unwrap()));
     assert!(tokio::time::timeout(Duration::from_millis(50), said).await.is_err(), "it is not published");
     assert!(why.lock().unwrap().contains("forbidden"), "{why:?}");
 

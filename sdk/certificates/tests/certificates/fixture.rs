@@ -12,7 +12,6 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use portcullis::certificates::{Automatic, Bundle, Configurations, ServingCertificate};
-use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Components, Operator};
 use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, Grant, Mark, User, wait_until};
@@ -37,14 +36,13 @@ impl Place {
         let cluster = ControlPlane::shared().await;
         let name = cluster.namespace("certs").await;
         let allow = |_: Arc<ConfigMap>, _: Context| async { Verdict::allow() };
-        let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("any").on_create(allow));
+        let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::new("any").on_create(allow));
         // An operator's name is a constant of its binary.
-        let operator = Operator::named(name.clone().leak());
+        let operator = Operator::new(name.clone().leak());
         let parts = Components::new(webhooks.clone());
         let access = operator.rights(&operator.installation(&name).unwrap(), &parts).unwrap();
-        let rules = |rights: &[Rights]| rights.iter().map(Rights::to_rule).collect::<Vec<_>>();
-        let (everywhere, here) = (rules(&access.cluster), rules(&access.own_namespace));
-        let grants = [Grant::ClusterRules(&everywhere), Grant::Rules { namespace: &name, rules: &here }];
+        let grants =
+            [Grant::ClusterRules(&access.cluster), Grant::Rules { namespace: &name, rules: &access.own_namespace }];
         let user = cluster.user_with(&name, &grants).await;
         Self { cluster, admin: cluster.admin(), name, user }
     }
@@ -175,7 +173,7 @@ impl Place {
 
     /// Looks after the configuration as the operator's user. Ends with the test.
     pub(crate) fn publish(&self, ca_pem: &str, webhooks: &[&str]) -> Publisher {
-        let bundle = Bundle::new(&self.name, ca_pem).of_services([self.server_name()]);
+        let bundle = Bundle::new(&self.name, ca_pem).with_services([self.server_name()]);
         Publisher::start(&self.user, bundle, self.configurations(webhooks))
     }
 }
@@ -199,7 +197,7 @@ impl Publisher {
     }
 
     pub(crate) async fn published(&self) {
-        tokio::time::timeout(PATIENCE, self.bundle.until_published(&self.configurations, |_| {})).await.unwrap();
+        tokio::time::timeout(PATIENCE, self.bundle.wait_until_published(&self.configurations, |_| {})).await.unwrap();
     }
 
     pub(crate) async fn stop(self) {

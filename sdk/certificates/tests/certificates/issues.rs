@@ -22,7 +22,7 @@ async fn what_is_published_is_the_ca_and_not_the_leaf() {
     let leaf = Certificate::from_pem(stored.cert_pem.as_bytes()).unwrap();
     assert!(published.is_ca && published.fingerprint != leaf.fingerprint);
     let now = jiff::Timestamp::now();
-    assert!(Anchor::read(bundle.as_bytes(), now)[0].stands_behind(stored.cert_pem.as_bytes(), now));
+    assert!(Anchor::read(bundle.as_bytes(), now)[0].verifies(stored.cert_pem.as_bytes(), now));
     // Issue 3: it was encoded twice.
     assert!(bundle.starts_with("-----BEGIN CERTIFICATE-----"), "{bundle}");
     serving.stop.cancel();

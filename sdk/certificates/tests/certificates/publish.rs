@@ -146,7 +146,7 @@ async fn publishing_waits_for_the_configuration_and_says_so() {
     let said = Mutex::new(Vec::new());
     let waiting = publisher
         .bundle
-        .until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
+        .wait_until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let steps = async {
         heard(&said, "it is not installed; see 'generate webhooks'").await;
         place.install(&["somebody-elses"]).await;
@@ -178,7 +178,7 @@ async fn webhooks_of_another_namespaces_installation_are_left_alone() {
     let said = Mutex::new(Vec::new());
     let waiting = publisher
         .bundle
-        .until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
+        .wait_until_published(&publisher.configurations, |missing| said.lock().unwrap().push(missing.to_owned()));
     let why = "it calls webhook.elsewhere.svc, of another installation; give --namespace and --service-name, or see \
                'generate webhooks'";
     tokio::select! {
@@ -204,7 +204,7 @@ async fn a_mutating_configuration_is_looked_after_in_the_same_way() {
     std::mem::swap(&mut configurations.validating, &mut configurations.mutating);
     let stop = tokio_util::sync::CancellationToken::new();
     let done = async {
-        tokio::time::timeout(PATIENCE, bundle.until_published(&configurations, |_| {})).await.unwrap();
+        tokio::time::timeout(PATIENCE, bundle.wait_until_published(&configurations, |_| {})).await.unwrap();
         stop.cancel();
     };
     // The rights of this place are for its validating webhooks.

@@ -96,7 +96,7 @@ mod tests {
             "metadata": {"name": "c", "namespace": "n", "ownerReferences": [{"uid": "owner", "controller": true}]},
             "data": {"k": "v"}
         });
-        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::of("test")).unwrap()
+        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::new("test")).unwrap()
     }
 
     fn live() -> Live {

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn field_manager() -> FieldManager {
-        FieldManager::of("test")
+        FieldManager::new("test")
     }
 
     #[test]

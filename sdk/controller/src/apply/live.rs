@@ -43,7 +43,7 @@ impl FieldManager {
     pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
 
     /// A field manager of this name, which lets others hold what it does not.
-    pub fn of(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), digest: Self::DIGEST, exclusive: |_, _, _| None }
     }
 

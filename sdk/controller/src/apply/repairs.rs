@@ -117,7 +117,7 @@ impl Repairs {
 
     /// A failure after this time has nothing to do with the writes before.
     fn quiet(&self) -> Duration {
-        self.backoff.last * 2
+        self.backoff.max * 2
     }
 
     fn with<R>(&self, body: impl FnOnce(&mut Children) -> R) -> R {
@@ -179,7 +179,7 @@ mod tests {
 
     fn desired(value: &str) -> Desired {
         let document = json!({"metadata": {"name": "c", "namespace": "n"}, "data": {"k": value, "other": "o"}});
-        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::of("ours")).unwrap()
+        Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::new("ours")).unwrap()
     }
 
     fn taken(path: &str) -> Reason {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(repairs.with(|children| children.writes["ConfigMap n/c"].len()), REASONS);
         advance(Duration::from_mins(10)).await;
         let document = json!({"metadata": {"name": "d", "namespace": "n"}});
-        let other = Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::of("ours")).unwrap();
+        let other = Desired::new(&ApiResource::erase::<ConfigMap>(&()), document, &FieldManager::new("ours")).unwrap();
         write(&repairs, &other, &Reason::Absent).await;
         assert_eq!(repairs.with(|children| children.writes.len()), 1);
     }
@@ -255,7 +255,7 @@ mod tests {
         let beside = entry("beside", "Update", json!({"f:data": {".": {}, "f:mine": {}}, "f:metadata": {}}));
         let manager = FieldManager {
             exclusive: |_, theirs, _| theirs.pointer("/f:data/f:mine").map(|_| Value::Null),
-            ..FieldManager::of("ours")
+            ..FieldManager::new("ours")
         };
         let k = taken("data.k");
         for (reason, entries, problem) in [

@@ -19,7 +19,7 @@ use super::repairs::{Repairs, Undone, is_fight};
 use super::{Desired, FieldManager, Live, Refusal};
 use crate::backoff::Backoff;
 use crate::kind_scope::full_name;
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 #[non_exhaustive]
 pub enum ApplyError {
     /// The API server refused it or could not be reached; retry with backoff.
-    #[error("cannot {verb} {kind} {}: {}", full_name(namespace, name), own_sentence(&**source))]
+    #[error("cannot {verb} {kind} {}: {}", full_name(namespace, name), error_message(&**source))]
     Refused {
         /// `apply` or `delete`.
         verb: &'static str,
@@ -42,9 +42,9 @@ pub enum ApplyError {
         /// The API server's answer.
         source: Box<kube::Error>,
     },
-    /// No answer within the deadline; retry with backoff.
+    /// No answer within the timeout; retry with backoff.
     #[error("no answer within {seconds} s to {verb} {kind} {}", full_name(namespace, name))]
-    Deadline {
+    Timeout {
         /// `apply` or `delete`.
         verb: &'static str,
         /// The kind written.
@@ -53,7 +53,7 @@ pub enum ApplyError {
         namespace: String,
         /// Its name.
         name: String,
-        /// The deadline, in seconds.
+        /// The timeout, in seconds.
         seconds: u64,
     },
 }
@@ -281,6 +281,6 @@ async fn within<T>(
     match tokio::time::timeout(DEADLINE, write).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(source)) => Err(ApplyError::Refused { verb, kind, namespace, name, source: Box::new(source) }),
-        Err(_) => Err(ApplyError::Deadline { verb, kind, namespace, name, seconds: DEADLINE.as_secs() }),
+        Err(_) => Err(ApplyError::Timeout { verb, kind, namespace, name, seconds: DEADLINE.as_secs() }),
     }
 }

@@ -22,7 +22,7 @@ async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
     let stop = CancellationToken::new();
     let mut runtime = Runtime::new(kube::Client::new(nowhere, "default"), "default", stop.clone());
     runtime.webhooks = Switch::Off;
-    let controller = Controller::<ConfigMap>::named("maps");
+    let controller = Controller::<ConfigMap>::new("maps");
     let reconciler = Arc::new(controller.reconciler(&runtime));
     let validators = reconciler.validators.as_ref().unwrap();
     let mut map = ConfigMap::default();
@@ -83,7 +83,8 @@ async fn a_controller_is_pending_until_its_first_list_is_reconciled() {
         let line = text.lines().find(|line| line.starts_with("portcullis_reconciles_pending{"));
         line.and_then(|line| line.rsplit_once(' ')).map(|(_, objects)| objects.to_owned()).unwrap()
     };
-    let run = Controller::<ConfigMap>::named("maps").run(runtime, |_| {
+    let maps = Controller::<ConfigMap>::new("maps");
+    let run = maps.run(runtime, |_| {
         let gate = gate.clone();
         async move { gate.acquire().await.map(|_| Action::await_change()) }
     });
@@ -144,7 +145,8 @@ async fn log_of_failure(error: anyhow::Error) -> serde_json::Value {
     let ((_listed, lists), stop) = (tokio::sync::watch::channel(true), CancellationToken::new());
     let runtime = Runtime::new(one_map(lists), "default", stop.clone());
     let error = std::cell::Cell::new(Some(error));
-    let run = Controller::<ConfigMap>::named("maps").run(runtime, |_| {
+    let maps = Controller::<ConfigMap>::new("maps");
+    let run = maps.run(runtime, |_| {
         stop.cancel();
         ready(error.take().map_or(Ok(Action::await_change()), Err))
     });
@@ -170,7 +172,7 @@ async fn an_object_deleted_before_its_finalizer_is_not_reconciled() {
         }
     });
     let runtime = Runtime::new(kube::Client::new(gone, "default"), "default", CancellationToken::new());
-    let controller = Controller::<ConfigMap>::named("maps")
+    let controller = Controller::<ConfigMap>::new("maps")
         .finalizer("maps.example/hold", |_| ready(Ok::<_, Infallible>(Cleanup::Done)));
     let mut map = ConfigMap::default();
     (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("brief".into()));

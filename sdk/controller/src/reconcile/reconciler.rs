@@ -47,7 +47,7 @@ pub(crate) struct Reconciler<K> {
     /// Present while webhooks are off.
     pub(crate) validators: Option<Validators>,
     pub(crate) on_invalid: Option<OnInvalid<K>>,
-    pub(crate) deadline: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl<K: Kind> Reconciler<K> {
@@ -62,7 +62,7 @@ impl<K: Kind> Reconciler<K> {
             self.forget(&key);
             return Ok(Action::await_change());
         };
-        match self.scope.confirmed(&key.namespace).await {
+        match self.scope.confirm(&key.namespace).await {
             owner if owner.may_write() => {}
             // It will be known in a moment, or is told when it is.
             Ownership::Unknown => return Ok(Action::requeue(LOOK_AGAIN)),
@@ -87,7 +87,7 @@ impl<K: Kind> Reconciler<K> {
                 (Some(_), None) => Ok(Action::await_change()),
             }
         };
-        tokio::time::timeout(self.deadline, reconciled).await.unwrap_or_else(|_| Err(self.too_slow()))
+        tokio::time::timeout(self.timeout, reconciled).await.unwrap_or_else(|_| Err(self.too_slow()))
     }
 
     /// Puts the finalizer on, before there is anything that it is for. Returns the object with it: none when it is gone
@@ -118,9 +118,9 @@ impl<K: Kind> Reconciler<K> {
             observed: live.clone(),
             reconciler: Arc::clone(self),
         });
-        let cleaned = tokio::time::timeout(self.deadline, cleanup(Deletion { key, reconcile })).await;
+        let cleaned = tokio::time::timeout(self.timeout, cleanup(Deletion { key, reconcile })).await;
         match cleaned.map_err(|_| self.too_slow())?? {
-            Cleanup::Waits(next) => Ok(next),
+            Cleanup::Pending(next) => Ok(next),
             Cleanup::Done => {
                 self.may_write(&live).await?;
                 let write = self.writer.finalizer(&live, name, false);
@@ -150,14 +150,14 @@ impl<K: Kind> Reconciler<K> {
 
     /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
     pub(crate) async fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
-        match self.scope.confirmed(live.namespace()).await {
+        match self.scope.confirm(live.namespace()).await {
             owner if owner.may_write() => Ok(()),
             _ => Err(ControllerError::HandedOver { object: live.describe() }),
         }
     }
 
     fn too_slow(&self) -> BoxError {
-        format!("the reconcile did not finish within {} s", self.deadline.as_secs()).into()
+        format!("the reconcile did not finish within {} s", self.timeout.as_secs()).into()
     }
 }
 

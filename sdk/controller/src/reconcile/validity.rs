@@ -30,7 +30,7 @@ impl<K: Kind> Reconciler<K> {
             .validity
             .validate(&typed::<K>(live))
             .await
-            .map_err(|problem| ControllerError::Undecided { object: live.describe(), problem })?;
+            .map_err(|problem| ControllerError::Validation { object: live.describe(), problem })?;
         // Validators take their time, and a hand-over waits for none.
         self.may_write(live).await?;
         let (reason, message) = match &problem {
@@ -40,7 +40,7 @@ impl<K: Kind> Reconciler<K> {
         let previous = conditions(&live.status(None).value);
         let mut conditions = Conditions::new(Some(&previous), object.meta().generation, Timestamp::now());
         conditions.set(VALID, problem.is_none(), reason, message.clone());
-        let changed = conditions.news().next().is_some();
+        let changed = conditions.changed().next().is_some();
         let status = json!({ "conditions": conditions.into_list() });
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
         self.written(self.writer.status(live, manager, held, status)).await?;

@@ -55,7 +55,7 @@ pub(crate) fn boat(name: &str, oars: u32) -> Boat {
 
 /// Boats have an even number of oars.
 pub(crate) fn webhooks() -> Webhooks {
-    Webhooks::new().validate(Validate::<Boat>::named("oars").on_create(even))
+    Webhooks::new().validate(Validate::<Boat>::new("oars").on_create(even))
 }
 
 async fn even(new: Arc<Boat>, _: Context) -> Verdict {

@@ -80,7 +80,7 @@ fn crew(kind: &str, theirs: &Value, ours: &Value) -> Option<Value> {
 async fn what_nobody_else_may_hold_is_taken_away() {
     let place = Place::new("exclusive").await;
     let maps = place.api::<ConfigMap>();
-    let managers = FieldManager { exclusive: crew, ..FieldManager::of("boats") };
+    let managers = FieldManager { exclusive: crew, ..FieldManager::new("boats") };
     let controller = place.controller().owns::<ConfigMap>().field_manager(managers);
     let running = Running::start(controller, place.runtime(Switch::Off), keep);
     place.create("b", 2).await;
@@ -175,7 +175,7 @@ async fn a_child_is_made_once_its_name_is_free_whoever_had_it() {
     });
     place.create("b", 2).await;
     let first = tokio::time::timeout(PATIENCE, heard.recv()).await.unwrap();
-    assert_eq!(first, Some(Applied::Waits));
+    assert_eq!(first, Some(Applied::Terminating));
     let free = json!({"metadata": {"finalizers": null}});
     maps.patch("b", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     wait_for_object(&maps, "b", "two oars", PATIENCE, |map| oars(map) == Some("2")).await;

@@ -43,7 +43,7 @@ async fn muster(cx: Reconcile<Fleet>, boats: Api<Boat>) -> anyhow::Result<Action
 
 /// Fleets, which every boat that names one wakes.
 fn fleets() -> Controller<Fleet> {
-    Controller::<Fleet>::named("fleets")
+    Controller::<Fleet>::new("fleets")
         .owns::<ConfigMap>()
         .owns::<PriorityClass>()
         .finalizer("kit.example/fleets", |_| async { anyhow::Ok(Cleanup::Done) })
@@ -118,7 +118,7 @@ async fn shout(cx: Reconcile<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Action
 async fn a_cluster_scoped_object_enqueues_the_objects_that_name_it() {
     let place = Place::new("watched-fleets").await;
     let (fleets, name): (Api<Fleet>, _) = (Api::all(place.cluster.admin()), format!("fleet-{}", place.namespace));
-    let controller = Controller::<Boat>::named("shouts")
+    let controller = Controller::<Boat>::new("shouts")
         .namespaces(Namespaces::parse(&place.namespace))
         .watches::<Fleet>(|fleet, boats| boats.keys_where(|boat| boat.spec.name == Some(fleet.name_any())));
     let user = place.cluster.user_with("shouts", &[Grant::ClusterRules(&rules(&controller))]).await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::DynamicObject;
 use portcullis::conversion::Convert;
-use portcullis::webhooks::{Context, Mutate, Mutation, Scope, Target, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{Context, Mutate, Mutation, ScopeType, Target, Validate, Verdict, Webhooks};
 use serde_json::{Value, json};
 
 use crate::boat::{Boat, webhooks};
@@ -45,16 +45,16 @@ async fn explain_asks_every_webhook_for_the_creation_of_an_object() {
         groups: vec!["kit.example".into()],
         versions: vec!["*".into()],
         resources: vec!["boats".into()],
-        scope: Scope::Any,
+        scope: ScopeType::Any,
     };
     let untyped =
         |new: Arc<DynamicObject>, _: Context| async move { Verdict::deny(new.data["spec"]["oars"].to_string()) };
     let webhooks = webhooks()
         .validate(Validate::dynamic("untyped", target).on_create(untyped))
-        .validate(Validate::<Boat>::named("changes").on_update(|_, new, context| deny(new, context)))
-        .validate(Validate::<ConfigMap>::named("others").on_create(|_, _| async { Verdict::deny("never asked") }))
-        .mutate(Mutate::<Boat>::named("edits").on_create(|_, _| async { Mutation::unchanged() }))
-        .validate(Validate::<Boat>::named("last").on_create(deny));
+        .validate(Validate::<Boat>::new("changes").on_update(|_, new, context| deny(new, context)))
+        .validate(Validate::<ConfigMap>::new("others").on_create(|_, _| async { Verdict::deny("never asked") }))
+        .mutate(Mutate::<Boat>::new("edits").on_create(|_, _| async { Mutation::unchanged() }))
+        .validate(Validate::<Boat>::new("last").on_create(deny));
     assert_eq!(
         said(&webhooks, boat(json!({"oars": 3}))).await,
         ["oars: a boat goes in circles", "untyped: 3", "last: no Some(\"team\")"]
@@ -68,7 +68,7 @@ async fn explain_asks_every_webhook_for_the_creation_of_an_object() {
 
 #[tokio::test]
 async fn selectors_hold_as_far_as_the_object_tells() {
-    let webhook = |name| Validate::<Boat>::named(name).on_create(deny);
+    let webhook = |name| Validate::<Boat>::new(name).on_create(deny);
     let webhooks = Webhooks::new()
         .validate(webhook("labelled").object_selector(selector("fast", "yes")))
         .validate(webhook("elsewhere").namespace_selector(selector("kubernetes.io/metadata.name", "other")))
@@ -91,14 +91,14 @@ async fn fails(_: Arc<Boat>, _: Context) -> anyhow::Result<Verdict> {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_fails_or_hangs_stops_no_other() {
     let webhooks = Webhooks::new()
-        .validate(Validate::<Boat>::named("a").on_create(panics))
+        .validate(Validate::<Boat>::new("a").on_create(panics))
         .validate(
-            Validate::<Boat>::named("b")
+            Validate::<Boat>::new("b")
                 .timeout(Duration::from_secs(2))
                 .on_create(|_, _| std::future::pending::<Verdict>()),
         )
-        .validate(Validate::<Boat>::named("f").on_create(fails))
-        .validate(Validate::<Boat>::named("c").on_create(|_, _| async { Verdict::allow() }));
+        .validate(Validate::<Boat>::new("f").on_create(fails))
+        .validate(Validate::<Boat>::new("c").on_create(|_, _| async { Verdict::allow() }));
     assert_eq!(
         said(&webhooks, boat(json!({"oars": 2}))).await,
         [

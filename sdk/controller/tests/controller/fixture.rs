@@ -9,7 +9,6 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, CustomResourceExt as _};
 use portcullis::controller::{Action, Cleanup, Controller, Kind, Metrics, Namespaces, Reconcile};
-use portcullis::manifest::Grant as Rights;
 use portcullis::operator::{Runtime, Switch};
 use portcullis::webhooks::Webhooks;
 use portcullis_testing::{AuditEvent, ControlPlane, Grant, Mark, User, wait_for_object, wait_until};
@@ -31,14 +30,14 @@ static CRD: OnceCell<()> = OnceCell::const_new();
 
 /// The rights of a controller of boats with finalizers and children.
 fn rights() -> Vec<PolicyRule> {
-    let boats = Controller::<Boat>::named("boats");
+    let boats = Controller::<Boat>::new("boats");
     rules(&boats.finalizer("kit.example/boats", |_| async { anyhow::Ok(Cleanup::Done) }).owns::<ConfigMap>())
 }
 
 /// The rights of this controller.
 pub(crate) fn rules<K: Kind>(controller: &Controller<K>) -> Vec<PolicyRule> {
     let access = controller.access();
-    access.watched.iter().chain(&access.cluster).map(Rights::to_rule).collect()
+    [access.watched, access.cluster].concat()
 }
 
 pub(crate) struct Place {
@@ -87,7 +86,7 @@ impl Place {
 
     /// A controller in this namespace, under this test's field manager.
     pub(crate) fn controller(&self) -> Controller<Boat> {
-        Controller::named("boats").namespaces(Namespaces::parse(&self.namespace))
+        Controller::new("boats").namespaces(Namespaces::parse(&self.namespace))
     }
 
     /// Makes a runtime with webhooks on or off.
@@ -122,7 +121,7 @@ impl Running {
         F: Fn(Reconcile<K>) -> R + Send + Sync + 'static,
         R: Future<Output = anyhow::Result<Action>> + Send + 'static,
     {
-        Self::spawn(runtime, |runtime| controller.run(runtime, reconcile))
+        Self::spawn(runtime, async move |runtime| controller.run(runtime, reconcile).await)
     }
 
     pub(crate) fn spawn<R>(runtime: Runtime, run: impl FnOnce(Runtime) -> R) -> Self

@@ -41,7 +41,7 @@ async fn no_more_objects_are_reconciled_at_once_than_the_limit_says() {
 async fn a_failed_or_panicked_reconcile_comes_again_later_and_later() {
     let place = Place::new("backoff").await;
     place.create("b", 2).await;
-    let backoff = Backoff { first: Duration::from_millis(100), last: Duration::from_millis(400), ..Backoff::default() };
+    let backoff = Backoff { min: Duration::from_millis(100), max: Duration::from_millis(400), ..Backoff::default() };
     let tries = Arc::new(Mutex::new(Vec::new()));
     let sink = tries.clone();
     let running = Running::start(place.controller().backoff(backoff), place.runtime(Switch::On), move |_| {
@@ -75,7 +75,7 @@ async fn a_reconcile_that_hangs_is_given_up_and_comes_again() {
     let place = Place::new("hangs").await;
     place.create("b", 2).await;
     let first = Arc::new(AtomicUsize::new(0));
-    let controller = place.controller().deadline(Duration::from_millis(200));
+    let controller = place.controller().timeout(Duration::from_millis(200));
     let running = Running::start(controller, place.runtime(Switch::On), move |cx| {
         let try_ = first.fetch_add(1, Ordering::SeqCst);
         async move { if try_ == 0 { std::future::pending().await } else { afloat(cx).await } }

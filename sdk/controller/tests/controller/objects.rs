@@ -99,7 +99,7 @@ async fn a_cleanup_that_waits_holds_the_object_and_runs_again() {
     let controller = place.controller().finalizer(FINALIZER, move |_| {
         let soon = Action::requeue(std::time::Duration::from_millis(50));
         let done = cleanups.fetch_add(1, Ordering::SeqCst) == 2;
-        async move { anyhow::Ok(if done { Cleanup::Done } else { Cleanup::Waits(soon) }) }
+        async move { anyhow::Ok(if done { Cleanup::Done } else { Cleanup::Pending(soon) }) }
     });
     let running = Running::start(controller, place.runtime(Switch::On), afloat);
     place.create("b", 2).await;

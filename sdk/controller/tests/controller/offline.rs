@@ -112,7 +112,7 @@ impl Validator<Boat> for Registry {
 async fn a_failing_handler_is_retried_and_the_condition_stays() {
     let place = Place::new("undecided").await;
     let registry = Arc::new(Registry::default());
-    let even = Validate::<Boat>::named("oars").validator(Arc::clone(&registry));
+    let even = Validate::<Boat>::new("oars").validator(Arc::clone(&registry));
     let runtime = place.validated(Switch::Off, &Webhooks::new().validate(even));
     let running = Running::start(place.controller(), runtime, afloat);
     place.create("late", 2).await;

@@ -138,7 +138,7 @@ async fn a_verdict_after_the_handover_of_its_namespace_is_not_written() {
             anyhow::Ok(Verdict::deny("a boat goes in circles"))
         }
     };
-    let slow = Validate::<Boat>::named("oars").timeout(Duration::from_secs(30)).on_create(slow);
+    let slow = Validate::<Boat>::new("oars").timeout(Duration::from_secs(30)).on_create(slow);
     let mut runtime = place.validated(Switch::Off, &Webhooks::new().validate(slow));
     let (scope, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
 

@@ -42,7 +42,7 @@ fn a_version_is_registered_once_and_of_one_kind() {
         "version v1 of Entity is registered twice; register one type for each version"
     );
     let hub = Hub::<v3::Entity>::new().spoke(|v3: v3::Entity| v3, |v3| v3).build();
-    assert!(matches!(hub, Err(GraphError::Twice { version, .. }) if version == "v3"));
+    assert!(matches!(hub, Err(GraphError::DuplicateVersion { version, .. }) if version == "v3"));
     let other = Hub::<v2::Entity>::new()
         .spoke(
             |_: nasty::v1::Nasty| {

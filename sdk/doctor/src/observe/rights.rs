@@ -2,8 +2,8 @@
 
 use futures::StreamExt as _;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
-use portcullis_manifest::Grant;
 
 use super::Reading;
 use crate::snapshot::{Listed, Look, Right};
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 8;
 struct Asked {
     group: String,
     resource: String,
-    verb: &'static str,
+    verb: String,
     name: Option<String>,
     namespace: Option<String>,
 }
@@ -29,24 +29,26 @@ fn needed(subject: &Subject) -> Vec<Asked> {
     let watched = subject.installation.restricted_to.as_deref();
     let mut needed = Vec::new();
     let leader = Some(subject.installation.leader_election_namespace.as_str());
-    for (grants, namespace) in [
+    for (rules, namespace) in [
         (&access.own_namespace, own),
         (&access.leader_election, leader),
         (&access.cluster, None),
         (&access.watched, watched),
     ] {
-        for Grant { group, resources, verbs, names, .. } in grants {
-            let names: Vec<_> = names.iter().cloned().map(Some).collect();
-            let names = if names.is_empty() { vec![None] } else { names };
-            for (resource, name) in resources.iter().flat_map(|resource| names.iter().map(move |name| (resource, name)))
-            {
-                needed.extend(verbs.iter().map(|verb| Asked {
-                    group: group.clone(),
-                    resource: resource.clone(),
-                    verb,
-                    name: name.clone(),
-                    namespace: namespace.map(str::to_owned),
-                }));
+        for PolicyRule { api_groups, resources, verbs, resource_names, .. } in rules {
+            let names = resource_names.as_ref().map_or(vec![None], |names| names.iter().cloned().map(Some).collect());
+            for group in api_groups.iter().flatten() {
+                for (resource, name) in
+                    resources.iter().flatten().flat_map(|it| names.iter().map(move |name| (it, name)))
+                {
+                    needed.extend(verbs.iter().map(|verb| Asked {
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        verb: verb.clone(),
+                        name: name.clone(),
+                        namespace: namespace.map(str::to_owned),
+                    }));
+                }
             }
         }
     }
@@ -71,7 +73,7 @@ pub(super) async fn rights(reading: &Reading<'_>) -> Look<Listed<Right>> {
             group: Some(group.clone()),
             resource: Some(resource.split('/').next().unwrap_or_default().to_owned()),
             subresource: resource.split_once('/').map(|(_, sub)| sub.to_owned()),
-            verb: Some(verb.to_owned()),
+            verb: Some(verb.clone()),
             namespace: namespace.clone(),
             name: name.clone(),
             ..ResourceAttributes::default()
@@ -89,7 +91,7 @@ pub(super) async fn rights(reading: &Reading<'_>) -> Look<Listed<Right>> {
             let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
             let named = name.map(|name| format!(" {name}")).unwrap_or_default();
             answer.map(|answer| Right {
-                verb: verb.to_owned(),
+                verb,
                 on: format!("{resource}{named}{place}"),
                 allowed: answer.status.is_some_and(|status| status.allowed),
             })
@@ -109,6 +111,8 @@ pub(super) async fn rights(reading: &Reading<'_>) -> Look<Listed<Right>> {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_manifest::{named_policy_rule, policy_rule};
+
     use super::*;
     use crate::tests::subject;
 
@@ -116,9 +120,9 @@ mod tests {
     fn every_right_is_checked_by_verb_resource_and_name() {
         let mut subject = subject();
         subject.installation.restricted_to = Some("team".to_owned());
-        subject.rights.own_namespace = vec![Grant::new("", &["secrets"], &["list", "delete"]).named(["a", "b"])];
-        subject.rights.cluster = vec![Grant::new("coordination.k8s.io", &["leases"], &["watch"])];
-        subject.rights.watched = vec![Grant::new("shop.example", &["orders", "orders/status"], &["patch"])];
+        subject.rights.own_namespace = vec![named_policy_rule("", &["secrets"], &["list", "delete"], ["a", "b"])];
+        subject.rights.cluster = vec![policy_rule("coordination.k8s.io", &["leases"], &["watch"])];
+        subject.rights.watched = vec![policy_rule("shop.example", &["orders", "orders/status"], &["patch"])];
         let asked: Vec<_> = needed(&subject)
             .into_iter()
             .map(|Asked { group, resource, verb, name, namespace }| {

@@ -119,7 +119,7 @@ fn further() -> Vec<Snapshot> {
 
 #[test]
 fn every_command_of_ours_in_a_fix_parses() {
-    let operator = Operator::named("shop");
+    let operator = Operator::new("shop");
     let mut command = operator.command();
     command.build();
     let snapshots = cases().iter().map(|(.., change)| {

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 
 use crate::changes::{Changes, Hub};
 use crate::decide::Hold;
@@ -160,7 +160,7 @@ impl Shared {
 
     /// A request failed. Returns what to log: in an outage it is said once, and again when it is for another reason.
     pub(super) fn note(&self, error: &LeaseError) -> Option<String> {
-        let error = in_one_line(error);
+        let error = error_chain(error);
         let mut state = self.lock();
         state.failed = state.failed.saturating_add(1);
         state.last_error = Some(error.clone());

@@ -119,7 +119,7 @@ impl LeaseElection {
 
     /// Returns the handle, and the driver that has to run for it. Use a client that does not retry by itself
     /// (`kube::Config::default_retry`): the driver does, and a renewal that the client delays for 82 s comes too late.
-    pub fn with(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
+    pub fn build(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
         // Half of a fresh uuid: as good a seed as another.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let Self { namespace, timing, end, labels, .. } = self;

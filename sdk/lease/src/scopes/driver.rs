@@ -13,7 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -409,7 +409,7 @@ impl Shared {
     /// Remembers the outcome of an attempt to read these.
     fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
-        let error = in_one_line(&error);
+        let error = error_chain(&error);
         let before = self.with(|state, _| state.errors.insert(which.to_owned(), error.clone()));
         // An outage repeats the same error every second.
         if before.as_ref() != Some(&error) {

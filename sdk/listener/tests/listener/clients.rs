@@ -76,7 +76,8 @@ async fn serve(limits: Limits) -> Serving {
     let server = Server::bind((Ipv4Addr::LOCALHOST, 0), limits).await.unwrap();
     let (address, stop, ending) = (server.local_addr().unwrap(), CancellationToken::new(), CancellationToken::new());
     let dropped = CancellationToken::new();
-    let serving = server.ending(ending.clone()).serve_plain(Arc::new(Handled(dropped.clone())), stop.clone());
+    let serving =
+        server.with_drain_signal(ending.clone()).serve_plain(Arc::new(Handled(dropped.clone())), stop.clone());
     let ended = tokio::spawn(serving);
     Serving { address, dropped, ending, _stop: stop.clone().drop_guard(), stop, ended }
 }

@@ -1,7 +1,7 @@
 //! Webhooks that could lock a cluster: mended where that is possible, refused with the way out where it is not.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use portcullis_manifest::{FailurePolicy, MatchCondition, Operation, Rule, Scope, Webhook, WebhookKind};
+use portcullis_manifest::{FailurePolicy, MatchCondition, Operation, Rule, ScopeType, Webhook, WebhookKind};
 
 const OWN: &str = "demo";
 
@@ -10,7 +10,7 @@ fn rule(group: &str, resource: &str) -> Rule {
         groups: vec![group.into()],
         versions: vec!["v1".into()],
         resources: vec![resource.into()],
-        scope: Scope::Any,
+        scope: ScopeType::Any,
         operations: vec![Operation::Create, Operation::Update],
     }
 }
@@ -74,7 +74,7 @@ fn kinds_that_pods_need_are_exempt_in_system_namespaces() {
     }
     // Everything that lives in a namespace.
     let mut broad = rule("*", "*");
-    broad.scope = Scope::Namespaced;
+    broad.scope = ScopeType::Namespaced;
     assert_eq!(left_alone(&webhook(vec![broad]).guarded(OWN).unwrap()), leases);
     // An operator that lives there itself.
     assert_eq!(left_alone(&webhook(vec![rule("", "pods")]).guarded("kube-system").unwrap()), ["kube-system"]);
@@ -85,7 +85,7 @@ fn kinds_that_pods_need_are_exempt_in_system_namespaces() {
 fn a_webhook_that_would_lock_the_cluster_is_refused() {
     let named =
         "let it ignore failures (FailurePolicy::Ignore), or narrow it by a match condition or an object selector";
-    let broad = "name its resources, or say that they are namespaced (Scope::Namespaced), or let it ignore failures \
+    let broad = "name its resources, or say that they are namespaced (ScopeType::Namespaced), or let it ignore failures \
                  (FailurePolicy::Ignore)";
     let cases = [
         (
@@ -186,7 +186,7 @@ fn a_webhook_that_would_lock_the_cluster_is_refused() {
         labelled.object_selector = Some(LabelSelector { match_labels: Some(labels), match_expressions: None });
         assert_eq!(labelled.guarded(OWN).is_ok(), fix == named, "{rule:?}");
         let mut namespaced = rule.clone();
-        namespaced.scope = Scope::Namespaced;
+        namespaced.scope = ScopeType::Namespaced;
         webhook(vec![namespaced]).guarded(OWN).unwrap();
         // A webhook on deletions keeps nothing from starting, and a selector that selects everything narrows nothing.
         let mut deleted = rule.clone();
@@ -226,7 +226,7 @@ fn a_selector_that_asks_for_what_must_be_left_alone_is_refused() {
 fn a_restricted_webhook_selects_one_namespace() {
     let mut hook = webhook(vec![
         rule("demo.example", "entities"),
-        Rule { scope: Scope::Cluster, ..rule("demo.example", "planets") },
+        Rule { scope: ScopeType::Cluster, ..rule("demo.example", "planets") },
     ]);
     hook.namespace_selector = Some(selects(&["other"]));
     let restricted = hook.restricted_to("team").unwrap();
@@ -234,10 +234,10 @@ fn a_restricted_webhook_selects_one_namespace() {
     let expected = LabelSelector { match_labels: Some(labels), match_expressions: None };
     assert_eq!(restricted.namespace_selector, Some(expected));
     assert_eq!(restricted.rules.len(), 1, "what lives in no namespace is another's business");
-    assert_eq!(restricted.rules[0].scope, Scope::Namespaced);
+    assert_eq!(restricted.rules[0].scope, ScopeType::Namespaced);
     // Pods in its own namespace: that cannot be mended.
     webhook(vec![rule("", "pods")]).restricted_to(OWN).unwrap().guarded(OWN).unwrap_err();
     webhook(vec![rule("", "pods")]).restricted_to("team").unwrap().guarded(OWN).unwrap();
-    let cluster = Rule { scope: Scope::Cluster, ..rule("demo.example", "planets") };
+    let cluster = Rule { scope: ScopeType::Cluster, ..rule("demo.example", "planets") };
     assert_eq!(webhook(vec![cluster]).restricted_to("team"), None);
 }

@@ -2,12 +2,12 @@
 //! `portcullis-webhook` crate (`tests/webhook/webhooks/deletion.rs`).
 
 use portcullis_manifest::{
-    MatchCondition, Operation, Rule, Scope, ServiceRef, Webhook, WebhookKind, exempts_finalizer_removal,
+    MatchCondition, Operation, Rule, ScopeType, ServiceRef, Webhook, WebhookKind, exempts_finalizer_removal,
     mutating_configuration, validating_configuration,
 };
 use serde_json::{Value, json};
 
-fn webhook(kind: WebhookKind, group: &str, resource: &str, scope: Scope, operations: &[Operation]) -> Webhook {
+fn webhook(kind: WebhookKind, group: &str, resource: &str, scope: ScopeType, operations: &[Operation]) -> Webhook {
     let rule = Rule {
         groups: vec![group.into()],
         versions: vec!["v1".into()],
@@ -20,22 +20,22 @@ fn webhook(kind: WebhookKind, group: &str, resource: &str, scope: Scope, operati
 
 #[test]
 fn webhooks_on_updates_exempt_the_removal_of_finalizers() {
-    type Case<'a> = (&'a str, &'a str, Scope, &'a [Operation], &'a [&'a str]);
+    type Case<'a> = (&'a str, &'a str, ScopeType, &'a [Operation], &'a [&'a str]);
     use Operation::{Connect, Create, Delete, Update};
     let (metadata, finalize) =
         ("portcullis.dev/exclude-finalizer-removal", "portcullis.dev/exclude-namespace-finalize");
     let service = ServiceRef { namespace: "demo".into(), name: "hooks".into(), port: 443 };
     let cases: [Case<'_>; 10] = [
-        ("demo.example", "things", Scope::Namespaced, &[Create, Update], &[metadata]),
-        ("demo.example", "things/status", Scope::Namespaced, &[Update], &[metadata]),
-        ("demo.example", "things", Scope::Namespaced, &[Create, Delete, Connect], &[]),
-        ("*", "*/*", Scope::Namespaced, &[Update], &[metadata]),
-        ("*", "*/*", Scope::Any, &[Update], &[metadata, finalize]),
-        ("*", "*", Scope::Any, &[Update], &[metadata]),
-        ("", "namespaces/finalize", Scope::Cluster, &[Update], &[metadata, finalize]),
-        ("", "namespaces", Scope::Cluster, &[Update], &[metadata]),
-        ("", "namespaces/*", Scope::Cluster, &[Delete], &[]),
-        ("apps", "*/*", Scope::Any, &[Update], &[metadata]),
+        ("demo.example", "things", ScopeType::Namespaced, &[Create, Update], &[metadata]),
+        ("demo.example", "things/status", ScopeType::Namespaced, &[Update], &[metadata]),
+        ("demo.example", "things", ScopeType::Namespaced, &[Create, Delete, Connect], &[]),
+        ("*", "*/*", ScopeType::Namespaced, &[Update], &[metadata]),
+        ("*", "*/*", ScopeType::Any, &[Update], &[metadata, finalize]),
+        ("*", "*", ScopeType::Any, &[Update], &[metadata]),
+        ("", "namespaces/finalize", ScopeType::Cluster, &[Update], &[metadata, finalize]),
+        ("", "namespaces", ScopeType::Cluster, &[Update], &[metadata]),
+        ("", "namespaces/*", ScopeType::Cluster, &[Delete], &[]),
+        ("apps", "*/*", ScopeType::Any, &[Update], &[metadata]),
     ];
     for (group, resource, scope, operations, expected) in cases {
         for kind in [WebhookKind::Validating, WebhookKind::Mutating] {

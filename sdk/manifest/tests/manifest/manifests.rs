@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_manifest::{
-    CelRule, FailurePolicy, MatchCondition, Operation, Overrides, Rule, Scope, ServiceRef, Webhook, WebhookKind,
+    CelRule, FailurePolicy, MatchCondition, Operation, Overrides, Rule, ScopeType, ServiceRef, Webhook, WebhookKind,
     admission_policies, mutating_configuration, to_yaml, validating_configuration, with_conversion,
 };
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn webhook(name: &str, kind: WebhookKind) -> Webhook {
         groups: vec!["demo.example".into()],
         versions: vec!["v1".into(), "v2".into()],
         resources: vec!["entities".into()],
-        scope: Scope::Namespaced,
+        scope: ScopeType::Namespaced,
         operations: vec![Operation::Create, Operation::Update],
     };
     Webhook::new(format!("{name}.entities.demo.example"), kind, format!("/{name}"), vec![rule])

@@ -1,6 +1,7 @@
 //! Rights: what is everywhere, what is in one namespace, and what becomes of it when the operator is restricted to one.
 
-use portcullis_manifest::{Access, Account, Grant};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use portcullis_manifest::{Access, Account, named_policy_rule, policy_rule};
 use serde_json::{Value, json};
 
 fn account(restricted_to: Option<&str>) -> Account {
@@ -17,11 +18,11 @@ fn account(restricted_to: Option<&str>) -> Account {
 fn access() -> Access {
     Access {
         watched: vec![
-            Grant::new("demo.example", &["entities", "entities/status", "planets"], &["list", "watch"]),
-            Grant::new("", &["nodes"], &["list"]),
+            policy_rule("demo.example", &["entities", "entities/status", "planets"], &["list", "watch"]),
+            policy_rule("", &["nodes"], &["list"]),
         ],
-        cluster: vec![Grant::new("apiextensions.k8s.io", &["customresourcedefinitions"], &["patch"]).named(["a"])],
-        own_namespace: vec![Grant::new("", &["secrets"], &["get", "patch"]).named(["pair"])],
+        cluster: vec![named_policy_rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["patch"], ["a"])],
+        own_namespace: vec![named_policy_rule("", &["secrets"], &["get", "patch"], ["pair"])],
         leader_election: Vec::new(),
     }
 }
@@ -79,26 +80,39 @@ fn one_that_lives_where_it_is_restricted_to_has_one_role_there() {
 
 #[test]
 fn a_union_has_each_granted_right_once_and_no_other() {
-    let grant = |verbs: &[&'static str]| Grant::new("", &["secrets"], verbs);
-    let (mine, both) = (Access::from([grant(&["list", "watch"])]), grant(&["get", "watch"]));
-    let union = mine.and([both.clone(), both.clone().named(["pair"])]);
-    assert_eq!(union.watched, [grant(&["get", "list", "watch"]), both.clone().named(["pair"])]);
-    let elsewhere = union.clone().and(Access::default().in_own_namespace([both.clone()]));
+    let rule = |verbs: &[&str]| policy_rule("", &["secrets"], verbs);
+    let (mine, both) = (Access::from([rule(&["list", "watch"])]), rule(&["get", "watch"]));
+    let named = named_policy_rule("", &["secrets"], &["get", "watch"], ["pair"]);
+    let union = mine.merge([both.clone(), named.clone()]);
+    assert_eq!(union.watched, [rule(&["get", "list", "watch"]), named]);
+    let elsewhere = union.clone().merge(Access::default().with_own_namespace([both.clone()]));
     assert_eq!((elsewhere.watched, elsewhere.own_namespace), (union.watched, vec![both]));
 }
 
 // O5: it can be read in two minutes.
 #[test]
 fn resources_of_a_group_with_equal_verbs_are_one_rule() {
-    let grant = |group: &str, resources: &[&str], verbs: &[&'static str]| Grant::new(group, resources, verbs);
-    let one = [grant("apps", &["deployments"], &["list", "watch"]), grant("", &["pods"], &["list"])];
+    let one = [policy_rule("apps", &["deployments"], &["list", "watch"]), policy_rule("", &["pods"], &["list"])];
     let two = [
-        grant("apps", &["statefulsets", "deployments"], &["patch"]),
-        grant("apps", &["statefulsets"], &["watch", "list"]),
+        policy_rule("apps", &["statefulsets", "deployments"], &["patch"]),
+        policy_rule("apps", &["statefulsets"], &["watch", "list"]),
     ];
+    let verbs = ["list", "watch", "patch"];
     let expected =
-        [grant("apps", &["deployments", "statefulsets"], &["list", "watch", "patch"]), grant("", &["pods"], &["list"])];
-    assert_eq!(Access::from(one).and(two).watched, expected);
+        [policy_rule("apps", &["deployments", "statefulsets"], &verbs), policy_rule("", &["pods"], &["list"])];
+    assert_eq!(Access::from(one).merge(two).watched, expected);
+}
+
+#[test]
+fn a_rule_of_two_groups_or_of_urls_is_granted_whole() {
+    let two = PolicyRule { api_groups: Some(vec!["a".into(), "b".into()]), ..policy_rule("", &["x"], &["get"]) };
+    let urls = PolicyRule { non_resource_urls: Some(vec!["/livez".into()]), ..PolicyRule::default() };
+    let access = Access::from([two, urls.clone()]).merge(Access::default());
+    assert_eq!(access.watched, [policy_rule("a", &["x"], &["get"]), policy_rule("b", &["x"], &["get"]), urls]);
+    // A Role cannot grant URLs: they stay in the ClusterRole.
+    let manifests = access.manifests(&account(Some("team")), |_, _| false);
+    assert_eq!(manifests[1]["rules"][0]["nonResourceURLs"], json!(["/livez"]));
+    assert_eq!(manifests[3]["rules"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tower::BoxError;
 use tower::util::MapErrLayer;
 
-use portcullis_client::own_sentence;
+use portcullis_client::error_message;
 
 /// The timeout of the first request.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ async fn answers(client: &Client, url: &http::Uri) -> anyhow::Result<()> {
     let silent = || format!("the API server at {url} does not answer: nothing said within {} s", ANSWER.as_secs());
     let why = match timeout(ANSWER, client.send(request)).await {
         Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => own_sentence(&error),
+        Ok(Err(error)) => error_message(&error),
         Err(_) => silent(),
     };
     anyhow::bail!("{why}; check --kubeconfig or its current context")

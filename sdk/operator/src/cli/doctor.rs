@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn a_restricted_installation_has_no_cluster_scoped_webhooks() {
         let webhooks = Webhooks::new()
-            .validate(Validate::<ConfigMap>::named("small").on_create(async |_, _: Context| Verdict::allow()))
-            .validate(Validate::<Node>::named("known").on_create(async |_, _: Context| Verdict::allow()));
-        let (operator, components) = (Operator::named("op"), Components::new(webhooks));
+            .validate(Validate::<ConfigMap>::new("small").on_create(async |_, _: Context| Verdict::allow()))
+            .validate(Validate::<Node>::new("known").on_create(async |_, _: Context| Verdict::allow()));
+        let (operator, components) = (Operator::new("op"), Components::new(webhooks));
         for (restricted_to, expected) in [(None, vec!["small", "known"]), (Some("team".to_owned()), vec!["small"])] {
             let mut installation = operator.installation("here").unwrap();
             installation.restricted_to = restricted_to;

@@ -165,7 +165,7 @@ mod tests {
             restrict_to_namespace: restricted_to.map(str::to_owned),
             ..InstallationFlags::default()
         };
-        Operator::named("op").resolve(&flags, Some(namespace))
+        Operator::new("op").resolve(&flags, Some(namespace))
     }
 
     #[test]
@@ -207,16 +207,16 @@ mod tests {
             service_name: service.map(str::to_owned),
             ..InstallationFlags::default()
         };
-        assert!(Operator::named("op").resolve(&flags(55, None), None).is_ok());
+        assert!(Operator::new("op").resolve(&flags(55, None), None).is_ok());
         assert!(
-            Operator::named("op")
+            Operator::new("op")
                 .resolve(&flags(56, None), None)
                 .unwrap_err()
                 .to_string()
                 .contains("cannot have a Service")
         );
-        let said = Operator::named("op").resolve(&flags(57, Some("hooks")), None).unwrap_err().to_string();
+        let said = Operator::new("op").resolve(&flags(57, Some("hooks")), None).unwrap_err().to_string();
         assert!(said.ends_with("; give --namespace"), "{said}");
-        assert!(Operator::named("op").resolve(&flags(63, Some("hooks")), Some("here")).is_ok());
+        assert!(Operator::new("op").resolve(&flags(63, Some("hooks")), Some("here")).is_ok());
     }
 }

@@ -41,7 +41,7 @@ use self::run::{LogFormat, RunFlags};
 use crate::Operator;
 use crate::convertible::convertible;
 use crate::installation::{service_name, service_of};
-use portcullis_client::in_one_line;
+use portcullis_client::error_chain;
 use portcullis_manifest::messages::FAILED;
 
 /// The command line, with the feature `cli`.
@@ -148,7 +148,7 @@ fn main<A: clap::Args>(operator: Operator<A>, words: Vec<OsString>) -> ExitCode 
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to do when standard error is closed.
-            let _ = writeln!(std::io::stderr(), "{FAILED}{}", in_one_line(error.as_ref()));
+            let _ = writeln!(std::io::stderr(), "{FAILED}{}", error_chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -280,16 +280,16 @@ mod tests {
 
     #[test]
     fn no_two_arguments_of_a_command_have_one_name() {
-        command(&Operator::named("op")).debug_assert();
+        command(&Operator::new("op")).debug_assert();
     }
 
     #[test]
     fn an_error_is_one_line_that_says_nothing_twice() {
         let file = std::io::Error::other("no such\nfile");
         let error = anyhow::Error::new(file).context("cannot read a: no such\nfile").context("cannot start");
-        assert_eq!(in_one_line(error.as_ref()), "cannot start: cannot read a: no such file");
+        assert_eq!(error_chain(error.as_ref()), "cannot start: cannot read a: no such file");
         let steering = anyhow::anyhow!("denied: \x1b]0;mine\x07");
-        assert_eq!(in_one_line(steering.as_ref()), "denied: \\u{1b}]0;mine\\u{7}");
+        assert_eq!(error_chain(steering.as_ref()), "denied: \\u{1b}]0;mine\\u{7}");
     }
 
     #[test]
@@ -299,11 +299,11 @@ mod tests {
         let (namespace, name) = ("a".to_owned(), "b".to_owned());
         let error = portcullis_certificates::CertificateError::Api { action: "create", namespace, name, source };
         assert_eq!(
-            in_one_line(&error),
+            error_chain(&error),
             "cannot create Secret a/b: namespaces \"a\" not found; namespace a does not exist: kubectl create namespace a"
         );
         let error = anyhow::Error::new(kube::Error::Api(status)).context("cannot ask");
-        assert_eq!(in_one_line(error.as_ref()), "cannot ask: namespaces \"a\" not found");
+        assert_eq!(error_chain(error.as_ref()), "cannot ask: namespaces \"a\" not found");
     }
 
     #[test]
@@ -311,7 +311,7 @@ mod tests {
         for name in ["My Op", "", "1-op", "an-operator-whose-name-is-longer-than-what-a-service-may-be"] {
             let matches = Cli::<()>::command().get_matches_from(["op", "generate", "rbac"]);
             let command = Cli::<()>::from_arg_matches(&matches).unwrap().command;
-            let said = perform(Operator::named(name), command, &matches).unwrap_err().to_string();
+            let said = perform(Operator::new(name), command, &matches).unwrap_err().to_string();
             assert!(
                 said.starts_with(&format!("operator {name:?} cannot have a Service \"{name}-webhook\": ")),
                 "{said}"
@@ -328,7 +328,7 @@ mod tests {
             let crd = merge_crds(vec![Old::crd(), v2::Old::crd()], "v2").unwrap();
             // The functions of v1 were forgotten.
             let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
-            let operator = Operator::named("op").crds(vec![crd]).webhooks(webhooks());
+            let operator = Operator::new("op").crds(vec![crd]).webhooks(webhooks());
             let matches = Cli::<()>::command().get_matches_from([&["op"], words].concat());
             let command = Cli::<()>::from_arg_matches(&matches).unwrap().command;
             assert_eq!(

@@ -142,7 +142,7 @@ async fn ours(client: &Client, installation: &Installation, configurations: &Con
     let read = read.with_context(|| format!("the API server did not answer within {} s", LOOK.as_secs()))?;
     let (own, namespace) = (installation.server_names(), &installation.namespace);
     for found in read {
-        if let Some(other) = found.calls_another(&own) {
+        if let Some(other) = found.other_service(&own) {
             let object = &found.object;
             bail!(
                 "{object} calls {other}, of another installation, while this one would live in namespace {namespace}, which \

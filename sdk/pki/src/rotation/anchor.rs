@@ -26,6 +26,12 @@ impl fmt::Debug for Anchor {
     }
 }
 
+impl From<&Ca> for Anchor {
+    fn from(ca: &Ca) -> Self {
+        Self { certificate: ca.certificate().clone(), der: CertificateDer::from(ca.der().to_vec()) }
+    }
+}
+
 impl Anchor {
     /// Reads the authorities in a PEM text that are valid at `now`. Other certificates are skipped; reading stops at
     /// the first one that cannot be read.
@@ -35,18 +41,13 @@ impl Anchor {
         anchors.filter(|anchor| anchor.certificate.is_ca && anchor.is_valid(now)).collect()
     }
 
-    /// The anchor of an authority.
-    pub fn of(ca: &Ca) -> Self {
-        Self { certificate: ca.certificate().clone(), der: CertificateDer::from(ca.der().to_vec()) }
-    }
-
     /// The parsed certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
     /// Whether callers that trust only this authority accept the chain `cert_pem` (leaf first) at `now`.
-    pub fn stands_behind(&self, cert_pem: &[u8], now: Timestamp) -> bool {
+    pub fn verifies(&self, cert_pem: &[u8], now: Timestamp) -> bool {
         check_trust(cert_pem, self.pem().as_bytes(), now).is_ok()
     }
 

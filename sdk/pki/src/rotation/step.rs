@@ -47,7 +47,7 @@ impl RotationTiming {
     /// Returns the timing for leaves that are valid for this long, under a CA that still outlasts the next one when
     /// that is issued.
     #[must_use]
-    pub fn lasting(self, validity: SignedDuration) -> Self {
+    pub fn with_validity(self, validity: SignedDuration) -> Self {
         let twice = validity.saturating_add(validity);
         let ca_validity = self.ca_validity.max(twice.saturating_add(self.ca_left));
         Self { leaf_validity: validity, ca_validity, ..self }
@@ -124,7 +124,7 @@ pub fn step(
     now: Timestamp,
 ) -> Step {
     let current = authorities.current.certificate();
-    let issued_by_current = Anchor::of(&authorities.current).stands_behind(cert_pem, now);
+    let issued_by_current = Anchor::from(&authorities.current).verifies(cert_pem, now);
     // A leaf under the same authority needs no wait, and one that would not last longer no replacement.
     let ends_soon = leaf.not_after.duration_since(now) <= timing.leaf_left;
     if issued_by_current && ends_soon && current.not_after.duration_since(leaf.not_after) > DAY {

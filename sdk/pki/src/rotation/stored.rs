@@ -118,7 +118,7 @@ impl Authorities {
 
     /// All authorities that callers must trust now.
     pub fn anchors(&self) -> Vec<Anchor> {
-        let own = [&self.current].into_iter().chain(&self.next).map(Anchor::of);
+        let own = [&self.current].into_iter().chain(&self.next).map(Anchor::from);
         own.chain(self.previous.iter().cloned()).collect()
     }
 
@@ -146,7 +146,7 @@ impl Authorities {
     /// one.
     pub fn promote(&mut self) {
         if let Some(next) = self.next.take() {
-            let before = Anchor::of(&std::mem::replace(&mut self.current, next));
+            let before = Anchor::from(&std::mem::replace(&mut self.current, next));
             self.trust(vec![before]);
         }
     }
@@ -207,7 +207,7 @@ fn authorities(data: &CaData<'_>, now: Timestamp, damage: &mut Vec<String>) -> R
         }
     };
     let next = next.filter(|next| {
-        let other = Anchor::of(next) != Anchor::of(&current);
+        let other = Anchor::from(next) != Anchor::from(&current);
         if !other {
             damage.push("next.crt is the certificate in ca.crt".to_owned());
         }

@@ -137,7 +137,7 @@ fn callers_trust_the_served_leaf_in_every_rotation_phase() {
 fn an_authority_is_kept_until_every_process_serves_the_next() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));
     let pair = leaf(&second, 1, 365);
-    let authorities = Authorities::new(second, vec![Anchor::of(&first)]);
+    let authorities = Authorities::new(second, vec![Anchor::from(&first)]);
     let after = |seen: Option<Duration>| {
         next_step(&authorities, &pair, Observed { published_for: seen, unchanged_for: LONG }, day(5))
     };
@@ -169,7 +169,7 @@ fn rotation_timing_is_validated() {
 
 #[test]
 fn of_too_many_authorities_those_stay_that_are_named_now() {
-    let anchors: Vec<Anchor> = (0..9).map(|n| Anchor::of(&ca(0, 3650 + n))).collect();
+    let anchors: Vec<Anchor> = (0..9).map(|n| Anchor::from(&ca(0, 3650 + n))).collect();
     let mut authorities = Authorities::new(ca(0, 3700), anchors.clone());
     let first = |n: usize| authorities.previous.contains(&anchors[n]);
     assert_eq!((first(0), first(3), first(4), authorities.previous.len()), (true, true, false, 4));
@@ -177,7 +177,7 @@ fn of_too_many_authorities_those_stay_that_are_named_now() {
     assert!(authorities.previous.contains(&anchors[8]) && authorities.previous.len() == 4);
     assert!(!authorities.trust(vec![anchors[8].clone()]), "it is no news");
     // As young as the others, it is no news either.
-    let twins: Vec<Anchor> = (0..3).map(|_| Anchor::of(&ca(0, 3650))).collect();
+    let twins: Vec<Anchor> = (0..3).map(|_| Anchor::from(&ca(0, 3650))).collect();
     let mut authorities = Authorities::new(ca(0, 3700), twins.clone());
     assert!(twins.into_iter().all(|twin| !authorities.trust(vec![twin])));
 }
@@ -196,7 +196,7 @@ fn an_expiring_leaf_is_replaced_if_a_new_one_lasts_longer() {
 fn a_leaf_under_the_authority_before_is_not_replaced_in_haste() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));
     let pair = leaf(&first, 0, 365);
-    let authorities = Authorities::new(second, vec![Anchor::of(&first)]);
+    let authorities = Authorities::new(second, vec![Anchor::from(&first)]);
     assert_eq!(next_step(&authorities, &pair, UNSEEN, day(364)), Step::Wait(None));
     assert_eq!(next_step(&authorities, &pair, SEEN, day(364)), Step::Issue);
 }
@@ -205,7 +205,7 @@ fn a_leaf_under_the_authority_before_is_not_replaced_in_haste() {
 #[test]
 fn damage_to_one_part_leaves_the_others_in_use() {
     let (first, second) = (ca(0, 3650), ca(1, 3650));
-    let (old, expired) = (Anchor::of(&ca(-9, 3650)), Anchor::of(&ca(-9, -1)));
+    let (old, expired) = (Anchor::from(&ca(-9, 3650)), Anchor::from(&ca(-9, -1)));
     let pair = leaf(&first, 0, 365);
     let mut whole = Authorities::new(first, vec![old.clone()]);
     whole.next = Some(second);
@@ -321,7 +321,7 @@ fn a_pair_without_its_authorities_is_served_under_its_bundle() {
 fn anchors_are_the_first_readable_authorities_of_a_text() {
     let (first, second) = (ca(0, 3650), ca(0, 3650));
     let read = |text: &str| Anchor::read(text.as_bytes(), day(5));
-    let wanted = [Anchor::of(&first)];
+    let wanted = [Anchor::from(&first)];
     assert_eq!(read(&(leaf(&first, 0, 365).cert_pem + first.cert_pem())), wanted, "a leaf is none");
     let broken = "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n";
     assert_eq!(read(&(first.cert_pem().to_owned() + broken + second.cert_pem())), wanted);
@@ -341,7 +341,7 @@ fn a_foreign_authority_is_no_reason_to_trust_a_foreign_leaf() {
 #[test]
 fn few_previous_authorities_are_kept_and_no_key_is_shown() {
     let mut authorities = Authorities::new(ca(0, 3650), Vec::new());
-    assert!(authorities.trust((0..9).map(|n| Anchor::of(&ca(0, 100 + n))).collect()));
+    assert!(authorities.trust((0..9).map(|n| Anchor::from(&ca(0, 100 + n))).collect()));
     assert_eq!(authorities.previous.len(), 4);
     let shown =
         format!("{authorities:?} {:?}", Secrets::of(&authorities, &leaf(&authorities.current, 0, 9)).read(day(1)));

@@ -10,7 +10,7 @@ use crate::v1;
 
 /// The controller of kettles. Its rights follow from the kinds that it reconciles and owns.
 pub fn controller() -> Controller<v1::Kettle> {
-    Controller::named("kettle-operator").owns::<ConfigMap>()
+    Controller::new("kettle-operator").owns::<ConfigMap>()
 }
 
 /// Brings the ConfigMap and the status up to date.

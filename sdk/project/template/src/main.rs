@@ -7,7 +7,7 @@ use kube::CustomResourceExt as _;
 use portcullis::operator::Operator;
 
 fn main() -> ExitCode {
-    Operator::named("kettle-operator")
+    Operator::new("kettle-operator")
         .version(env!("CARGO_PKG_VERSION"))
         .crds(vec![v1::Kettle::crd()])
         .webhooks(rules::webhooks())

@@ -9,7 +9,7 @@ use crate::v1;
 /// The webhooks that the API server calls.
 pub fn webhooks() -> Webhooks {
     Webhooks::new().validate(
-        Validate::<v1::Kettle>::named("rules")
+        Validate::<v1::Kettle>::new("rules")
             .on_create_or_update(check),
     )
 }

@@ -24,7 +24,7 @@ fn object(message: &str) -> Kettle {
 /// In this process, in milliseconds.
 #[tokio::test]
 async fn a_blank_message_is_refused() {
-    let reviews = Reviews::of(&rules::webhooks()).unwrap();
+    let reviews = Reviews::new(&rules::webhooks()).unwrap();
     let answer = reviews.create(&object(" ")).validate("rules").await;
     answer
         .assert_denied(422, "there is no message")
@@ -34,7 +34,7 @@ async fn a_blank_message_is_refused() {
 #[tokio::test]
 async fn a_message_becomes_a_config_map_and_follows_its_changes() {
     let cluster = ControlPlane::shared().await;
-    let _operator = OperatorBinary::at(env!("CARGO_BIN_EXE_kettle-operator"))
+    let _operator = OperatorBinary::new(env!("CARGO_BIN_EXE_kettle-operator"))
         .install(cluster)
         .await;
     let namespace = cluster.namespace("demo").await;

@@ -1,6 +1,6 @@
 //! Reading reviews and writing answers, as the API server sees them.
 
-use portcullis_review::{ADMISSION_LIMIT, Cause, Operation, Review, Verdict, decode, edit};
+use portcullis_review::{ADMISSION_LIMIT, Field, Operation, Review, Verdict, decode, edit};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -127,8 +127,10 @@ fn a_denial_carries_code_reason_message_and_causes() {
         json!({"uid": "u-1", "allowed": false, "status":
             {"status": "Failure", "message": "no", "reason": "BadRequest", "code": 400}})
     );
-    let told =
-        answer(&body, &Verdict::from_causes([Cause::new("spec.a", "is odd"), Cause::required("spec.b", "is needed")]));
+    let told = answer(
+        &body,
+        &Verdict::from_causes([Field::new("spec.a").invalid("is odd"), Field::new("spec.b").required("is needed")]),
+    );
     assert_eq!(
         told["response"]["status"],
         json!({"status": "Failure", "message": "spec.a: is odd; spec.b: is needed", "reason": "Invalid", "code": 422,

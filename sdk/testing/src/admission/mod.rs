@@ -10,23 +10,23 @@
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let webhooks = Webhooks::new()
-//!     .validate(Validate::<ConfigMap>::named("size").on_create_or_update(|new: Arc<ConfigMap>, _: Context| async move {
+//!     .validate(Validate::<ConfigMap>::new("size").on_create_or_update(|new: Arc<ConfigMap>, _: Context| async move {
 //!         match &new.data {
 //!             Some(_) => Verdict::allow(),
 //!             None => Verdict::deny("data is empty").code(422).cause("data", "must have an entry"),
 //!         }
 //!     }))
-//!     .mutate(Mutate::<ConfigMap>::named("owner").on_create_or_update(|mut new: ConfigMap, cx: Context| async move {
+//!     .mutate(Mutate::<ConfigMap>::new("owner").on_create_or_update(|mut new: ConfigMap, cx: Context| async move {
 //!         new.metadata.labels.get_or_insert_default().insert("owner".into(), cx.user.username);
 //!         Mutation::modified(new)
 //!     }));
-//! let reviews = Reviews::of(&webhooks)?;
+//! let reviews = Reviews::new(&webhooks)?;
 //!
 //! let empty = ConfigMap::default();
 //! reviews.create(&empty).validate("size").await.assert_denied(422, "data is empty").assert_cause("data");
 //! reviews.create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}})).validate("size").await.assert_allowed();
 //!
-//! let answer = reviews.create(&empty).by("alice").mutate("owner").await;
+//! let answer = reviews.create(&empty).user("alice").mutate("owner").await;
 //! assert_eq!(answer.patched()["metadata"]["labels"]["owner"], "alice");
 //! assert_idempotent(&reviews, "owner", &empty).await;
 //! # Ok::<(), portcullis_webhook::RegistrationError>(())
@@ -64,7 +64,7 @@ impl Reviews {
     ///
     /// # Errors
     /// When the registration is invalid.
-    pub fn of(webhooks: &Webhooks) -> Result<Self, RegistrationError> {
+    pub fn new(webhooks: &Webhooks) -> Result<Self, RegistrationError> {
         let (routes, conversions) = (webhooks.routes()?, webhooks.conversions()?);
         Ok(Self { routes, webhooks: webhooks.manifests()?, conversions })
     }

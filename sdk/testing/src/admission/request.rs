@@ -82,7 +82,7 @@ impl Reviews {
 impl Request<'_> {
     /// Sets the user of the request; `tester` by default. A service account (`system:serviceaccount:NAMESPACE:NAME`) is
     /// in the groups of service accounts.
-    pub fn by(mut self, user: &str) -> Self {
+    pub fn user(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
         if let Some((namespace, _)) = user.strip_prefix("system:serviceaccount:").and_then(|name| name.split_once(':'))
         {

@@ -1,6 +1,6 @@
 //! Finds the resource of a request by the webhook's own rules.
 
-use portcullis_manifest::{Rule, Scope, Webhook};
+use portcullis_manifest::{Rule, ScopeType, Webhook};
 use portcullis_webhook::Operation;
 
 /// The resource that a request addresses.
@@ -35,7 +35,7 @@ fn by_rule(rule: &Rule, wanted: &Wanted<'_>) -> Option<Target> {
     let plural = rule.resources.iter().find_map(|resource| plural(resource, wanted))?;
     let own = wanted.sub_resource.is_empty();
     let (group, version) = (pick(&rule.groups, wanted.group, own)?, pick(&rule.versions, wanted.version, own)?);
-    Some(Target { group, version, plural, namespaced: rule.scope != Scope::Cluster })
+    Some(Target { group, version, plural, namespaced: rule.scope != ScopeType::Cluster })
 }
 
 /// The entry that is meant: the wanted one where the rule must have it, else the rule's first.
@@ -68,7 +68,7 @@ mod tests {
             groups: owned(groups),
             versions: owned(versions),
             resources: owned(resources),
-            scope: Scope::Namespaced,
+            scope: ScopeType::Namespaced,
             operations: vec![Operation::Create, Operation::Update],
         }
     }

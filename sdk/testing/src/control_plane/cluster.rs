@@ -92,7 +92,7 @@ impl ControlPlane {
     /// but for the port of their Services, and routes those Services to this machine: the API server then calls
     /// `https://localhost:PORT`.
     ///
-    /// A configuration comes into force within a second or two: wait for [`webhooks_in_force`](Self::webhooks_in_force).
+    /// A configuration comes into force within a second or two: wait for [`wait_for_webhooks`](Self::wait_for_webhooks).
     ///
     /// # Panics
     /// When a manifest is of another kind or has no name, or the API server refuses it.
@@ -126,14 +126,14 @@ impl ControlPlane {
     ///
     /// # Panics
     /// When the API server does not take them up within two minutes.
-    pub async fn webhooks_in_force(&self) {
+    pub async fn wait_for_webhooks(&self) {
         let admin = self.admin();
-        webhooks_in_force::<MutatingWebhookConfiguration>(&admin, "MutatingWebhookConfiguration").await;
-        webhooks_in_force::<ValidatingWebhookConfiguration>(&admin, "ValidatingWebhookConfiguration").await;
+        wait_for_webhooks::<MutatingWebhookConfiguration>(&admin, "MutatingWebhookConfiguration").await;
+        wait_for_webhooks::<ValidatingWebhookConfiguration>(&admin, "ValidatingWebhookConfiguration").await;
     }
 }
 
-async fn webhooks_in_force<K>(admin: &Client, kind: &str)
+async fn wait_for_webhooks<K>(admin: &Client, kind: &str)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {

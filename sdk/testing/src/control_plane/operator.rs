@@ -37,7 +37,7 @@ const TAKEN: &str = "error: cannot listen on ";
 ///
 /// let cluster = ControlPlane::shared().await;
 /// // In a test of the binary's crate: env!("CARGO_BIN_EXE_my-operator").
-/// let operator = OperatorBinary::at("target/debug/my-operator").install(cluster).await;
+/// let operator = OperatorBinary::new("target/debug/my-operator").install(cluster).await;
 /// // Now the API server calls its webhooks.
 /// # }
 /// ```
@@ -70,7 +70,7 @@ pub struct RunningOperator {
 
 impl OperatorBinary {
     /// The binary at this path: in a test of its own crate, `env!("CARGO_BIN_EXE_<name>")`.
-    pub fn at(program: impl Into<PathBuf>) -> Self {
+    pub fn new(program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         // It runs inside of another directory, where a relative path would lead elsewhere.
         let program = std::path::absolute(&program).unwrap_or(program);
@@ -111,7 +111,7 @@ impl OperatorBinary {
             Some(namespace) => made(cluster, namespace).await,
             None => cluster.namespace("operator").await,
         };
-        let user = cluster.user_of(&self.generate("rbac", &namespace, &[]).await).await;
+        let user = cluster.user_from_manifests(&self.generate("rbac", &namespace, &[]).await).await;
         for attempt in 1.. {
             let [address, health] = [free_address(), free_address()];
             let service = ["--service-port".to_owned(), address.port().to_string()];
@@ -138,7 +138,7 @@ impl OperatorBinary {
                 RunningOperator { process, watcher, _panic_log: PanicLog::of(log), health, namespace, user, began };
             match running.ready().await {
                 Ok(()) => {
-                    cluster.webhooks_in_force().await;
+                    cluster.wait_for_webhooks().await;
                     return running;
                 }
                 Err(_) if attempt < ATTEMPTS && running.log().contains(TAKEN) => {}

@@ -133,7 +133,7 @@ impl ControlPlane {
     /// # Panics
     /// When there is no ServiceAccount among them, the API server refuses one of them, or its rights do not come into
     /// force within a minute.
-    pub async fn user_of(&self, manifests: &[Value]) -> User {
+    pub async fn user_from_manifests(&self, manifests: &[Value]) -> User {
         self.apply(manifests).await;
         let admin = self.admin();
         let account = |object: &Value| {

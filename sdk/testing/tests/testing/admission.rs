@@ -28,11 +28,11 @@ fn echo() -> Webhooks {
             _ => Verdict::allow().audit("saw", format!("{cx:?}")),
         }
     };
-    let validate = Validate::<ConfigMap>::named("echo")
+    let validate = Validate::<ConfigMap>::new("echo")
         .on_create(move |new: Arc<ConfigMap>, cx| async move { judge(&new, &cx) })
         .on_update(move |_: Arc<ConfigMap>, new: Arc<ConfigMap>, cx| async move { judge(&new, &cx) })
         .on_delete(move |old: Arc<ConfigMap>, cx| async move { judge(&old, &cx) });
-    let mutate = Mutate::<ConfigMap>::named("echo").on_create(|mut new: ConfigMap, _| async move {
+    let mutate = Mutate::<ConfigMap>::new("echo").on_create(|mut new: ConfigMap, _| async move {
         new.data.get_or_insert_default().insert("seen".into(), "yes".into());
         Mutation::modified(new)
     });
@@ -50,16 +50,16 @@ fn failure(assertion: impl FnOnce()) -> String {
 }
 
 async fn asked(word: &str) -> Answer {
-    Reviews::of(&echo()).unwrap().create(&says(word)).validate("echo").await
+    Reviews::new(&echo()).unwrap().create(&says(word)).validate("echo").await
 }
 
 #[tokio::test]
 async fn each_operation_reaches_its_handler_with_all_its_data() {
-    let reviews = Reviews::of(&echo()).unwrap();
+    let reviews = Reviews::new(&echo()).unwrap();
     let object = says("fine");
     let context = |answer: Answer| answer.assert_allowed().audit("saw").unwrap().to_owned();
 
-    let create = reviews.create(&object).by("alice").groups(&["admins"]).dry_run().namespace("team");
+    let create = reviews.create(&object).user("alice").groups(&["admins"]).dry_run().namespace("team");
     let seen = context(create.validate("echo").await);
     for part in [
         "Create",
@@ -73,7 +73,7 @@ async fn each_operation_reaches_its_handler_with_all_its_data() {
     ] {
         assert!(seen.contains(part), "{part}: {seen}");
     }
-    let account = reviews.update(&object, &object).by("system:serviceaccount:ops:robot");
+    let account = reviews.update(&object, &object).user("system:serviceaccount:ops:robot");
     let seen = context(account.validate("echo").await);
     for part in ["Update", "system:serviceaccounts:ops", "dry_run: false", "Some(\"default\")"] {
         assert!(seen.contains(part), "{part}: {seen}");
@@ -94,7 +94,7 @@ async fn an_answer_tells_its_parts() {
     asked("warn").await.assert_allowed().assert_warning("said warn").assert_unchanged();
     asked("panic").await.assert_http_error(500);
 
-    let changed = Reviews::of(&echo()).unwrap().create(&says("fine")).mutate("echo").await;
+    let changed = Reviews::new(&echo()).unwrap().create(&says("fine")).mutate("echo").await;
     changed.assert_patch(&json!([{"op": "add", "path": "/data/seen", "value": "yes"}]));
     assert_eq!(changed.patched()["data"], json!({"say": "fine", "seen": "yes"}));
     let typed: ConfigMap = changed.patched_as();
@@ -106,7 +106,7 @@ async fn an_answer_tells_its_parts() {
 async fn an_assertion_that_fails_shows_what_was_answered() {
     let (denied, allowed, warned, crashed) =
         (asked("no").await, asked("fine").await, asked("warn").await, asked("panic").await);
-    let changed = Reviews::of(&echo()).unwrap().create(&says("fine")).mutate("echo").await;
+    let changed = Reviews::new(&echo()).unwrap().create(&says("fine")).mutate("echo").await;
     let question = "webhook 'echo' on CREATE of v1 ConfigMap default/words by tester answered:";
     let failures = [
         (
@@ -153,7 +153,7 @@ async fn an_assertion_that_fails_shows_what_was_answered() {
 /// A review that the API server would never send makes a meaningless test.
 #[tokio::test]
 async fn a_request_that_the_rules_do_not_match_fails_the_test() {
-    let reviews = Reviews::of(&echo()).unwrap();
+    let reviews = Reviews::new(&echo()).unwrap();
     let object = says("fine");
     let cases = [
         (
@@ -204,14 +204,14 @@ async fn futures_catch<F: Future>(future: F) -> std::thread::Result<F::Output> {
 type Handler = fn(ConfigMap) -> Mutation<ConfigMap>;
 
 fn mutating(create: Option<Handler>, update: Option<Handler>) -> Reviews {
-    let mut webhook = Mutate::<ConfigMap>::named("edit");
+    let mut webhook = Mutate::<ConfigMap>::new("edit");
     if let Some(handler) = create {
         webhook = webhook.on_create(move |new, _| async move { handler(new) });
     }
     if let Some(handler) = update {
         webhook = webhook.on_update(move |_, new, _| async move { handler(new) });
     }
-    Reviews::of(&Webhooks::new().mutate(webhook)).unwrap()
+    Reviews::new(&Webhooks::new().mutate(webhook)).unwrap()
 }
 
 fn set(mut map: ConfigMap) -> Mutation<ConfigMap> {
@@ -282,7 +282,7 @@ async fn subresources_and_connections_reach_their_handlers() {
             Validate::<Pod>::subresource_of::<Pod>("status", "status")
                 .on_update(move |_, _: Arc<Pod>, cx| async move { told(cx) }),
         );
-    let reviews = Reviews::of(&webhooks).unwrap();
+    let reviews = Reviews::new(&webhooks).unwrap();
     let scale = |replicas: u32| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": replicas}});
     let answer = reviews.update(&scale(2), &scale(3)).sub_resource("scale").validate("scale").await;
     answer.assert_denied(400, "UPDATE Scale of web deployments/scale");

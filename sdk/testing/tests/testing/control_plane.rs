@@ -189,7 +189,7 @@ esac
     );
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
-    let install = async move { OperatorBinary::at(program).install(ControlPlane::shared().await).await };
+    let install = async move { OperatorBinary::new(program).install(ControlPlane::shared().await).await };
     let panic = tokio::spawn(install).await.expect_err("it fails").into_panic();
     let said = panic.downcast_ref::<String>().unwrap();
     for part in ["operator ended before it was ready (exit status: 3)", "the end of its log:\nerror: no luck"] {

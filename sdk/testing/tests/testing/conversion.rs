@@ -290,7 +290,7 @@ fn an_engine_keeps_the_laws_for_unknown_members() {
 
 #[tokio::test]
 async fn a_single_object_goes_through_a_review() {
-    let reviews = Reviews::of(&Webhooks::new().convert(Convert::<v2::Person>::hub().spoke(to_v2, to_v1))).unwrap();
+    let reviews = Reviews::new(&Webhooks::new().convert(Convert::<v2::Person>::hub().spoke(to_v2, to_v1))).unwrap();
     let person = v1::Person::new("ada", v1::PersonSpec { name: "Ada Lovelace".into(), nicknames: None });
     let converted = reviews.convert(&person, "v2").await;
     assert_eq!(converted["spec"], json!({"first": "Ada", "last": "Lovelace", "address": null}));

@@ -98,10 +98,9 @@ const BODY: usize = 128 * 1024 * 1024;
 
 /// The conversion of one kind: its hub version `H`, and the converters of its other versions.
 #[must_use = "a conversion does nothing until it is registered"]
-pub struct Convert<H, S = ()> {
+pub struct Convert<H> {
     hub: Hub<H>,
     settings: Settings,
-    state: S,
 }
 
 #[derive(Clone, Debug)]
@@ -128,7 +127,7 @@ impl<H: Version> Convert<H> {
             body: BODY,
             strict: false,
         };
-        Self { hub: Hub::new(), settings, state: () }
+        Self { hub: Hub::new(), settings }
     }
 
     /// Adds a version with its converters. They get objects without `metadata.managedFields`, and their changes of
@@ -138,67 +137,11 @@ impl<H: Version> Convert<H> {
         self.hub = self.hub.spoke(to_hub, from_hub);
         self
     }
-
-    /// Sets the state of the converters: those of versions added after this are methods of it.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use portcullis_webhook::conversion::Convert;
-    /// # mod v1 {
-    /// #     use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
-    /// #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-    /// #     #[kube(group = "demo.example", version = "v1", kind = "Price", namespaced)]
-    /// #     pub struct PriceSpec { pub dollars: String }
-    /// # }
-    /// # mod v2 {
-    /// #     use kube::CustomResource; use schemars::JsonSchema; use serde::{Deserialize, Serialize};
-    /// #     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
-    /// #     #[kube(group = "demo.example", version = "v2", kind = "Price", namespaced)]
-    /// #     pub struct PriceSpec { pub euros: u32 }
-    /// # }
-    ///
-    /// struct Rate {
-    ///     dollars_per_euro: u32,
-    /// }
-    ///
-    /// impl Rate {
-    ///     fn to_v2(&self, old: v1::Price) -> Result<v2::Price, std::num::ParseIntError> {
-    ///         let euros = old.spec.dollars.parse::<u32>()? / self.dollars_per_euro;
-    ///         Ok(v2::Price { metadata: old.metadata, spec: v2::PriceSpec { euros } })
-    ///     }
-    ///
-    ///     fn to_v1(&self, new: v2::Price) -> v1::Price {
-    ///         let dollars = (new.spec.euros * self.dollars_per_euro).to_string();
-    ///         v1::Price { metadata: new.metadata, spec: v1::PriceSpec { dollars } }
-    ///     }
-    /// }
-    ///
-    /// let rate = Arc::new(Rate { dollars_per_euro: 2 });
-    /// let convert = Convert::<v2::Price>::hub().state(rate).spoke::<v1::Price>(Rate::to_v2, Rate::to_v1);
-    /// ```
-    pub fn state<S: Send + Sync + 'static>(self, state: Arc<S>) -> Convert<H, Arc<S>> {
-        let Self { hub, settings, state: () } = self;
-        Convert { hub, settings, state }
-    }
 }
 
-/// Converters that are methods of the [`state`](Convert::state).
-impl<H: Version, S: Send + Sync + 'static> Convert<H, Arc<S>> {
-    /// Adds a version whose converters are methods of the state; see [`spoke`](Convert::spoke) without a state.
-    pub fn spoke<V: Version>(
-        mut self,
-        to_hub: impl ConverterMethod<S, V, H>,
-        from_hub: impl ConverterMethod<S, H, V>,
-    ) -> Self {
-        let (up, down) = (Arc::clone(&self.state), Arc::clone(&self.state));
-        self.hub = self.hub.spoke(move |old: V| to_hub.call(&up, old), move |new: H| from_hub.call(&down, new));
-        self
-    }
-}
-
-impl<H, S> Convert<H, S> {
+impl<H> Convert<H> {
     /// Sets the name that logs, metrics and the path `/convert/<name>` have (default: the plural).
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
         self
     }
@@ -230,28 +173,7 @@ impl<H, S> Convert<H, S> {
     }
 }
 
-/// A method of `S` that converts version `A` to version `B`: `fn(&S, A) -> B`, or one that returns a `Result` of it.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a method of `{S}` that converts `{A}` to `{B}`",
-    note = "write `fn to(&self, from: {A}) -> {B}`, or one that returns a `Result<{B}, E>`"
-)]
-pub trait ConverterMethod<S, A, B>: Send + Sync + 'static {
-    /// Calls the method.
-    #[doc(hidden)]
-    fn call(&self, state: &S, from: A) -> Result<B, BoxError>;
-}
-
-impl<S, A, B, F, R> ConverterMethod<S, A, B> for F
-where
-    F: Fn(&S, A) -> R + Send + Sync + 'static,
-    R: IntoResult<B>,
-{
-    fn call(&self, state: &S, from: A) -> Result<B, BoxError> {
-        self(state, from).into_result()
-    }
-}
-
-impl<H, S> fmt::Debug for Convert<H, S> {
+impl<H> fmt::Debug for Convert<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Convert").field("settings", &self.settings).finish_non_exhaustive()
     }
@@ -302,8 +224,8 @@ type Served = (String, Arc<dyn Endpoint>);
 
 impl Webhooks {
     /// Registers the conversion of a kind.
-    pub fn convert<H: Version, S>(mut self, convert: Convert<H, S>) -> Self {
-        let Convert { hub, settings, .. } = convert;
+    pub fn convert<H: Version>(mut self, convert: Convert<H>) -> Self {
+        let Convert { hub, settings } = convert;
         self.conversions.push(Registered { settings, engine: hub.build().map_err(Arc::new) });
         self
     }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use kube::{CustomResource, ResourceExt};
 use portcullis::server::{Handler, Limits, Server, tls_config};
-use portcullis::webhooks::{Cause, Context, Mutate, Mutation, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{Context, Field, Mutate, Mutation, Validate, Verdict, Webhooks};
 use portcullis_pki::{Ca, CertificateParams, Usage};
 use rustls::ServerConfig;
 use schemars::JsonSchema;
@@ -49,8 +49,8 @@ async fn judge(new: Arc<Entity>, cx: Context) -> anyhow::Result<Verdict> {
     Ok(match new.spec.username.as_str() {
         "forbidden" => Verdict::deny("name may not be 'forbidden'.").code(422),
         "odd" => Verdict::from_causes([
-            Cause::new("spec.username", "is odd"),
-            Cause::required("spec.parts", "an odd one needs parts"),
+            Field::new("spec.username").invalid("is odd"),
+            Field::new("spec.parts").required("an odd one needs parts"),
         ]),
         "panic" => panic!("the handler met {}", new.spec.username),
         "fail" => return Err(anyhow::anyhow!("nobody answers").context("cannot look up the user")),
@@ -65,7 +65,7 @@ async fn judge(new: Arc<Entity>, cx: Context) -> anyhow::Result<Verdict> {
 pub(crate) fn webhooks() -> Webhooks {
     Webhooks::new()
         .validate(
-            Validate::<Entity>::named("username")
+            Validate::<Entity>::new("username")
                 .on_create(judge)
                 .on_update(|old: Arc<Entity>, new: Arc<Entity>, _: Context| async move {
                     if old.spec.username != new.spec.username && new.spec.username == "forbidden" {
@@ -84,9 +84,9 @@ pub(crate) fn webhooks() -> Webhooks {
                 })
                 .timeout(Duration::from_secs(4)),
         )
-        .validate(Validate::<Entity>::named("strict").on_create(judge).deny_on_failure())
+        .validate(Validate::<Entity>::new("strict").on_create(judge).deny_on_failure())
         .mutate(
-            Mutate::<Entity>::named("defaults")
+            Mutate::<Entity>::new("defaults")
                 .on_create(|mut new: Entity, _: Context| async move {
                     match new.spec.username.as_str() {
                         "overwrite" => new.spec.username = "random overwritten".into(),

@@ -33,7 +33,7 @@ fn hook(objects: &[Value], event: &str) -> Vec<Value> {
 /// Creates the account of a hook and its rights, and runs the command of its Job with them.
 async fn run_hook(cluster: &ControlPlane, hook: &[Value]) -> String {
     let rights: Vec<Value> = hook.iter().filter(|object| object["kind"] != "Job").cloned().collect();
-    let account = cluster.user_of(&rights).await;
+    let account = cluster.user_from_manifests(&rights).await;
     let mut command = Command::new(binary("dynamo-webhooks"));
     command.args(arguments(hook, "Job")).arg("--kubeconfig").arg(&account.kubeconfig);
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
@@ -108,7 +108,7 @@ impl<'a> Installed<'a> {
         let mut process = self.start(values, &rendered).await;
         process.ready().await;
         // An API server has taken up a bundle long before a Pod that is ready becomes an endpoint.
-        self.cluster.webhooks_in_force().await;
+        self.cluster.wait_for_webhooks().await;
         self.service.leads_to(process.webhooks.port());
         if let Some(former) = self.process.replace(process) {
             former.stop().await;
@@ -120,7 +120,7 @@ impl<'a> Installed<'a> {
                 "{said}"
             );
         }
-        self.cluster.webhooks_in_force().await;
+        self.cluster.wait_for_webhooks().await;
     }
 
     /// Starts a process under the account that Helm has made, when that has its rights.
@@ -231,7 +231,7 @@ async fn switching_certificate_sources_costs_no_admission() {
         installed.turn(&both, &["--force-conflicts"]).await;
         go_on().await;
         installed.apply(&external(&ours), &[]).await;
-        cluster.webhooks_in_force().await;
+        cluster.wait_for_webhooks().await;
         assert_eq!(installed.trusted().await, ours);
         go_on().await;
         // Helm takes its bundle out; what the hook has made of it before stays.

@@ -36,7 +36,7 @@ async fn an_axum_application_serves_webhooks_in_its_own_runtime() {
     let (cluster, binaries) = tokio::join!(ControlPlane::start(), built("axum-application"));
     let cluster = &cluster.unwrap();
     let namespace = cluster.namespace("application").await;
-    let user = cluster.user_of(&generate(&binaries, &["rbac", "--namespace", &namespace]).await).await;
+    let user = cluster.user_from_manifests(&generate(&binaries, &["rbac", "--namespace", &namespace]).await).await;
     let [site, webhooks] = [(); 2].map(|()| free_address().port());
     let place = ["webhooks", "--namespace", &namespace, "--service-port", &webhooks.to_string()];
     cluster.install_webhooks(&generate(&binaries, &place).await, webhooks).await;
@@ -53,7 +53,7 @@ async fn an_axum_application_serves_webhooks_in_its_own_runtime() {
         get(site, "/readyz").await.filter(|reply| reply.starts_with("HTTP/1.1 200"))
     })
     .await;
-    cluster.webhooks_in_force().await;
+    cluster.wait_for_webhooks().await;
 
     // A webhook that fails closed for a built-in kind spares the operator's own namespace.
     let team = cluster.namespace("team").await;

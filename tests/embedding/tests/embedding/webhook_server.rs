@@ -89,7 +89,7 @@ async fn a_plain_webhook_server_denies_and_drains_on_sigterm() {
         }],
     });
     cluster.apply(&[configuration]).await;
-    cluster.webhooks_in_force().await;
+    cluster.wait_for_webhooks().await;
 
     let maps: Api<ConfigMap> = Api::namespaced(cluster.admin(), &namespace);
     let map = |data: Value| serde_json::from_value(json!({ "metadata": { "name": "one" }, "data": data })).unwrap();

@@ -24,7 +24,7 @@ impl Installation {
         let (cluster, binary) = (ControlPlane::shared().await, env!("CARGO_BIN_EXE_entity-operator"));
         // The memory limit is that of the generated Deployment.
         let flags = ["--log-format", "json", "--memory-limit", "512Mi"];
-        let install = || async { OperatorBinary::at(binary).run_flags(flags).install(cluster).await };
+        let install = || async { OperatorBinary::new(binary).run_flags(flags).install(cluster).await };
         Self { cluster, operator: OPERATOR.get_or_init(install).await, namespace: cluster.namespace("people").await }
     }
 

@@ -8,6 +8,7 @@ mod names;
 mod rules;
 
 use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use mcp_api::{
     names::{annotation, condition, label},
     v1alpha1::MCPWebhookConfig,
@@ -34,10 +35,7 @@ use mcp_plan::{
     },
 };
 use mcp_runconfig::ProxyMode;
-use portcullis::{
-    controller::{EventType, PlannedEvent},
-    manifest::Grant,
-};
+use portcullis::controller::{EventType, PlannedEvent};
 
 use crate::{
     config::ConfigKind as _,
@@ -132,11 +130,11 @@ impl Workload for MCPServer {
     const CHILDREN: &'static [ChildKind] = &ChildKind::ALL;
 
     /// The proxy of a stdio server attaches to its pod.
-    fn granted() -> Vec<Grant> {
+    fn granted() -> Vec<PolicyRule> {
         vec![access::attach_grant()]
     }
 
-    fn rights() -> Vec<Grant> {
+    fn rights() -> Vec<PolicyRule> {
         vec![access::replace_grant()]
     }
 

@@ -49,7 +49,8 @@ impl Gate {
     }
 
     async fn of(cluster: &'static ControlPlane, ownership: SoleOwnership, home: String, namespace: &str) -> Self {
-        let user = cluster.user_of(&generated("rbac", &["--namespace", &home, "--release", &home]).await).await;
+        let user =
+            cluster.user_from_manifests(&generated("rbac", &["--namespace", &home, "--release", &home]).await).await;
         let objects = Objects::new(cluster.admin(), namespace);
         Self { cluster, user, home, objects, _ownership: ownership }
     }

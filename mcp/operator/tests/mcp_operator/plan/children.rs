@@ -175,7 +175,7 @@ fn every_child_is_owned_by_its_server_and_holds_only_what_is_meant() {
             let resource = child.reference.kind.api_resource();
             let kind = (&child.object["apiVersion"], &child.object["kind"]);
             assert_eq!(kind, (&json!(resource.api_version), &json!(resource.kind)));
-            Desired::new(&resource, child.object.clone(), &FieldManager::of("test")).unwrap();
+            Desired::new(&resource, child.object.clone(), &FieldManager::new("test")).unwrap();
         }
         let position = |kind| plan.children.iter().position(|child| child.reference.kind == kind).unwrap();
         assert!(position(ChildKind::ConfigMap) < position(ChildKind::Deployment), "a proxy finds its RunConfig");

@@ -34,7 +34,7 @@ pub(crate) struct Operator {
 /// The operator's ServiceAccount, with the rights that `generate rbac` writes for an operator that lives in `namespace` and
 /// no others. The same is committed as deploy/rbac.yaml, for its default namespace.
 pub(crate) async fn shipped_user(cluster: &ControlPlane, namespace: &str) -> User {
-    cluster.user_of(&shipped(namespace).await).await
+    cluster.user_from_manifests(&shipped(namespace).await).await
 }
 
 /// The same, for which every rule of every role became those that `change` makes of it.
@@ -48,7 +48,7 @@ pub(crate) async fn user_with_less(
         let shipped: Vec<PolicyRule> = serde_json::from_value(rules.take()).unwrap();
         *rules = serde_json::to_value(shipped.into_iter().flat_map(&change).collect::<Vec<_>>()).unwrap();
     }
-    cluster.user_of(&manifests).await
+    cluster.user_from_manifests(&manifests).await
 }
 
 /// Returns the rights that `generate rbac` writes for an operator in `namespace`. They are generated once, and differ by that name alone.

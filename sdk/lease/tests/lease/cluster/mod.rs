@@ -81,7 +81,7 @@ struct Candidate {
 impl Candidate {
     fn start(client: kube::Client, election: LeaseElection, skew: i64) -> Self {
         let clock = TestClock::skewed(skew);
-        let (handle, driver) = election.clock(Arc::new(clock.clone())).with(client);
+        let (handle, driver) = election.clock(Arc::new(clock.clone())).build(client);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(driver.run(async move {
             stopped.await.ok();

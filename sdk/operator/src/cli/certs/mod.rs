@@ -155,7 +155,7 @@ pub(super) async fn perform<A: clap::Args>(
         What::Publish => {
             let source = match source {
                 CertificateSource::ProvidedCertificates(stored) if hooks => {
-                    CertificateSource::ProvidedCertificates(stored.publishing())
+                    CertificateSource::ProvidedCertificates(stored.with_publishing())
                 }
                 source => source,
             };
@@ -192,7 +192,7 @@ async fn ensure_for_upgrade(
     validity: SignedDuration,
     patience: Patience,
 ) -> anyhow::Result<()> {
-    maker.timing = maker.timing.lasting(validity);
+    maker.timing = maker.timing.with_validity(validity);
     let material = patience.answer(maker.ensure_unattended()).await??;
     say(&sound(installation, &material)?)?;
     // Callers keep trusting the certificate that is served now, and trust the next one before it is served.
@@ -260,7 +260,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
         let mut told = String::new();
         loop {
             sleep(LOOK).await;
-            let error = source.tell(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
+            let error = source.publish_stored(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
             if error != told && !error.is_empty() {
                 warn!(error, "cannot read the certificate Secrets again, for the CA bundle to publish; retrying");
             }
@@ -268,7 +268,7 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
         }
     };
     let published = async {
-        let published = bundle.until_published(configurations, |said| said.clone_into(&mut missing));
+        let published = bundle.wait_until_published(configurations, |said| said.clone_into(&mut missing));
         let published = tokio::select! {
             published = timeout_at(patience.end, published) => published,
             never = stored => never,

@@ -63,7 +63,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
         Shown { secret, problems: Vec::new(), phase: None, certificates: Vec::new(), published: Vec::new() };
     let chain = match source {
         CertificateSource::Automatic(automatic) => {
-            shown.stored(&automatic.stored().await?, &automatic.absent().await?);
+            shown.stored(&automatic.stored().await?, &automatic.missing_secrets().await?);
             automatic.stored_chain().await?
         }
         CertificateSource::ProvidedCertificates(supplied) => match supplied.stored().await {
@@ -79,7 +79,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
     };
     for object in published(source.client(), source.configurations()).await {
         let name = object.object.clone();
-        for (entry, bundle) in object.ours()? {
+        for (entry, bundle) in object.own_entries()? {
             let problem = match (bundle, &chain) {
                 (Err(problem), _) => Some(problem),
                 (Ok(_), None) => Some("there is no certificate that could be trusted by it".to_owned()),

@@ -339,9 +339,9 @@ mod tests {
 
     fn generated<K: AdmissionObject>(line: &[&str]) -> Result<(), String> {
         let judge = |_: Arc<K>, _: Context| async { Verdict::allow() };
-        let webhooks = move || Webhooks::new().validate(Validate::<K>::named("all").on_create(judge));
+        let webhooks = move || Webhooks::new().validate(Validate::<K>::new("all").on_create(judge));
         let Line { what, flags } = Line::parse_from([&["op"], line].concat());
-        let operator = Operator::named("op").webhooks(webhooks());
+        let operator = Operator::new("op").webhooks(webhooks());
         perform(&operator, &(), what, &flags, Vec::new()).map_err(|error| error.to_string())
     }
 

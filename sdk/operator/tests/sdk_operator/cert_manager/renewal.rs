@@ -106,7 +106,7 @@ async fn start(issuer: Option<IssuerRef>, more: &[Value]) -> (Place, Serving, Lo
     place.cluster.install_webhooks(&[configuration], port).await;
     let configurations = place.configurations();
     let mut missing = String::new();
-    let published = serving.bundle.until_published(&configurations, |said| said.clone_into(&mut missing));
+    let published = serving.bundle.wait_until_published(&configurations, |said| said.clone_into(&mut missing));
     tokio::time::timeout(PATIENCE, published).await.unwrap_or_else(|_| panic!("waited in vain for {missing}"));
     let crds: Api<CustomResourceDefinition> = Api::all(place.admin.clone());
     let conversion = crds.get(&crd_name).await.unwrap().spec.conversion.unwrap();

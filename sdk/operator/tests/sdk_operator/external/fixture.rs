@@ -144,7 +144,7 @@ impl Place {
     /// Serves what is in the Secret now.
     pub(crate) async fn serve(&self) -> Serving {
         let rule = |name| {
-            Validate::<ConfigMap>::named(name).on_create(|new: Arc<ConfigMap>, _: Context| async move {
+            Validate::<ConfigMap>::new(name).on_create(|new: Arc<ConfigMap>, _: Context| async move {
                 match new.data.iter().flatten().next() {
                     Some((key, _)) if key == "bad" => Verdict::deny("bad is not good"),
                     _ => Verdict::allow(),

@@ -28,7 +28,7 @@ async fn an_operator_waits_for_its_secret_and_outlives_damage() {
     cluster.install_crds(&crds.collect::<Vec<_>>()).await;
     let place = ["--namespace", &name, "--release", &name, "--certificates", "external"];
     let manifests = generate(&[&["rbac"], &place[..]].concat()).await;
-    let user = cluster.user_of(&manifests).await;
+    let user = cluster.user_from_manifests(&manifests).await;
     let kubeconfig = user.kubeconfig.display().to_string();
     let running = Running::start(&[&place[..], &["--kubeconfig", &kubeconfig]].concat());
 

@@ -18,7 +18,7 @@ async fn start(provided_by: ProvidedBy, ca: &Ca) -> (Place, Serving) {
 async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
     let said = || async {
         let (mut said, configurations) = (String::new(), place.configurations());
-        let looked = serving.bundle.until_published(&configurations, |missing| missing.clone_into(&mut said));
+        let looked = serving.bundle.wait_until_published(&configurations, |missing| missing.clone_into(&mut said));
         let _ = tokio::time::timeout(std::time::Duration::from_millis(200), looked).await;
         said.contains(words).then_some(said)
     };
@@ -58,7 +58,7 @@ async fn an_entry_whose_bundle_does_not_trust_the_pair_is_named() {
         let both = format!("{}\n{}", stranger.cert_pem(), owner.cert_pem());
         place.publish_each(port, &[("two", good), ("one", Some(&both))]).await;
         let configurations = place.configurations();
-        let published = serving.bundle.until_published(&configurations, |_| {});
+        let published = serving.bundle.wait_until_published(&configurations, |_| {});
         tokio::time::timeout(PATIENCE, published).await.unwrap();
         place.in_force().await;
     }

@@ -89,7 +89,7 @@ async fn an_untrusted_new_pair_is_served_once_the_old_one_expires() {
     let serving = place.serve().await;
     place.publish(serving.address.port(), old.cert_pem()).await;
     // Before that nobody trusts the old one either, and the new one need not wait.
-    tokio::time::timeout(PATIENCE, serving.bundle.until_published(&place.configurations(), |_| {})).await.unwrap();
+    tokio::time::timeout(PATIENCE, serving.bundle.wait_until_published(&place.configurations(), |_| {})).await.unwrap();
     place.put_pair(&place.pair(&new), new.cert_pem()).await;
     served(&place, &serving, &new).await;
     // A certificate's times are in whole seconds.

@@ -41,7 +41,7 @@ struct Place {
 
 impl Place {
     async fn new(cluster: &'static ControlPlane, flags: &[&str]) -> Self {
-        let user = cluster.user_of(&generate(&[&["rbac"], flags].concat()).await).await;
+        let user = cluster.user_from_manifests(&generate(&[&["rbac"], flags].concat()).await).await;
         Self { cluster, flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), user }
     }
 

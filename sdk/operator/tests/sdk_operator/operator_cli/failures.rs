@@ -119,7 +119,7 @@ async fn a_controller_that_fails_ends_the_process_with_its_error() {
     for rules in rights.iter_mut().filter_map(|role| role.get_mut("rules")?.as_array_mut()) {
         rules.retain(|rule| !rule.to_string().contains("entities"));
     }
-    let user = cluster.user_of(&rights).await;
+    let user = cluster.user_from_manifests(&rights).await;
     let kubeconfig = user.kubeconfig.to_str().unwrap().to_owned();
     let place = ["--namespace", &namespace, "--release", &namespace];
     let mut running = Running::start(&[&["--kubeconfig", &*kubeconfig], &place[..]].concat());

@@ -38,7 +38,7 @@ async fn status(connector: &TlsConnector, name: &ServerName<'static>, port: u16,
 async fn a_conversion_that_never_fits_the_memory_limit_is_refused() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("shop").await;
-    let user = cluster.user_of(&generate(&["rbac", "--namespace", &namespace]).await).await;
+    let user = cluster.user_from_manifests(&generate(&["rbac", "--namespace", &namespace]).await).await;
     let kubeconfig = user.kubeconfig.to_str().unwrap();
     let running =
         Running::run(SHOP, &["--kubeconfig", kubeconfig, "--namespace", &namespace, "--memory-limit", "64Mi"]);

@@ -45,7 +45,7 @@ async fn retry_after_delays_neither_lease_nor_certificate() {
     let cluster = cluster().await;
     let (home, team) = (cluster.namespace("op").await, cluster.namespace("team").await);
     let flags = ["--release", "put-off", "--namespace", &home, "--restrict-to-namespace", &team];
-    let user = cluster.user_of(&generate(&[&["rbac"], &flags[..]].concat()).await).await;
+    let user = cluster.user_from_manifests(&generate(&[&["rbac"], &flags[..]].concat()).await).await;
     let put_off = PutOff::default();
     let answering = put_off.clone();
     let kubeconfig = gate::open(cluster, user.client.clone(), move |head| answering.answer(head)).await;

@@ -55,7 +55,7 @@ impl Place {
 #[tokio::test]
 async fn the_generated_rights_suffice_for_operator_and_controllers() {
     let place = Place::new(&[]).await;
-    let (user, mark) = (place.cluster.user_of(&place.manifests).await, place.cluster.audit().mark());
+    let (user, mark) = (place.cluster.user_from_manifests(&place.manifests).await, place.cluster.audit().mark());
     let _running = place.start(&user);
     place.make("mary").await;
     place.greeted("mary").await;
@@ -70,7 +70,7 @@ async fn the_generated_rights_suffice_for_operator_and_controllers() {
 #[tokio::test]
 async fn controllers_validate_selected_objects_with_webhooks_off() {
     let place = Place::new(&["--object-selector=judged"]).await;
-    let user = place.cluster.user_of(&place.manifests).await;
+    let user = place.cluster.user_from_manifests(&place.manifests).await;
     let _running = place.start(&user);
     let entities = entities(place.cluster.admin(), &place.team);
     place.make("forbidden").await;

@@ -25,7 +25,7 @@ impl Home {
         let cluster = cluster().await;
         let (namespace, team) = (cluster.namespace("op").await, cluster.namespace("team").await);
         let rights = generate(&["rbac", "--namespace", &namespace, "--release", &namespace]).await;
-        let user = cluster.user_of(&rights).await;
+        let user = cluster.user_from_manifests(&rights).await;
         Self { cluster, namespace, team, user }
     }
 

@@ -30,7 +30,7 @@ impl Home {
         let namespace = cluster.namespace("versions").await;
         // With the controllers' rights, which come with this flag of the example as its controllers do.
         let manifests = generate(&["rbac", "--name", "--namespace", &namespace]).await;
-        let user = cluster.user_of(&manifests).await;
+        let user = cluster.user_from_manifests(&manifests).await;
         let home = Self { cluster, namespace, user, _alone: alone };
         home.uninstall().await;
         home

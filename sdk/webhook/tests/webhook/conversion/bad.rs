@@ -1,12 +1,10 @@
 //! Bad objects: stored when the schema was looser, or met by a converter that panics.
 
-use std::sync::Arc;
-
 use futures::StreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchParams};
 use kube::core::WatchEvent;
-use portcullis::conversion::{Convert, PROBLEM, Version};
+use portcullis::conversion::{Convert, ConverterFn, PROBLEM, Version};
 use portcullis_testing::ControlPlane;
 use serde_json::{Value, json};
 
@@ -120,16 +118,14 @@ async fn a_failed_review_names_the_bad_object_and_the_path() {
     assert_eq!(list.items.len(), 1);
 }
 
-/// Names that nobody may have.
-struct Refused(&'static str);
-
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is refused, and nobody may read that in the object")]
 struct NotANick(String);
 
-impl Refused {
-    fn v1_to_v3(&self, old: panicking::v1::Person) -> Result<panicking::v3::Person, NotANick> {
-        if old.spec.name == self.0 {
+/// Refuses one name, as a closure over state does.
+fn v1_to_v3(refused: &'static str) -> impl ConverterFn<panicking::v1::Person, panicking::v3::Person> {
+    move |old: panicking::v1::Person| {
+        if old.spec.name == refused {
             return Err(NotANick(old.spec.name));
         }
         Ok(panicking::v1_to_v3(old))
@@ -142,8 +138,7 @@ async fn a_converter_that_panics_is_not_seen_as_eof() {
     use panicking::v3;
     let convert = Convert::<v3::Person>::hub()
         .spoke(panicking::v2_to_v3, panicking::v3_to_v2)
-        .state(Arc::new(Refused("fail")))
-        .spoke(Refused::v1_to_v3, |_: &Refused, new: v3::Person| panicking::v3_to_v1(new));
+        .spoke(v1_to_v3("fail"), panicking::v3_to_v1);
     let home = Home::new(convert, panicking::crd("v1")).await;
     let api = home.api("v1");
     for (name, whole) in [("calm", "Ada Lovelace"), ("lost", "fail"), ("wild", "panic")] {

@@ -48,7 +48,7 @@ const SERVICE: &str = "versions";
 
 impl Home {
     /// The kind in the cluster, converted.
-    pub(crate) async fn new<H: Version, S>(convert: Convert<H, S>, crd: CustomResourceDefinition) -> Self {
+    pub(crate) async fn new<H: Version>(convert: Convert<H>, crd: CustomResourceDefinition) -> Self {
         let mut home = Self::unconverted(ControlPlane::shared().await, convert, crd).await;
         home.serve().await;
         home.convert().await;
@@ -56,9 +56,9 @@ impl Home {
     }
 
     /// The kind in the cluster, whose objects only ever change their apiVersion.
-    pub(crate) async fn unconverted<H: Version, S>(
+    pub(crate) async fn unconverted<H: Version>(
         cluster: &'static ControlPlane,
-        convert: Convert<H, S>,
+        convert: Convert<H>,
         crd: CustomResourceDefinition,
     ) -> Self {
         Self::of(cluster, Webhooks::new().convert(convert), crd).await

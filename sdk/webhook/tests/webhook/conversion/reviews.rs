@@ -183,7 +183,7 @@ fn a_path_is_served_once_and_can_be_called() {
         registered(two(reviewed::convert())).unwrap_err(),
         "two webhooks are served at /convert/people: give one of them another name or path"
     );
-    assert_eq!(registered(two(reviewed::convert().named("again"))), Ok(()));
+    assert_eq!(registered(two(reviewed::convert().name("again"))), Ok(()));
     assert_eq!(
         registered(Webhooks::new().convert(reviewed::convert().path("people?"))).unwrap_err(),
         "path \"people?\" of webhook people must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"

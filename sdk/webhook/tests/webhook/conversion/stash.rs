@@ -61,7 +61,7 @@ async fn nicknames(home: &Home, name: &str) -> Value {
 
 #[tokio::test]
 async fn a_rule_for_the_hub_version_holds_for_writers_of_old_ones() {
-    let rule = Validate::<forged::v3::Person>::named("hub").on_update(same_nicknames).object_selector(guarded());
+    let rule = Validate::<forged::v3::Person>::new("hub").on_update(same_nicknames).object_selector(guarded());
     let webhooks = Webhooks::new().convert(forged::convert()).validate(rule);
     let mut home = Home::of(ControlPlane::shared().await, webhooks, crd()).await;
     home.serve().await;

@@ -24,7 +24,7 @@ fn a_handlers_log_carries_the_uid_and_trace_of_its_review() {
 }
 
 async fn handlers(lines: Lines) {
-    let webhook = Validate::<Entity>::named("username").on_create(|_: Arc<Entity>, _: Context| async {
+    let webhook = Validate::<Entity>::new("username").on_create(|_: Arc<Entity>, _: Context| async {
         tracing::info!("looking it up");
         Verdict::allow()
     });

@@ -36,7 +36,7 @@ async fn the_api_server_retries_a_shed_review_unnoticed_by_its_user() {
             }
         }
     };
-    let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::named("one").on_create(handler).concurrency(1));
+    let webhooks = Webhooks::new().validate(Validate::<ConfigMap>::new("one").on_create(handler).concurrency(1));
     let routes = webhooks.routes().unwrap();
     let namespace = ControlPlane::shared().await.namespace("retry").await;
     let name = format!("{SERVICE}.{namespace}.svc");

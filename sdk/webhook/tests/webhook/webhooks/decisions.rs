@@ -11,7 +11,7 @@ use kube::CustomResource;
 use portcullis::webhooks::{
     Context, FailurePolicy, Mutate, Mutation, RegistrationError, Routes, Validate, Verdict, Webhooks,
 };
-use portcullis_manifest::{Scope, WebhookKind};
+use portcullis_manifest::{ScopeType, WebhookKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,16 +35,14 @@ fn the_manifest_says_what_was_registered() {
     let yes = |_: Arc<Node>, _: Context| async { Verdict::allow() };
     let webhooks = Webhooks::new()
         .validate(
-            Validate::<Node>::named("nodes")
+            Validate::<Node>::new("nodes")
                 .on_delete(yes)
                 .on_create(yes)
                 .failure_policy(FailurePolicy::Ignore)
                 .timeout(Duration::from_secs(3))
                 .match_condition("a", "true"),
         )
-        .mutate(
-            Mutate::<Entity>::named("nodes").on_create(|new: Entity, _: Context| async { Mutation::modified(new) }),
-        );
+        .mutate(Mutate::<Entity>::new("nodes").on_create(|new: Entity, _: Context| async { Mutation::modified(new) }));
     let manifests = webhooks.manifests().unwrap();
 
     let nodes = &manifests[0];
@@ -52,12 +50,12 @@ fn the_manifest_says_what_was_registered() {
     assert_eq!((nodes.path.as_str(), nodes.timeout_seconds), ("/validate/nodes", 3));
     assert_eq!((nodes.failure_policy, nodes.match_conditions.len()), (FailurePolicy::Ignore, 1));
     let rule = &nodes.rules[0];
-    assert_eq!((rule.scope, rule.groups[0].as_str(), rule.resources[0].as_str()), (Scope::Cluster, "", "nodes"));
+    assert_eq!((rule.scope, rule.groups[0].as_str(), rule.resources[0].as_str()), (ScopeType::Cluster, "", "nodes"));
     assert_eq!(rule.operations.iter().map(ToString::to_string).collect::<Vec<_>>(), ["CREATE", "DELETE"]);
 
     let entities = &manifests[1];
     assert_eq!((entities.name.as_str(), entities.path.as_str()), ("nodes.entities.demo.example", "/mutate/nodes"));
-    assert_eq!((entities.kind, entities.rules[0].scope), (WebhookKind::Mutating, Scope::Namespaced));
+    assert_eq!((entities.kind, entities.rules[0].scope), (WebhookKind::Mutating, ScopeType::Namespaced));
     assert_eq!((entities.failure_policy, entities.timeout_seconds), (FailurePolicy::Fail, 10));
 
     assert_eq!(webhooks.routes().unwrap().paths(), ["/mutate/nodes", "/validate/nodes"]);
@@ -66,7 +64,7 @@ fn the_manifest_says_what_was_registered() {
 #[test]
 fn a_registration_that_the_api_server_would_refuse_fails() {
     let named = |name: &str| {
-        Validate::<ConfigMap>::named(name).on_create(|_: Arc<ConfigMap>, _: Context| async { Verdict::allow() })
+        Validate::<ConfigMap>::new(name).on_create(|_: Arc<ConfigMap>, _: Context| async { Verdict::allow() })
     };
     let cases: [(&str, Webhooks); 8] = [
         ("webhook name \"Upper\" is not a DNS label", Webhooks::new().validate(named("Upper"))),
@@ -76,7 +74,7 @@ fn a_registration_that_the_api_server_would_refuse_fails() {
         ("path \"p\" of webhook a must begin with '/'", Webhooks::new().validate(named("a").path("p"))),
         ("timeout of webhook a must be 1 to 30", Webhooks::new().validate(named("a").timeout(Duration::from_secs(31)))),
         ("timeout of webhook a", Webhooks::new().validate(named("a").timeout(Duration::from_millis(1500)))),
-        ("webhook a has no handler", Webhooks::new().validate(Validate::<ConfigMap>::named("a"))),
+        ("webhook a has no handler", Webhooks::new().validate(Validate::<ConfigMap>::new("a"))),
     ];
     for (said, webhooks) in cases {
         let error: RegistrationError = webhooks.manifests().unwrap_err();
@@ -127,8 +125,7 @@ fn a_registration_that_the_api_server_would_refuse_fails() {
 #[tokio::test]
 async fn limits_of_any_size_are_served() {
     for concurrency in [1, usize::MAX] {
-        let judge =
-            Validate::<Entity>::named("a").on_create(|_, _| async { Verdict::allow() }).concurrency(concurrency);
+        let judge = Validate::<Entity>::new("a").on_create(|_, _| async { Verdict::allow() }).concurrency(concurrency);
         let routes = Webhooks::new().validate(judge).routes().unwrap();
         let (status, answer) =
             ask(&routes, "/validate/a", &review("CREATE", entity(json!({"username": "a"})), Value::Null)).await;
@@ -147,7 +144,7 @@ struct RenamedSpec {
 #[tokio::test]
 async fn an_edit_that_its_own_type_cannot_read_back_is_never_sent() {
     let routes = Webhooks::new()
-        .mutate(Mutate::<Renamed>::named("rename").on_create(|mut new: Renamed, _: Context| async move {
+        .mutate(Mutate::<Renamed>::new("rename").on_create(|mut new: Renamed, _: Context| async move {
             new.spec.username = "edited".into();
             Mutation::modified(new)
         }))

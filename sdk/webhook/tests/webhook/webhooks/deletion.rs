@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{CustomResourceExt, ResourceExt};
-use portcullis::webhooks::{Context, Mutate, Mutation, Scope, Target, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{Context, Mutate, Mutation, ScopeType, Target, Validate, Verdict, Webhooks};
 use serde_json::{Value, json};
 
 use super::decisions::ask;
@@ -54,20 +54,20 @@ fn strict_later() -> (Arc<Rules>, Webhooks) {
     let rules = Arc::new(Rules { strict: AtomicBool::new(false) });
     let (of_create, of_update, of_maps) = (Arc::clone(&rules), Arc::clone(&rules), Arc::clone(&rules));
     let bad = |entity: &Entity| entity.spec.username == "forbidden";
-    let entities = Validate::<Entity>::named("entities")
+    let entities = Validate::<Entity>::new("entities")
         .on_create(move |new: Arc<Entity>, _: Context| std::future::ready(of_create.judge(bad(&new))))
         .on_update(move |_: Arc<Entity>, new: Arc<Entity>, _: Context| std::future::ready(of_update.judge(bad(&new))));
     let maps =
-        Validate::<ConfigMap>::named("maps").on_update(move |_: Arc<ConfigMap>, new: Arc<ConfigMap>, _: Context| {
+        Validate::<ConfigMap>::new("maps").on_update(move |_: Arc<ConfigMap>, new: Arc<ConfigMap>, _: Context| {
             let forbidden = new.data.as_ref().is_some_and(|data| data.contains_key("forbidden"));
             std::future::ready(of_maps.judge(forbidden))
         });
     let stamp_entities =
-        Mutate::<Entity>::named("stamp-entities").on_update(|_: Arc<Entity>, mut new: Entity, _: Context| async move {
+        Mutate::<Entity>::new("stamp-entities").on_update(|_: Arc<Entity>, mut new: Entity, _: Context| async move {
             new.labels_mut().insert("stamped".into(), "yes".into());
             Mutation::modified(new)
         });
-    let stamp_maps = Mutate::<ConfigMap>::named("stamp-maps").on_update(
+    let stamp_maps = Mutate::<ConfigMap>::new("stamp-maps").on_update(
         |_: Arc<ConfigMap>, mut new: ConfigMap, _: Context| async move {
             new.labels_mut().insert("stamped".into(), "yes".into());
             Mutation::modified(new)
@@ -248,7 +248,7 @@ fn kinds() -> Vec<(&'static str, &'static str, Value, Vec<Value>)> {
 }
 
 /// One webhook over whatever kinds, without types. It refuses every update that it is asked about, but of its own Service.
-fn no_updates(resources: &str, scope: Scope) -> Webhooks {
+fn no_updates(resources: &str, scope: ScopeType) -> Webhooks {
     let all = || vec!["*".to_owned()];
     let target = Target { groups: all(), versions: all(), resources: vec![resources.to_owned()], scope };
     let mut judge = Validate::<DynamicObject>::dynamic("judge", target).on_update(
@@ -260,7 +260,7 @@ fn no_updates(resources: &str, scope: Scope) -> Webhooks {
         },
     );
     // As many conditions as it can have beside those that are added.
-    let most = if scope == Scope::Namespaced { 63 } else { 62 };
+    let most = if scope == ScopeType::Namespaced { 63 } else { 62 };
     for index in 0..most {
         judge = judge.match_condition(format!("c{index}"), "request.operation == 'UPDATE'");
     }
@@ -269,7 +269,7 @@ fn no_updates(resources: &str, scope: Scope) -> Webhooks {
 
 #[tokio::test]
 async fn no_edit_of_a_spec_goes_past_the_webhook_in_any_kind() {
-    let mut gate = Gate::over(no_updates("*/*", Scope::Namespaced), &[Entity::crd(), Fleet::crd()]).await;
+    let mut gate = Gate::over(no_updates("*/*", ScopeType::Namespaced), &[Entity::crd(), Fleet::crd()]).await;
     let mut objects = Vec::new();
     for (index, (api_version, kind, content, edits)) in kinds().into_iter().enumerate() {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -311,7 +311,7 @@ async fn no_edit_of_a_spec_goes_past_the_webhook_in_any_kind() {
 /// Configurations of an earlier version, and API servers that know no match conditions, send what the condition exempts.
 #[tokio::test]
 async fn an_exempt_request_is_allowed_even_if_it_is_sent() {
-    let routes = no_updates("*/*", Scope::Any).routes().unwrap();
+    let routes = no_updates("*/*", ScopeType::Any).routes().unwrap();
     let object = |deleted: bool, content: Value| {
         let mut object = content;
         object["metadata"] = json!({"name": "a"});
@@ -348,7 +348,7 @@ async fn an_exempt_request_is_allowed_even_if_it_is_sent() {
 /// Namespaces keep finalizers in their spec. What finalizes one that stays is judged.
 #[tokio::test]
 async fn a_namespace_is_finalized_while_its_webhook_is_down() {
-    let mut gate = Gate::over(no_updates("namespaces/*", Scope::Any), &[]).await;
+    let mut gate = Gate::over(no_updates("namespaces/*", ScopeType::Any), &[]).await;
     let namespaces: Api<Namespace> = Api::all(gate.client.clone());
     let finalize = async |gate: &Gate| {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": gate.namespace}, "spec": {"finalizers": []}});
@@ -371,7 +371,7 @@ async fn a_namespace_is_finalized_while_its_webhook_is_down() {
 /// A subresource that is the whole object, and one that is another kind.
 #[tokio::test]
 async fn the_status_of_a_terminating_object_needs_no_webhook() {
-    let mut gate = Gate::over(no_updates("fleets/*", Scope::Namespaced), &[Fleet::crd()]).await;
+    let mut gate = Gate::over(no_updates("fleets/*", ScopeType::Namespaced), &[Fleet::crd()]).await;
     let fleets = gate.of::<Fleet>();
     let mut held = fleet("a");
     held.metadata.finalizers = Some(vec![HOLD.into()]);

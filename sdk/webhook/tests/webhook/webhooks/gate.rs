@@ -50,7 +50,7 @@ impl Gate {
     pub(crate) async fn over(webhooks: Webhooks, crds: &[CustomResourceDefinition]) -> Self {
         let is_probe = |map: &ConfigMap| map.metadata.name.as_deref() == Some("probe");
         let webhooks = webhooks
-            .validate(Validate::<ConfigMap>::named("probe").on_create(
+            .validate(Validate::<ConfigMap>::new("probe").on_create(
                 move |new: Arc<ConfigMap>, _: Context| async move {
                     match new.data {
                         Some(_) if is_probe(&new) => Verdict::deny("both are in force"),
@@ -58,7 +58,7 @@ impl Gate {
                     }
                 },
             ))
-            .mutate(Mutate::<ConfigMap>::named("probe").on_create(move |mut new: ConfigMap, _: Context| async move {
+            .mutate(Mutate::<ConfigMap>::new("probe").on_create(move |mut new: ConfigMap, _: Context| async move {
                 if !is_probe(&new) {
                     return Mutation::unchanged();
                 }

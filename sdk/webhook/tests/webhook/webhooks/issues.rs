@@ -25,7 +25,7 @@ use crate::fixture::{Entity, entity, patch_of, review, webhooks};
 
 /// Marks each object with its own name, and does so often enough for two at a time to meet.
 fn marks() -> Mutate<Entity> {
-    Mutate::<Entity>::named("mark").on_create(|mut new: Entity, _: Context| async move {
+    Mutate::<Entity>::new("mark").on_create(|mut new: Entity, _: Context| async move {
         tokio::task::yield_now().await;
         let name = new.name_any();
         new.labels_mut().insert("mark".into(), name.clone());
@@ -40,11 +40,10 @@ fn marks() -> Mutate<Entity> {
 /// type, and then every one of a mutating webhook that did not. volcano PR#2225: a patch type with an empty patch.
 #[tokio::test]
 async fn no_answer_is_refused_for_a_wrong_patch_type() {
-    let same = Mutate::<Entity>::named("same").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
+    let same = Mutate::<Entity>::new("same").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
     let unchanged =
-        Mutate::<Entity>::named("unchanged").on_create(|_: Entity, _: Context| async { Mutation::unchanged() });
-    let allowed =
-        Validate::<Entity>::named("allowed").on_create(|_: Arc<Entity>, _: Context| async { Verdict::allow() });
+        Mutate::<Entity>::new("unchanged").on_create(|_: Entity, _: Context| async { Mutation::unchanged() });
+    let allowed = Validate::<Entity>::new("allowed").on_create(|_: Arc<Entity>, _: Context| async { Verdict::allow() });
     let webhooks = Webhooks::new().mutate(same).mutate(unchanged).mutate(marks()).validate(allowed);
     let routes = webhooks.routes().unwrap();
     let object = entity(json!({"username": "a"}));
@@ -80,7 +79,7 @@ async fn concurrent_mutations_never_mix_up_their_patches() {
 #[tokio::test]
 async fn an_operator_that_is_down_never_blocks_exempt_pods() {
     let deny = |policy: FailurePolicy| {
-        let webhook = Validate::<Pod>::named("pods").failure_policy(policy);
+        let webhook = Validate::<Pod>::new("pods").failure_policy(policy);
         Webhooks::new().validate(webhook.on_create(|_: Arc<Pod>, _: Context| async { Verdict::deny("no pods") }))
     };
     let pod: Pod = serde_json::from_value(
@@ -107,12 +106,12 @@ async fn an_operator_that_is_down_never_blocks_exempt_pods() {
 async fn a_deletion_never_fails_for_want_of_an_object() {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
-    let mutate = Mutate::<Entity>::named("going").on_delete(move |old: Arc<Entity>, cx: Context| {
+    let mutate = Mutate::<Entity>::new("going").on_delete(move |old: Arc<Entity>, cx: Context| {
         assert!(cx.name.is_none() || cx.name == old.metadata.name, "of a collection the request names none");
         count.fetch_add(1, Ordering::SeqCst);
         async { Verdict::allow() }
     });
-    let keep = Validate::<Entity>::named("keep").on_delete(|old: Arc<Entity>, _: Context| async move {
+    let keep = Validate::<Entity>::new("keep").on_delete(|old: Arc<Entity>, _: Context| async move {
         if old.spec.username == "keep" { Verdict::deny("it stays") } else { Verdict::allow() }
     });
     let gate = Gate::over(Webhooks::new().mutate(mutate).validate(keep), &[Entity::crd()]).await;
@@ -194,7 +193,7 @@ async fn an_undecodable_object_never_costs_the_uid_of_the_answer() {
 #[tokio::test]
 async fn webhooks_of_one_kind_never_have_to_share_a_path() {
     let refuse = |name: &'static str| {
-        Validate::<Entity>::named(name).on_create(move |new: Arc<Entity>, _: Context| async move {
+        Validate::<Entity>::new(name).on_create(move |new: Arc<Entity>, _: Context| async move {
             if new.spec.username == name { Verdict::deny(format!("refused by {name}")) } else { Verdict::allow() }
         })
     };
@@ -235,7 +234,7 @@ async fn a_body_is_never_read_without_bound() {
 /// akuity/kargo PR#1868: the old object reached the defaulter empty.
 #[tokio::test]
 async fn a_defaulter_never_gets_an_old_object_that_is_empty() {
-    let keep = Mutate::<Entity>::named("keep").on_update(|old: Arc<Entity>, mut new: Entity, _: Context| async move {
+    let keep = Mutate::<Entity>::new("keep").on_update(|old: Arc<Entity>, mut new: Entity, _: Context| async move {
         new.spec.username = format!("{} after {}", new.spec.username, old.spec.username);
         Mutation::modified(new)
     });

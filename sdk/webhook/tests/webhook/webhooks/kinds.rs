@@ -9,7 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{CustomResourceExt, Resource, ResourceExt};
-use portcullis::webhooks::{Context, Mutate, Mutation, RegistrationError, Scope, Target, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{
+    Context, Mutate, Mutation, RegistrationError, ScopeType, Target, Validate, Verdict, Webhooks,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -23,7 +25,7 @@ fn everything() -> Target {
         groups: vec!["demo.example".into()],
         versions: all(),
         resources: vec!["*/*".into()],
-        scope: Scope::Namespaced,
+        scope: ScopeType::Namespaced,
     }
 }
 
@@ -78,7 +80,7 @@ fn an_untyped_webhook_without_a_target_is_refused() {
     assert_eq!(for_target(widgets).unwrap()[0].name, "any.widgets.shop.example");
     let manifests = for_target(everything()).unwrap();
     assert_eq!(manifests[0].name, "any.dynamic.portcullis.dev");
-    assert_eq!((&*manifests[0].rules[0].resources[0], manifests[0].rules[0].scope), ("*/*", Scope::Namespaced));
+    assert_eq!((&*manifests[0].rules[0].resources[0], manifests[0].rules[0].scope), ("*/*", ScopeType::Namespaced));
     let said: RegistrationError = for_target(no_version).unwrap_err();
     assert_eq!(said.to_string(), "webhook any matches no resource: name groups, versions and resources, or '*'");
 }
@@ -142,7 +144,7 @@ impl Resource for Images {
 /// back without the fields it did not know.
 #[tokio::test]
 async fn unknown_fields_are_never_removed_from_objects_of_others() {
-    let mirror = Mutate::<Images>::named("mirror").on_create(|mut new: Images, _: Context| async move {
+    let mirror = Mutate::<Images>::new("mirror").on_create(|mut new: Images, _: Context| async move {
         for container in &mut new.spec.template.spec.containers {
             container.image = format!("mirror/{}", container.image);
         }
@@ -186,8 +188,8 @@ async fn managed_fields_reach_handlers_that_ask_and_are_never_lost() {
         Mutation::modified(new)
     };
     let without =
-        Mutate::<Entity>::named("without").on_create(move |new, _: Context| async move { edit(new, "without") });
-    let with = Mutate::<Entity>::named("with")
+        Mutate::<Entity>::new("without").on_create(move |new, _: Context| async move { edit(new, "without") });
+    let with = Mutate::<Entity>::new("with")
         .with_managed_fields()
         .on_create(move |new, _: Context| async move { edit(new, "with") });
     let gate = Gate::over(Webhooks::new().mutate(without).mutate(with), &[Entity::crd()]).await;

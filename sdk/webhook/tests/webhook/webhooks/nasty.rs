@@ -52,14 +52,13 @@ type Change = fn(&mut NastySpec);
 
 /// The answer to the creation of an object that a handler edits by `change`.
 async fn answer(spec: Value, change: fn(&mut NastySpec)) -> Answer {
-    let webhooks = Webhooks::new().mutate(Mutate::<Nasty>::named("nasty").on_create(
-        move |mut new: Nasty, _: Context| async move {
+    let webhooks =
+        Webhooks::new().mutate(Mutate::<Nasty>::new("nasty").on_create(move |mut new: Nasty, _: Context| async move {
             change(&mut new.spec);
             Mutation::modified(new)
-        },
-    ));
+        }));
     let object = json!({"apiVersion": "demo.example/v1", "kind": "Nasty", "metadata": {"name": "one"}, "spec": spec});
-    Reviews::of(&webhooks).unwrap().create(&object).mutate("nasty").await
+    Reviews::new(&webhooks).unwrap().create(&object).mutate("nasty").await
 }
 
 /// Returns the spec that the API server would store.

@@ -60,10 +60,10 @@ async fn a_stuck_handler_is_named_before_the_api_server_gives_up() {
 /// K4: what was registered is what the API server sends.
 #[tokio::test]
 async fn only_registered_operations_and_matching_requests_are_sent() {
-    let updates = Validate::<Entity>::named("updates")
+    let updates = Validate::<Entity>::new("updates")
         .on_update(|_: Arc<Entity>, _: Arc<Entity>, _: Context| async { Verdict::deny("no updates") })
         .match_condition("not-exempt", "!has(object.metadata.labels) || !('exempt' in object.metadata.labels)");
-    let probe = Validate::<Entity>::named("probe").path("/elsewhere/probe").on_create(
+    let probe = Validate::<Entity>::new("probe").path("/elsewhere/probe").on_create(
         |new: Arc<Entity>, _: Context| async move {
             match new.spec.username.as_str() {
                 "probe" => Verdict::deny("in force"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::CustomResourceExt;
 use kube::api::PostParams;
 use portcullis::webhooks::{
-    Context, MatchPolicy, Mutate, Mutation, Permit, Reinvocation, Scope, Validate, Verdict, Webhooks,
+    Context, MatchPolicy, Mutate, Mutation, Permit, ReinvocationPolicy, ScopeType, Validate, Verdict, Webhooks,
 };
 use portcullis_manifest::SideEffects;
 use portcullis_testing::{ControlPlane, wait_until};
@@ -20,21 +20,24 @@ use crate::fixture::{Entity, webhooks};
 #[test]
 fn settings_are_in_the_manifest_and_safe_where_nothing_was_said() {
     let defaults = |new: Entity, _: Context| async { Mutation::modified(new) };
-    let webhooks = Webhooks::new().mutate(Mutate::<Entity>::named("plain").on_create(defaults)).mutate(
-        Mutate::<Entity>::named("set")
+    let webhooks = Webhooks::new().mutate(Mutate::<Entity>::new("plain").on_create(defaults)).mutate(
+        Mutate::<Entity>::new("set")
             .on_create(defaults)
             .match_policy(MatchPolicy::Exact)
-            .reinvocation(Reinvocation::Never)
-            .scope(Scope::Any)
+            .reinvocation_policy(ReinvocationPolicy::Never)
+            .scope(ScopeType::Any)
             .side_effects(),
     );
     let manifests = webhooks.manifests().unwrap();
     let said = |index: usize| {
         let manifest = &manifests[index];
-        (manifest.match_policy, manifest.reinvocation, manifest.rules[0].scope, manifest.side_effects)
+        (manifest.match_policy, manifest.reinvocation_policy, manifest.rules[0].scope, manifest.side_effects)
     };
-    assert_eq!(said(0), (MatchPolicy::Equivalent, Reinvocation::IfNeeded, Scope::Namespaced, SideEffects::None));
-    assert_eq!(said(1), (MatchPolicy::Exact, Reinvocation::Never, Scope::Any, SideEffects::NoneOnDryRun));
+    assert_eq!(
+        said(0),
+        (MatchPolicy::Equivalent, ReinvocationPolicy::IfNeeded, ScopeType::Namespaced, SideEffects::None)
+    );
+    assert_eq!(said(1), (MatchPolicy::Exact, ReinvocationPolicy::Never, ScopeType::Any, SideEffects::NoneOnDryRun));
 }
 
 /// The world outside: nobody writes to it without a permit.
@@ -65,8 +68,8 @@ async fn a_dry_run_gets_no_permit_for_side_effects() {
     };
     let undeclared = Arc::new(Registry::default());
     let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("declared").side_effects().on_create(register(&registry)))
-        .validate(Validate::<Entity>::named("undeclared").on_create(register(&undeclared)));
+        .validate(Validate::<Entity>::new("declared").side_effects().on_create(register(&registry)))
+        .validate(Validate::<Entity>::new("undeclared").on_create(register(&undeclared)));
     let gate = Gate::over(webhooks, &[Entity::crd()]).await;
     let object = gate.object("a", json!({"username": "a"}));
     for (dry_run, taken) in [(true, 0), (false, 1)] {
@@ -81,11 +84,11 @@ async fn a_dry_run_gets_no_permit_for_side_effects() {
 async fn a_webhook_is_reinvoked_after_a_later_change() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let first = Mutate::<Entity>::named("first").on_create(move |new: Entity, _: Context| {
+    let first = Mutate::<Entity>::new("first").on_create(move |new: Entity, _: Context| {
         counted.fetch_add(1, Ordering::SeqCst);
         async { Mutation::modified(new) }
     });
-    let second = Mutate::<Entity>::named("second").on_create(|mut new: Entity, _: Context| async move {
+    let second = Mutate::<Entity>::new("second").on_create(|mut new: Entity, _: Context| async move {
         new.spec.replicas = 5;
         Mutation::modified(new)
     });
@@ -97,9 +100,9 @@ async fn a_webhook_is_reinvoked_after_a_later_change() {
 /// K1: what a handler says for the audit log, and who is told.
 #[tokio::test]
 async fn audit_annotations_have_the_webhooks_name_in_the_audit_log() {
-    let noted = Mutate::<Entity>::named("noted")
+    let noted = Mutate::<Entity>::new("noted")
         .on_create(|new: Entity, _: Context| async { Mutation::modified(new).audit("rule", "none") });
-    let judged = Validate::<Entity>::named("judged").on_create(|new: Arc<Entity>, _: Context| async move {
+    let judged = Validate::<Entity>::new("judged").on_create(|new: Arc<Entity>, _: Context| async move {
         match new.spec.username.as_str() {
             "bad" => Verdict::deny("bad").audit("decision", "refused"),
             _ => Verdict::allow().audit("decision", "allowed").audit("rule", "7"),
@@ -132,7 +135,7 @@ async fn audit_annotations_have_the_webhooks_name_in_the_audit_log() {
 /// K1: the API server would drop the last ones without a word.
 #[tokio::test]
 async fn warnings_beyond_what_kubernetes_keeps_are_counted() {
-    let many = Validate::<Entity>::named("many").on_create(|_: Arc<Entity>, _: Context| async {
+    let many = Validate::<Entity>::new("many").on_create(|_: Arc<Entity>, _: Context| async {
         (0..30).fold(Verdict::allow(), |verdict, index| verdict.warn(format!("{index:02}{}", "w".repeat(300))))
     });
     let gate = Gate::over(Webhooks::new().validate(many), &[Entity::crd()]).await;
@@ -147,12 +150,11 @@ async fn warnings_beyond_what_kubernetes_keeps_are_counted() {
 #[test]
 fn a_full_name_must_be_valid_and_unique() {
     let named =
-        |name: &str| Validate::<Entity>::named(name).on_create(|_: Arc<Entity>, _: Context| async { Verdict::allow() });
+        |name: &str| Validate::<Entity>::new(name).on_create(|_: Arc<Entity>, _: Context| async { Verdict::allow() });
     let manifests = Webhooks::new().validate(named("judged").full_name("vjudged.kb.io")).manifests().unwrap();
     assert_eq!((&*manifests[0].name, &*manifests[0].path), ("vjudged.kb.io", "/validate/judged"));
 
-    let mutate =
-        Mutate::<Entity>::named("judged").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
+    let mutate = Mutate::<Entity>::new("judged").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
     let both =
         Webhooks::new().validate(named("judged").full_name("judged.kb.io")).mutate(mutate.full_name("judged.kb.io"));
     assert!(both.manifests().is_ok(), "the other configuration is another list");
@@ -172,7 +174,7 @@ fn a_full_name_must_be_valid_and_unique() {
 #[test]
 fn what_would_be_registered_twice_or_never_called_is_refused() {
     let yes = |_: Arc<Entity>, _: Context| async { Verdict::allow() };
-    let named = |name: &str| Validate::<Entity>::named(name).on_create(yes);
+    let named = |name: &str| Validate::<Entity>::new(name).on_create(yes);
     let twice = webhooks().validate(named("username").path("/other"));
     assert_eq!(
         twice.manifests().unwrap_err().to_string(),
@@ -180,8 +182,7 @@ fn what_would_be_registered_twice_or_never_called_is_refused() {
     );
     assert!(twice.routes().is_err());
     // The other configuration is another list.
-    let both =
-        Mutate::<Entity>::named("username").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
+    let both = Mutate::<Entity>::new("username").on_create(|new: Entity, _: Context| async { Mutation::modified(new) });
     assert!(webhooks().mutate(both).manifests().is_ok());
     let none = Webhooks::new().validate(named("a").concurrency(0));
     assert!(none.manifests().unwrap_err().to_string().contains("concurrency of webhook a is 0"));

@@ -8,7 +8,7 @@ use k8s_openapi::api::policy::v1::Eviction;
 use kube::CustomResourceExt;
 use kube::api::{DeleteParams, PostParams};
 use portcullis::webhooks::{Context, Mutate, Mutation, Operation, Scale, Validate, Verdict, Webhooks};
-use portcullis_manifest::Scope;
+use portcullis_manifest::ScopeType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ fn a_manifest_names_the_subresource_of_its_kind() {
     let rule = &limit.rules[0];
     // The group of the kind that is scaled, and not that of Scale.
     assert_eq!((rule.groups[0].as_str(), rule.resources[0].as_str()), ("demo.example", "fleets/scale"));
-    assert_eq!((rule.scope, rule.operations[0].to_string().as_str()), (Scope::Namespaced, "UPDATE"));
+    assert_eq!((rule.scope, rule.operations[0].to_string().as_str()), (ScopeType::Namespaced, "UPDATE"));
     let exec = &manifests[4].rules[0];
     assert_eq!((exec.resources[0].as_str(), exec.operations[0].to_string().as_str()), ("pods/exec", "CONNECT"));
     assert_eq!(manifests[4].name, "no-shells.pods.core");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portcullis::webhooks::{
-    BoxError, Context, Mutate, Mutation, Mutator, Old, Operation, Routes, Validate, Validator, Verdict, Webhooks,
+    BoxError, Context, Mutate, Mutation, Mutator, OldObject, Operation, Routes, Validate, Validator, Verdict, Webhooks,
 };
 use serde_json::{Value, json};
 
@@ -41,9 +41,9 @@ struct Names {
 }
 
 impl Validator<Entity> for Names {
-    const OPERATIONS: &'static [Operation] = &[Operation::Update, Operation::Delete, Operation::Connect];
+    const OPERATIONS: &'static [Operation] = &[Operation::Update, Operation::Delete];
 
-    async fn update(&self, old: Old<'_, Entity>, new: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+    async fn update(&self, old: OldObject<'_, Entity>, new: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
         let same = old.decode()?.spec.username == new.spec.username;
         Ok(if same { Verdict::allow() } else { Verdict::deny("not another").code(422) })
     }
@@ -57,14 +57,19 @@ impl Validator<Entity> for Names {
 }
 
 impl Mutator<Entity> for Names {
-    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update, Operation::Delete];
+    const OPERATIONS: &'static [Operation] = &[Operation::Create, Operation::Update];
 
     async fn create(&self, mut new: Entity, _: Context) -> Result<Mutation<Entity>, BoxError> {
         new.spec.username.clone_from(&self.reserved);
         Ok(Mutation::modified(new))
     }
 
-    async fn update(&self, old: Old<'_, Entity>, mut new: Entity, _: Context) -> Result<Mutation<Entity>, BoxError> {
+    async fn update(
+        &self,
+        old: OldObject<'_, Entity>,
+        mut new: Entity,
+        _: Context,
+    ) -> Result<Mutation<Entity>, BoxError> {
         if new.spec.username == self.reserved {
             new.spec.username.clone_from(&old.decode()?.spec.username);
         }
@@ -92,10 +97,10 @@ async fn one_rule_holds_for_creations_and_updates() {
     }
     let rule = Arc::new(Reserved("root".to_owned()));
     let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("function").on_create_or_update(validate))
-        .validate(Validate::<Entity>::named("value").validator(rule.clone()))
-        .mutate(Mutate::<Entity>::named("function").on_create_or_update(mutate))
-        .mutate(Mutate::<Entity>::named("value").mutator(rule));
+        .validate(Validate::<Entity>::new("function").on_create_or_update(validate))
+        .validate(Validate::<Entity>::new("value").validator(rule.clone()))
+        .mutate(Mutate::<Entity>::new("function").on_create_or_update(mutate))
+        .mutate(Mutate::<Entity>::new("value").mutator(rule));
     let routes = webhooks.routes().unwrap();
     for manifest in webhooks.manifests().unwrap() {
         assert_eq!(manifest.rules[0].operations, [Operation::Create, Operation::Update]);
@@ -113,10 +118,10 @@ async fn one_rule_holds_for_creations_and_updates() {
 async fn each_operation_calls_its_method() {
     let names = Arc::new(Names { reserved: "root".to_owned() });
     let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("names").validator(names.clone()))
-        .mutate(Mutate::<Entity>::named("names").mutator(names));
+        .validate(Validate::<Entity>::new("names").validator(names.clone()))
+        .mutate(Mutate::<Entity>::new("names").mutator(names));
     let operations = |webhook: usize| webhooks.manifests().unwrap()[webhook].rules[0].operations.clone();
-    assert_eq!(operations(0), [Operation::Update, Operation::Delete, Operation::Connect]);
+    assert_eq!(operations(0), [Operation::Update, Operation::Delete]);
     let routes = webhooks.routes().unwrap();
 
     let undecodable = || entity(json!({"username": 7}));
@@ -127,8 +132,6 @@ async fn each_operation_calls_its_method() {
         ("UPDATE", named("jane"), undecodable(), 400),
         ("DELETE", Value::Null, named("root"), 409),
         ("DELETE", Value::Null, named("joe"), 200),
-        // OPERATIONS names it, and there is no method.
-        ("CONNECT", named("jane"), Value::Null, 500),
     ] {
         let shown = format!("{operation} of {object} and {old}");
         assert_eq!(code(&routes, "/validate/names", operation, object, old).await, expected, "{shown}");
@@ -139,16 +142,70 @@ async fn each_operation_calls_its_method() {
     assert!(
         status["message"].as_str().unwrap().starts_with("the stored object does not decode as Entity: spec.username")
     );
-    let (_, answer) = ask(&routes, "/validate/names", &review("CONNECT", named("jane"), Value::Null)).await;
-    assert_eq!(answer, "handler failed\n");
-
     for (operation, old, name) in [("CREATE", Value::Null, "root"), ("UPDATE", named("jane"), "jane")] {
         let object = if old.is_null() { named("joe") } else { named("root") };
         let (_, answer) = ask(&routes, "/mutate/names", &review(operation, object, old)).await;
         let patch = STANDARD.decode(answer["response"]["patch"].as_str().unwrap()).unwrap();
         assert!(String::from_utf8(patch).unwrap().contains(&format!(r#""value":"{name}""#)), "{operation}");
     }
-    assert_eq!(code(&routes, "/mutate/names", "DELETE", Value::Null, named("joe")).await, 500);
+}
+
+/// Has no method for its operation.
+struct Nothing<const OPERATION: usize>;
+
+const EACH: [Operation; 4] = [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
+
+impl<const OPERATION: usize> Validator<Entity> for Nothing<OPERATION> {
+    const OPERATIONS: &'static [Operation] = &[EACH[OPERATION]];
+}
+
+impl<const OPERATION: usize> Mutator<Entity> for Nothing<OPERATION> {
+    const OPERATIONS: &'static [Operation] = &[EACH[OPERATION]];
+}
+
+#[test]
+fn an_operation_without_its_method_is_refused_at_start() {
+    fn check<const OPERATION: usize>() {
+        let nothing = Arc::new(Nothing::<OPERATION>);
+        let validate = Webhooks::new().validate(Validate::<Entity>::new("none").validator(nothing.clone()));
+        let mutate = Webhooks::new().mutate(Mutate::<Entity>::new("none").mutator(nothing));
+        for webhooks in [validate, mutate] {
+            let operation = EACH[OPERATION];
+            let expected = format!(
+                "OPERATIONS of webhook none has {operation}, for which there is no method: \
+                 write it, or leave {operation} out",
+            );
+            assert_eq!(webhooks.routes().unwrap_err().to_string(), expected);
+        }
+    }
+    check::<0>();
+    check::<1>();
+    check::<2>();
+    check::<3>();
+}
+
+#[test]
+fn a_second_handler_of_an_operation_is_refused_at_start() {
+    async fn allow(_: Arc<Entity>, _: Context) -> Verdict {
+        Verdict::allow()
+    }
+    async fn keep(_: Entity, _: Context) -> Mutation<Entity> {
+        Mutation::unchanged()
+    }
+    let rule = Arc::new(Reserved("root".to_owned()));
+    let validate = || Validate::<Entity>::new("rule");
+    let mutate = || Mutate::<Entity>::new("rule");
+    let registrations = [
+        Webhooks::new().validate(validate().on_create_or_update(allow).on_create(allow)),
+        Webhooks::new().validate(validate().validator(rule.clone()).on_create(allow)),
+        Webhooks::new().mutate(mutate().on_create(keep).on_create_or_update(keep)),
+        Webhooks::new().mutate(mutate().on_create(keep).mutator(rule)),
+    ];
+    for webhooks in registrations {
+        let expected = "webhook rule has two handlers for CREATE: \
+                        keep one (on_create_or_update is for CREATE and UPDATE)";
+        assert_eq!(webhooks.manifests().unwrap_err().to_string(), expected);
+    }
 }
 
 /// D1: with webhooks off a controller asks the same value.
@@ -161,6 +218,6 @@ async fn a_controller_calls_the_methods_of_a_validator() {
     assert!(context.dry_run, "nothing but the object may be looked at");
     let refused = |verdict: Verdict| verdict.denial().map(|denial| denial.message().to_owned());
     let created = Validator::create(&*rule, stored.clone(), context.clone()).await.unwrap();
-    let updated = Validator::update(&*rule, Old::from(stored.clone()), stored, context).await.unwrap();
+    let updated = Validator::update(&*rule, OldObject::from(stored.clone()), stored, context).await.unwrap();
     assert_eq!([created, updated].map(refused), [Some("reserved".to_owned()), Some("reserved".to_owned())]);
 }

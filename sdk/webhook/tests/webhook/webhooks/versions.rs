@@ -32,14 +32,14 @@ mod v2 {
 /// K1: a client of another version goes past no webhook, and its patch goes to the version that it was made for.
 #[tokio::test]
 async fn no_version_of_a_kind_is_a_way_past_the_webhook_of_another() {
-    let judge = Validate::<Twin>::named("twins").on_update(|old: Arc<Twin>, new: Arc<Twin>, cx: Context| async move {
+    let judge = Validate::<Twin>::new("twins").on_update(|old: Arc<Twin>, new: Arc<Twin>, cx: Context| async move {
         let asked = cx.request_kind.map_or_else(String::new, |kind| kind.version);
         match (old.spec.size, new.spec.size) {
             (old, new) if new < old => Verdict::deny(format!("{} as {}, {old} to {new}", asked, cx.kind.version)),
             _ => Verdict::allow(),
         }
     });
-    let round = Mutate::<Twin>::named("round").on_create(|mut new: Twin, _: Context| async move {
+    let round = Mutate::<Twin>::new("round").on_create(|mut new: Twin, _: Context| async move {
         new.spec.size = new.spec.size / 10 * 10;
         Mutation::modified(new)
     });
@@ -66,7 +66,7 @@ async fn no_version_of_a_kind_is_a_way_past_the_webhook_of_another() {
 async fn objects_without_a_name_and_collections_are_judged_one_by_one() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
-    let judge = Validate::<Entity>::named("names")
+    let judge = Validate::<Entity>::new("names")
         .on_create(|new: Arc<Entity>, cx: Context| async move {
             match &new.metadata.generate_name {
                 Some(stem) => Verdict::deny(format!("{stem}: {}", cx.name == new.metadata.name)),
@@ -77,7 +77,7 @@ async fn objects_without_a_name_and_collections_are_judged_one_by_one() {
             noted.lock().unwrap().push(old.metadata.name.clone());
             async { Verdict::allow() }
         });
-    let mark = Mutate::<Entity>::named("mark").on_create(|mut new: Entity, _: Context| async move {
+    let mark = Mutate::<Entity>::new("mark").on_create(|mut new: Entity, _: Context| async move {
         new.spec.username = "marked".into();
         Mutation::modified(new)
     });

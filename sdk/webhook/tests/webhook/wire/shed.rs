@@ -39,8 +39,8 @@ async fn slow(limits: Limits) -> Slow {
         }
     };
     let webhooks = Webhooks::new()
-        .validate(Validate::<Entity>::named("one").on_create(handler.clone()).concurrency(1))
-        .validate(Validate::<Entity>::named("other").on_create(handler));
+        .validate(Validate::<Entity>::new("one").on_create(handler.clone()).concurrency(1))
+        .validate(Validate::<Entity>::new("other").on_create(handler));
     let routes = webhooks.routes().unwrap();
     Slow { serving: serve(routes.clone(), limits, &["webhook.test.svc"]).await, routes, arrived, release }
 }

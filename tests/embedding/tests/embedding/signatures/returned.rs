@@ -5,5 +5,5 @@ use portcullis_webhook::{Context, Validate};
 use std::sync::Arc;
 
 fn main() {
-    let _ = Validate::<ConfigMap>::named("a").on_create(|_: Arc<ConfigMap>, _: Context| async { true });
+    let _ = Validate::<ConfigMap>::new("a").on_create(|_: Arc<ConfigMap>, _: Context| async { true });
 }

@@ -15,5 +15,5 @@ impl Validator<ConfigMap> for Quota {
 }
 
 fn main() {
-    let _ = Validate::<Secret>::named("a").validator(Arc::new(Quota));
+    let _ = Validate::<Secret>::new("a").validator(Arc::new(Quota));
 }
