@@ -42,7 +42,8 @@ pub fn attach_grant() -> Grant {
     Grant::new("", &["pods/attach"], &["get", "create"])
 }
 
-/// What the operator does with the pod that a proxy attaches to: it looks whether it [has to be replaced](super::deaf), and deletes it.
+/// What the operator does with the pod that a proxy attaches to: it looks whether it [has to be
+/// replaced](super::detached), and deletes it.
 pub fn replace_grant() -> Grant {
     Grant::new("", &["pods"], &["get", "delete"])
 }

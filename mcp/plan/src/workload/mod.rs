@@ -8,7 +8,7 @@
 pub mod access;
 pub mod backend;
 mod child;
-pub mod deaf;
+pub mod detached;
 mod document;
 pub mod names;
 pub mod network;
