@@ -83,7 +83,7 @@ async fn a_bad_object_does_not_hide_others_from_lists_and_watches() {
     seen.sort();
     assert_eq!(seen, ["a-good", "b-bad", "c-good"]);
 
-    // Mended in the version in which it is stored, it is as good as the others.
+    // Fixed in the stored version, it converts as the others do.
     let mend = Patch::Merge(json!({ "spec": { "name": "Mary" } }));
     home.api("v1").patch("b-bad", &PatchParams::default(), &mend).await.unwrap();
     let mended = home.api("v3").get("b-bad").await.unwrap();
@@ -120,7 +120,7 @@ async fn a_failed_review_names_the_bad_object_and_the_path() {
     assert_eq!(list.items.len(), 1);
 }
 
-/// Names that nobody may have.
+/// Forbidden names.
 struct Refused(&'static str);
 
 #[derive(Debug, thiserror::Error)]
