@@ -129,8 +129,8 @@ impl ReviewCalls {
         review.answer(verdict, patch.as_ref()).into()
     }
 
-    /// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that. The log may be
-    /// told more than the user.
+    /// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that. The log may
+    /// say more than the user sees.
     fn failed(
         &self,
         review: &Review<'_>,

@@ -1,8 +1,9 @@
 //! The CA in the webhook configurations and in the CRDs.
 //!
-//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` watches the object, and writes where the bundle differs; `state` has the last known state of each, and a caller that waits
-//! for the bundle to be everywhere gets what is missing (`missing`). `target` has what the three kinds of objects
-//! share. `published` reads them once; `beside` adds to them once. Only it and `publisher` write to them.
+//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` watches the
+//! object, and writes where the bundle differs; `state` has the last known state of each, and a caller that waits for
+//! the bundle to be everywhere gets what is missing (`missing`). `target` has what the three kinds of objects share.
+//! `published` reads them once; `beside` adds to them once. Only it and `publisher` write to them.
 
 mod beside;
 mod missing;
