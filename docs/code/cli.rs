@@ -22,7 +22,7 @@ const FOOT: &str = "
 check failed, `generate --check` when a file differs.
 ";
 
-/// Flags that several commands have. They are told once.
+/// Flags that several commands have. They are described once.
 const COMMON: &str = "Flags of the installation";
 
 /// The page, as Markdown.
@@ -49,14 +49,14 @@ fn common<'a>(commands: &[&'a Command]) -> Vec<&'a Arg> {
     flags(first).into_iter().filter(shared).collect()
 }
 
-fn describe(page: &mut String, command: &Command, level: &str, path: &str, told: &[&Arg]) {
+fn describe(page: &mut String, command: &Command, level: &str, path: &str, described: &[&Arg]) {
     let about = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string).unwrap_or_default();
     // Writing to a String cannot fail.
     // The first line is a heading's worth, and ends without a full stop as clap wants it.
     let about = about.split_once('\n').map_or(format!("{about}."), |(first, rest)| format!("{first}.\n{rest}"));
     let _ = write!(page, "\n{level} {path}\n\n{}\n", escape(&about));
     let own: Vec<&Arg> = positionals(command).chain(flags(command)).collect();
-    let (known, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|flag| told.iter().any(|it| same(it, flag)));
+    let (known, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|flag| described.iter().any(|it| same(it, flag)));
     if !own.is_empty() {
         let _ = write!(page, "\n{}", table(&own));
     }
@@ -64,9 +64,9 @@ fn describe(page: &mut String, command: &Command, level: &str, path: &str, told:
         let anchor = COMMON.to_lowercase().replace(' ', "-");
         let _ = write!(page, "\nAnd the [flags of the installation](#{anchor}).\n");
     }
-    let told = [told, &own].concat();
+    let described = [described, &own].concat();
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
-        describe(page, inner, &format!("{level}#"), &format!("{path} {}", inner.get_name()), &told);
+        describe(page, inner, &format!("{level}#"), &format!("{path} {}", inner.get_name()), &described);
     }
 }
 
@@ -136,13 +136,13 @@ fn explained(argument: &Arg) -> (String, String) {
     let help = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let given: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-    let (help, told) = match help.split_once(" [default: ") {
+    let (help, stated) = match help.split_once(" [default: ") {
         Some((help, default)) => (help.to_owned(), default.trim_end_matches(']').to_owned()),
         None => (help, String::new()),
     };
-    let told = if told.contains('<') { format!("`{told}`") } else { told };
+    let stated = if stated.contains('<') { format!("`{stated}`") } else { stated };
     let default = if given.is_empty() || is_switch(argument) {
-        told.replace('|', "\\|")
+        stated.replace('|', "\\|")
     } else {
         format!("`{}`", given.join(" "))
     };

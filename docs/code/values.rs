@@ -51,7 +51,7 @@ pub fn values() -> std::io::Result<String> {
     Ok(page)
 }
 
-/// A row for each value that is described, in the order of the schema; `global` is nobody's.
+/// A row for each value that is described, in the order of the schema; `global` belongs to none.
 fn rows(page: &mut String, schema: &Value, values: &Value, path: &str) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let Some(value) = values.get(name) else { continue };

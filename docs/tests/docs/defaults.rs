@@ -87,15 +87,15 @@ fn every_setting_is_in_the_table() {
     let page = read("src/reference/settings.md");
     let (settings, rest) = page.split_once("Beside the object").unwrap();
     let (_, conversion) = rest.split_once("Of `Convert`").unwrap();
-    let mut told = BTreeSet::new();
+    let mut documented = BTreeSet::new();
     for row in [settings, conversion].iter().flat_map(|part| part.lines()).filter(|line| line.starts_with("| `")) {
         let cell = row.split(" | ").next().unwrap();
         for method in cell.split('`').skip(1).step_by(2).filter(|word| word.contains('(')) {
             let name = method.trim_start_matches('.').split(['(', ':']).next().unwrap();
-            told.insert(name.to_owned());
+            documented.insert(name.to_owned());
         }
     }
-    assert_eq!(told, code);
+    assert_eq!(documented, code);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn the_advice_is_the_default_that_the_table_names() {
         ("run with few rights", format!("uid {}", pod["securityContext"]["runAsUser"])),
         ("short timeouts", format!("{} s in the configuration", silent()["timeoutSeconds"])),
     ] {
-        let told = &row("reference/production.md", advice)[1];
-        assert!(told.contains(&says), "{advice}: {told}, and not {says}");
+        let documented = &row("reference/production.md", advice)[1];
+        assert!(documented.contains(&says), "{advice}: {documented}, and not {says}");
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::EntityStatus;
 
-/// Somebody with a user name.
+/// A person with a user name.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "demo.example",

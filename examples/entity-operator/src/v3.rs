@@ -1,4 +1,4 @@
-//! The third version, which is stored: a birthday, which nobody can change.
+//! The third version, which is stored. It has an immutable birthday.
 
 #![allow(unreachable_pub, reason = "KubeSchema writes a public struct that nothing else sees")]
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::EntityStatus;
 
-/// Somebody with a user name.
+/// A person with a user name.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "demo.example",

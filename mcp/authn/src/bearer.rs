@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 pub(crate) fn token(headers: &HeaderMap) -> Result<&str, Refusal> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|value| !value.is_empty()).ok_or(Refusal::NoHeader)?;
-    // Of two, the one that is read here need not be the one that the MCP server reads.
+    // With two headers, this one need not be the one that the MCP server reads.
     if values.next().is_some() {
         return Err(Refusal::NotBearer);
     }

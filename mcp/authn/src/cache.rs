@@ -11,14 +11,15 @@ use crate::keys::KeySet;
 
 /// By so many locks threads seldom meet at one.
 const SHARDS: usize = 64;
-/// Tokens that each half of a shard remembers, 8,192 together, and the bytes of claims that they may have, 32 MiB together: some providers name
-/// every group of a user.
+/// Tokens that each half of a shard remembers, 8,192 together, and the bytes of claims that they may have, 32 MiB
+/// together: some providers name every group of a user.
 const HALF: usize = 64;
 const HALF_BYTES: usize = 256 << 10;
-/// The part of each half that is remembered of one caller: one that asks its provider for tokens without end does not make others' forgotten.
+/// The part of each half that is remembered of one caller: one that asks its provider for tokens without end does not
+/// make others' forgotten.
 const SHARE: usize = 4;
 
-/// What a token is remembered by: what is in memory opens nothing.
+/// The key of a token in the cache: a hash, so that memory holds no usable token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint([u8; 32]);
 
@@ -36,7 +37,7 @@ pub(crate) struct Verified {
     pub(crate) caller: Caller,
     /// Until when this is remembered, in Unix seconds.
     pub(crate) until: i64,
-    /// How long its claims are, in bytes.
+    /// The length of its claims in bytes.
     pub(crate) length: usize,
     /// The keys under which its signature was verified; `None` where the provider was asked.
     pub(crate) keys: Option<Arc<KeySet>>,
@@ -84,7 +85,7 @@ impl Cache {
         Self((0..SHARDS).map(|_| Mutex::default()).collect())
     }
 
-    /// Who calls with the token, where it is remembered and still counts.
+    /// Returns the caller of a token that is in the cache and still valid.
     pub(crate) fn get(&self, token: &Fingerprint, now: i64, keys: Option<&Arc<KeySet>>) -> Option<Caller> {
         let mut shard = self.shard(token).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(verified) = shard.young.get(token) {

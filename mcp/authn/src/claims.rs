@@ -1,4 +1,4 @@
-//! What a token must claim (toolhive-auth §1.4, RFC 7519 §4.1), and who it names.
+//! The claims that a token must have (toolhive-auth §1.4, RFC 7519 §4.1), and its principal.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::refusal::Refusal;
 
-/// Seconds by which the clocks of the provider and of this machine may differ: a token that was made a moment ago must not be refused for
-/// its `nbf`. ToolHive allows none.
+/// Seconds by which the clocks of the provider and of this machine may differ: a token that was made a moment ago must
+/// not be refused for its `nbf`. ToolHive allows none.
 pub const LEEWAY: i64 = 30;
 
 /// The claim that leads to the tokens of other providers; nobody further in may see it.
 const HIDDEN: &str = "tsid";
 
-/// What tokens must claim to be taken.
+/// The required claims of tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     /// Their `iss`; empty where the key set alone counts.
@@ -60,7 +60,8 @@ impl Expected {
         if !ours {
             return Err(ClaimError::Audience);
         }
-        // RFC 7800: without a proof of that key it opens nothing. RFC 8417: such as the logout tokens of OpenID Connect.
+        // RFC 7800: without a proof of that key it opens nothing. RFC 8417: such as the logout tokens of OpenID
+        // Connect.
         if claims.contains_key("cnf") {
             return Err(ClaimError::Bound);
         }
@@ -87,7 +88,7 @@ fn seconds(value: Option<&Value>) -> Option<i64> {
     value.as_i64().or_else(cut).filter(|seconds| *seconds > 0)
 }
 
-/// Whom the claims of a valid token name.
+/// Returns the principal of a valid token's claims.
 ///
 /// # Errors
 /// They name nobody.

@@ -1,4 +1,4 @@
-//! What the document asks for, checked at the start: an error names the member and the fix.
+//! The settings of the document, checked at the start: an error names the member and the fix.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

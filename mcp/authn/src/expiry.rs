@@ -13,7 +13,8 @@ use mcp_http::{Body, BoxError, is_type};
 use mcp_middleware::Identity;
 use tokio::time::{Sleep, sleep};
 
-/// How much longer than its token the answer to a call may go on: a call that was let in may end, where tokens live for less time than it takes.
+/// The time for which the answer to a call may outlast its token: a call that was let in may end, where tokens live for
+/// less time than it takes.
 pub(crate) const CALL: Duration = Duration::from_mins(10);
 
 /// The request that an answer is to.

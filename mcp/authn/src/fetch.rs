@@ -1,7 +1,9 @@
-//! Calls of the provider: which URLs may be called, what is shown to them, and how long they may take (toolhive-auth §7).
+//! Calls of the provider: which URLs may be called, what is shown to them, and how long they may take (toolhive-auth
+//! §7).
 //!
-//! The bearer token of `AuthTokenFile` goes to the URLs that the document names, and to the key set that the issuer, to which it was shown
-//! already, names in its metadata. It goes nowhere else: a redirect is followed only where it stays with scheme, host and port.
+//! The bearer token of `AuthTokenFile` goes to the URLs that the document names, and to the key set that the issuer, to
+//! which it was shown already, names in its metadata. It goes nowhere else: a redirect is followed only where it stays
+//! with scheme, host and port.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,17 +20,20 @@ use mcp_http::location::same_origin;
 use mcp_runconfig::endpoint::{EndpointPolicy, without_secrets};
 use rustls::crypto::CryptoProvider;
 
-/// How long one call may take, from the first byte of the connection to the last of the answer.
+/// The timeout of one call, from the first byte of the connection to the last of the answer.
 const TIME: Duration = Duration::from_secs(5);
 /// The longest document, in bytes. A key set of a hundred keys is a tenth of it.
 const MAX_DOCUMENT: usize = 1 << 20;
-/// The longest answer about a token, in bytes: as ToolHive's (toolhive-auth §1.6), and as long as a JWT in a header can be.
+/// The longest answer about a token, in bytes: as ToolHive's (toolhive-auth §1.6), and as long as a JWT in a header can
+/// be.
 const MAX_ANSWER: usize = 64 << 10;
-/// What answers are asked for: kube-apiserver gives its keys as RFC 7517, section 8.5 calls them, and answers 406 where that is left out.
+/// The accepted media types: kube-apiserver serves its keys with the type of RFC 7517, section 8.5, and answers 406
+/// without it.
 const ACCEPTED: &str = "application/json, application/jwk-set+json";
 /// Redirects that are followed.
 const MAX_REDIRECTS: usize = 3;
-/// URLs for which connections are kept: those of metadata, key set and introspection, and one to which the metadata moved.
+/// URLs for which connections are kept: those of metadata, key set and introspection, and one to which the metadata
+/// moved.
 const MAX_URLS: usize = 4;
 
 /// Calls the provider.
@@ -61,7 +66,7 @@ impl Fetcher {
     /// A URL that may be called, as far as its text tells: its address is judged at each connection.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub(crate) fn url(&self, text: &str) -> Result<Uri, String> {
         let url: Uri = text.parse().map_err(|_| "is no URL".to_owned())?;
         let Some(authority) = url.authority() else { return Err("is not absolute".to_owned()) };

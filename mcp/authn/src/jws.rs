@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 pub(crate) struct Jws<'a> {
     pub(crate) header: Header,
     pub(crate) claims: Map<String, Value>,
-    /// What the signature is over.
+    /// The signed bytes.
     pub(crate) signed: &'a str,
     /// In base64url.
     pub(crate) signature: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct Jws<'a> {
 pub(crate) struct Header {
     pub(crate) alg: String,
     pub(crate) kid: Option<String>,
-    /// What the token is for.
+    /// The type of the token.
     pub(crate) typ: Option<String>,
     /// Extensions that must be understood; none is.
     pub(crate) crit: Option<IgnoredAny>,
@@ -46,8 +46,8 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// The claims of `token` as it has them, for telling why it is refused: nobody has verified them, so they open nothing. `None` where it is no
-/// JWT.
+/// The claims of `token` as it has them, for telling why it is refused: nobody has verified them, so they open nothing.
+/// `None` where it is no JWT.
 pub fn unverified_claims(token: &str) -> Option<Map<String, Value>> {
     Jws::parse(token).map(|jws| jws.claims)
 }

@@ -93,13 +93,13 @@ impl KeySet {
         Ok(Self { keys: jwks.filter_map(Key::of).collect(), document })
     }
 
-    /// How many keys of it can verify something.
+    /// The number of its keys that can verify a signature.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Verifies the signature of `jws` with the key that it names. One that names none is verified with the only key for its algorithm, where
-    /// there is one (OpenID Connect Core §10.1).
+    /// Verifies the signature of `jws` with the key that it names. One that names none is verified with the only key
+    /// for its algorithm, where there is one (OpenID Connect Core §10.1).
     ///
     /// # Errors
     /// Why its claims must not be believed.
@@ -140,13 +140,13 @@ impl KeySet {
     }
 }
 
-/// What the log is told of a member of a header: whoever sends a token chooses it.
+/// A member of a header for the log, shortened and escaped: the sender of a token chooses it.
 fn cut(text: &str) -> String {
     text.chars().take(MAX_SHOWN).collect()
 }
 
-/// The types of access tokens (RFC 9068 §2.1) and of tokens in general (RFC 7519 §5.1). A provider signs others by the same keys, such as
-/// logout tokens, and they are not for opening something.
+/// The types of access tokens (RFC 9068 §2.1) and of tokens in general (RFC 7519 §5.1). A provider signs others by the
+/// same keys, such as logout tokens, and they are not for opening something.
 const TYPES: [&str; 4] = ["JWT", "application/jwt", "at+jwt", "application/at+jwt"];
 
 /// The asymmetric algorithms. A key that everybody can read must never be taken for the secret of a symmetric one.
@@ -204,7 +204,8 @@ impl PublicKey {
         }
     }
 
-    /// Whether `jws` was signed by `algorithm`, which is one of [`algorithms`](Self::algorithms), with the private half.
+    /// Whether `jws` was signed by `algorithm`, which is one of [`algorithms`](Self::algorithms), with the private
+    /// half.
     fn verifies(&self, algorithm: &str, jws: &Jws<'_>) -> bool {
         let algorithm = if algorithm == "Ed25519" { Ok(Algorithm::EdDSA) } else { algorithm.parse() };
         match (self, algorithm) {

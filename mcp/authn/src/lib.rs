@@ -1,13 +1,15 @@
-//! Who calls: the middleware `auth` (toolhive-auth §1).
+//! The middleware `auth`, which authenticates callers (toolhive-auth §1).
 //!
-//! Where the document has an `oidc_config`, a request passes with a token of that OpenID Connect provider alone: a JWT whose signature
-//! one of the provider's keys verifies, or a token that the provider vouches for when asked (RFC 7662). Anybody else gets a 401 that says
-//! where tokens come from (RFC 6750, RFC 9728). Without it everybody is the local user.
+//! Where the document has an `oidc_config`, a request passes with a token of that OpenID Connect provider alone: a JWT
+//! whose signature one of the provider's keys verifies, or a token that the provider vouches for when asked (RFC 7662).
+//! Anybody else gets a 401 that says where tokens come from (RFC 6750, RFC 9728). Without it everybody is the local
+//! user.
 //!
-//! What is not checked: the `scope` of a token, which the challenge and the metadata name for clients to ask for. A token that passes goes
-//! on to the MCP server in `Authorization`, as ToolHive has it (toolhive-auth §1.10).
+//! What is not checked: the `scope` of a token, which the challenge and the metadata name for clients to ask for. A
+//! token that passes goes on to the MCP server in `Authorization`, as ToolHive has it (toolhive-auth §1.10).
 //!
-//! An answer that belongs to no call ends when the token that opened it expires; the stream of events that answers a call, ten minutes later.
+//! An answer that belongs to no call ends when the token that opened it expires; the stream of events that answers a
+//! call, ten minutes later.
 //!
 //! ```
 //! use mcp_middleware::Registry;
@@ -65,7 +67,8 @@ pub fn register(registry: &mut Registry) {
         .register(chain::AUTH, |parameters: AuthParameters, context| async move { Auth::new(&parameters, &context) });
 }
 
-/// The identity of a caller whose token has these claims; `None` where they name nobody. Whether such a token is valid is not checked.
+/// The identity of a caller whose token has these claims; `None` where they name nobody. Whether such a token is valid
+/// is not checked.
 pub fn identity(claims: Map<String, Value>) -> Option<Arc<Identity>> {
     claims::identity(claims).ok()
 }
@@ -162,7 +165,7 @@ fn refuse(login: &Login, context: &RequestContext, refusal: &Refusal) -> Respons
     login.refuse(refusal)
 }
 
-/// How long it is until `expires`, in Unix seconds.
+/// The time until `expires`, in Unix seconds.
 fn left(expires: i64) -> Duration {
     let seconds = expires.saturating_sub(Timestamp::now().as_second());
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())

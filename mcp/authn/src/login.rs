@@ -67,7 +67,7 @@ impl Login {
         answer
     }
 
-    /// Who sends a request with these headers from `peer`.
+    /// Returns the caller of a request with these headers from `peer`.
     ///
     /// # Errors
     /// Why it does not pass.
@@ -141,7 +141,7 @@ impl Login {
         keys: Option<Arc<KeySet>>,
     ) -> Result<Verified, Refusal> {
         let until = self.expected.check(&claims, now).map_err(|error| Refusal::Invalid(error.to_string()))?;
-        // What is in memory of them is some times as long.
+        // Their form in memory is several times as long.
         let length = serde_json::to_string(&claims).map_or(0, |claims| claims.len());
         Ok(Verified { caller: Caller { identity: identity(claims)?, expires: Some(until) }, until, length, keys })
     }

@@ -21,7 +21,7 @@ pub(crate) struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    /// What there is to tell of the login `oidc`.
+    /// The metadata of the login `oidc`.
     pub(crate) fn of(oidc: &OidcConfig) -> Self {
         let document = || {
             let servers = Some(&oidc.issuer).filter(|issuer| !issuer.is_empty());
@@ -39,7 +39,8 @@ impl ProtectedResource {
         Self { document: (!oidc.resource_url.is_empty()).then(document) }
     }
 
-    /// Answers a request for it, and none for another path. Pages of any origin may read it: it is meant for all who have no token yet.
+    /// Answers a request for it, and none for another path. Pages of any origin may read it: it is meant for all who
+    /// have no token yet.
     pub(crate) fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
         path.strip_prefix(WELL_KNOWN).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
         let mut response = match (&self.document, method) {

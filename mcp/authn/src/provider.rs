@@ -1,5 +1,5 @@
-//! The provider's keys as they are known now: fetched when they are first needed, renewed beside the requests, and kept while the
-//! provider is down.
+//! The provider's keys as they are known now: fetched when they are first needed, renewed beside the requests, and kept
+//! while the provider is down.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use crate::flight::{Flight, Flights};
 use crate::keys::KeySet;
 use crate::refusal::Refusal;
 
-/// How long keys count as fresh where the provider does not say, and within which bounds it may.
+/// The time for which keys count as fresh by default, and its bounds where the provider sets it.
 const FRESH: Duration = Duration::from_mins(15);
 const FRESHEST: Duration = Duration::from_mins(1);
 const STALEST: Duration = Duration::from_hours(24);
-/// How long to leave the provider alone after a first failure; twice as long after each further one, up to the longest.
+/// The pause after a first failure; it doubles with each further one, up to the longest.
 const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How often an unknown `kid` may make the keys be fetched: anybody can invent one.
+/// The shortest time between two fetches because of an unknown `kid`: any client can invent one.
 const UNKNOWN_KID_PAUSE: Duration = Duration::from_secs(10);
-/// How long a request waits for keys before it is told to come again.
+/// The time that a request waits for keys before it gets a 503.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// The keys of one provider.
@@ -43,7 +43,7 @@ pub(crate) struct Provider {
     due: AtomicU64,
 }
 
-/// What the last fetch left.
+/// The result of the last fetch.
 #[derive(Debug, Default)]
 struct Known {
     keys: Option<Arc<KeySet>>,
@@ -176,7 +176,7 @@ impl Provider {
     }
 }
 
-/// How long an answer with these headers is fresh, within our bounds.
+/// The time for which an answer with these headers is fresh, within our bounds.
 fn fresh(headers: &HeaderMap) -> Duration {
     let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let mut directives =

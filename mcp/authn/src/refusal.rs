@@ -1,4 +1,4 @@
-//! What a client is told whose request does not pass (toolhive-auth §1.3, §1.7; RFC 6750 §3).
+//! The answers to requests that are refused (toolhive-auth §1.3, §1.7; RFC 6750 §3).
 
 use std::time::Duration;
 
@@ -33,12 +33,13 @@ pub(crate) enum Refusal {
     },
 }
 
-/// The parts of a challenge that are always the same: `realm`, `resource_metadata` and `scope`, as far as they are known.
+/// The parts of a challenge that are always the same: `realm`, `resource_metadata` and `scope`, as far as they are
+/// known.
 #[derive(Clone, Debug)]
 pub(crate) struct Challenge(Vec<String>);
 
 impl Refusal {
-    /// What the log says of it.
+    /// The text for the log.
     pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Invalid(reason) | Self::Unavailable { reason, .. } => reason,

@@ -41,7 +41,7 @@ impl Middleware for BodyLimit {
                     };
                     Limited::new(body, limit).map_err(watch).boxed_unsync()
                 });
-                // Whoever read the body saw it end early and answered 400; only here it is known why.
+                // The reader of the body saw it end early and answered 400; only this middleware knows why.
                 let explain = move |response: Response<Body>| {
                     let early = response.status() == StatusCode::BAD_REQUEST && exceeded.load(Ordering::Relaxed);
                     if early { too_large(context) } else { response }

@@ -141,7 +141,7 @@ fn is_loopback(authority: &Authority) -> bool {
         return false;
     }
     let host = authority.host();
-    // Of a malformed name, `host` is the beginning.
+    // A malformed name keeps its beginning as `host`.
     let rest = authority.as_str().get(host.len()..).unwrap_or_default();
     let port = rest.strip_prefix(':').unwrap_or(rest);
     if !port.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! How many bytes of bodies are held at once, and who gives way when that is too many.
+//! The budget for bodies that are held at once, and the eviction of bodies beyond it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,20 +10,21 @@ use tokio::sync::Notify;
 
 /// A bound on the bytes of bodies that are held at once. Clones share it.
 ///
-/// Bytes count as they arrive, so a slow body counts for what came of it. Where a client would hold more than it may, its own longest body
-/// gives way; where all hold too much, the longest body of the client that holds most. A body that has [arrived](Share::arrived) never
-/// gives way. The first bytes of each body may be free, so that short bodies pass while long ones hold everything.
+/// Bytes count as they arrive, so a slow body counts for what came of it. Where a client would hold more than it may,
+/// its own longest body gives way; where all hold too much, the longest body of the client that holds most. A body that
+/// has [arrived](Share::arrived) never gives way. The first bytes of each body may be free, so that short bodies pass
+/// while long ones hold everything.
 #[derive(Clone)]
 pub struct Budget(Arc<Inner>);
 
 /// The figures of a [`Budget`], in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// What all bodies hold.
+    /// The bytes of all bodies.
     pub total: usize,
-    /// What the bodies of one client hold.
+    /// The bytes of one client's bodies.
     pub client: usize,
-    /// What does not count of each body.
+    /// The bytes of each body that do not count.
     pub free: usize,
 }
 
@@ -52,19 +53,19 @@ struct Entry {
     gives_way: bool,
     /// Wakes its reader then.
     ended: Arc<Notify>,
-    /// What the body's owner has put here.
+    /// The value that the body's owner has stored here.
     kept: Kept,
 }
 
-/// What one body holds of a [`Budget`]; dropping it gives the bytes back.
+/// The share of one body of a [`Budget`]; dropping it gives the bytes back.
 pub struct Share {
     budget: Budget,
     client: Client,
-    /// What the body holds, with the bytes that do not count.
+    /// The bytes of the body, with those that do not count.
     bytes: usize,
     /// Its entry in the budget, once some of it counts. The budget no longer has it when the body was taken back.
     entry: Option<(u64, Arc<Notify>)>,
-    /// What was put here while nothing of it counts.
+    /// The stored value while nothing of it counts.
     kept: Kept,
 }
 
@@ -155,7 +156,8 @@ impl State {
         Some(entry)
     }
 
-    /// The longest body of `client` that may be taken back; without one, of the client that holds most of all that have any.
+    /// The longest body of `client` that may be taken back; without one, of the client that holds most of all that have
+    /// any.
     fn longest(&self, client: Option<&Client>) -> Option<(Client, u64)> {
         let clients = self.clients.iter().filter(|(key, _)| client.is_none_or(|client| *key == client));
         let bodies = clients.filter_map(|(key, held)| {
@@ -264,8 +266,8 @@ impl Share {
         Ok(())
     }
 
-    /// Leaves the body here until it is [taken](Self::take). It gives way to others from now on: its memory is free at once then, whatever
-    /// its owner waits for.
+    /// Leaves the body here until it is [taken](Self::take). It gives way to others from now on: its memory is free at
+    /// once then, whatever its owner waits for.
     ///
     /// # Errors
     /// As [`resize`](Self::resize).
@@ -375,7 +377,7 @@ mod tests {
         assert_eq!(next.grow(1), Ok(()));
         assert!(is_ended(&long) && !is_ended(&short));
         assert_eq!(budget.used(), 21);
-        // What alone is more than half ends by itself.
+        // A body that is more than half alone ends by itself.
         assert_eq!(budget.share(B).grow(51), Err(NoRoom));
         assert_eq!(next.grow(30), Err(NoRoom));
         assert_eq!(budget.used(), 20);
@@ -448,7 +450,7 @@ mod tests {
         assert_eq!(budget.used(), 30, "it gave way");
         assert_eq!(share.put(out), Err(NoRoom));
         share.clear();
-        // What is free stays with its owner, whoever needs room.
+        // Free bytes stay with their owner, whichever client needs room.
         share.put(kept(10)).unwrap();
         let _most = upload(&budget, C, 80);
         assert_eq!(share.take().unwrap().ready.len(), 10);

@@ -25,10 +25,11 @@ use crate::body::{CollectError, collect};
 use crate::connections::{Connecting, Connections, Failure, ForbiddenAddress};
 use crate::file::{Stamp, read_file};
 
-/// How often the files are looked at, at most.
+/// The shortest time between two checks of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Whom a client trusts and who it is. The default trusts the system's roots and shows no certificate.
+/// The roots that a client trusts, and its own certificate. The default trusts the system's roots and shows no
+/// certificate.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls {
     /// A PEM file with the only certificates that are trusted: authorities, or servers' own.
@@ -56,7 +57,7 @@ pub enum TlsFile {
 pub struct ClientError {
     /// Which file.
     pub file: TlsFile,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -95,7 +96,7 @@ pub struct Client {
     policy: Option<Arc<EndpointPolicy>>,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<Connections>,
-    /// What the files were when they were last read.
+    /// The state of the files when they were last read.
     stamps: Mutex<Vec<Option<Stamp>>>,
     started: Instant,
     /// When the files are to be looked at next, in milliseconds after `started`.
@@ -103,8 +104,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the host and port of `server`, which calls itself `name` in the log. Each address that it connects to must be one that
-    /// `policy` allows; without a policy it may be any.
+    /// A client of the host and port of `server`, which calls itself `name` in the log. Each address that it connects
+    /// to must be one that `policy` allows; without a policy it may be any.
     ///
     /// # Errors
     /// A file that cannot be used.
@@ -131,7 +132,7 @@ impl Client {
         })
     }
 
-    /// Whom it calls.
+    /// The server that it calls.
     pub fn server(&self) -> &Uri {
         &self.server
     }
@@ -141,8 +142,8 @@ impl Client {
         self.tls.insecure
     }
 
-    /// Posts `body` to the path and query of the server's URL, over a kept connection or a new one under the certificates that the files
-    /// hold now, and reads the answer.
+    /// Posts `body` to the path and query of the server's URL, over a kept connection or a new one under the
+    /// certificates that the files hold now, and reads the answer.
     ///
     /// # Errors
     /// The limit that was exceeded, or why there is no answer. Any status is an answer.
@@ -185,8 +186,8 @@ impl Client {
         self.send(self.request(method, path, headers, body), limits).await
     }
 
-    /// Opens a connection for `protocol`, as TLS names it (ALPN), under the certificates that the files hold now. It is the caller's, and
-    /// closed when it is dropped.
+    /// Opens a connection for `protocol`, as TLS names it (ALPN), under the certificates that the files hold now. It is
+    /// the caller's, and closed when it is dropped.
     ///
     /// # Errors
     /// Why there is none within `time`.

@@ -1,10 +1,12 @@
 //! Connections to one server, kept between requests.
 //!
-//! No task of its own drives a connection: whoever uses it does, as part of waiting for the answer and of reading its body. So an answer
-//! wakes one task and not two, and what has arrived of it is passed on at once. A connection is used again on the thread that opened it
-//! only: where each thread has a runtime of its own, a request never wakes another thread.
+//! No task of its own drives a connection: whoever uses it does, as part of waiting for the answer and of reading its
+//! body. So an answer wakes one task and not two, and what has arrived of it is passed on at once. A connection is used
+//! again on the thread that opened it only: where each thread has a runtime of its own, a request never wakes another
+//! thread.
 //!
-//! The server's name may lead to several addresses. An exchange that belongs to one of them uses a connection to that one only.
+//! The server's name may lead to several addresses. An exchange that belongs to one of them uses a connection to that
+//! one only.
 
 mod connector;
 mod guard;
@@ -56,17 +58,20 @@ pub enum Failure {
     Broken(BoxError),
 }
 
-/// How a server is found to be gone that did not close its connections: its kernel does not answer, which does not depend on what the server does.
+/// The TCP keepalive, which finds a server that is gone without closing its connections: its kernel does not answer,
+/// whatever the server does.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence {
-    /// How long a connection is silent before the server is asked whether it is still there. Default: 15 s.
+    /// The idle time of a connection before the first probe. Default: 15 s.
     pub asked_after: Duration,
-    /// How long each question waits for its answer. Default: 10 s.
+    /// The timeout of each probe. Default: 10 s.
     pub asked_every: Duration,
-    /// How many questions there are. Default: 3, so that the server is given up after 45 s. Most MCP clients give a call up after a minute.
+    /// The number of probes. Default: 3, so that the server is given up after 45 s. Most MCP clients give a call up
+    /// after a minute.
     pub questions: u32,
-    /// How long a server may take none of what was sent to it. There are no questions meanwhile, and Linux would try for 15 minutes. A server that is
-    /// there, and reads nothing while its kernel has no room left, is given up as well. Default: 45 s; on Linux alone.
+    /// The time for which a server may read nothing that was sent to it. There are no probes meanwhile, and Linux would
+    /// try for 15 minutes. A server that is there, and reads nothing while its kernel has no room left, is given up as
+    /// well. Default: 45 s; on Linux alone.
     pub untaken: Duration,
 }
 
@@ -77,12 +82,13 @@ impl Default for Silence {
     }
 }
 
-/// How connections are made.
+/// The settings of new connections.
 #[derive(Clone, Debug, Default)]
 pub struct Connecting {
     /// TLS, for a server behind https; without it the server is behind http.
     pub tls: Option<ClientConfig>,
-    /// How long opening one may take, from the server's name to the end of the TLS handshake. `None`: as long as the operating system waits.
+    /// The timeout of opening one, from resolving the server's name to the end of the TLS handshake. `None`: as long as
+    /// the operating system waits.
     pub timeout: Option<Duration>,
     /// Spells headers as ToolHive does, for receivers that are not blind to case.
     pub title_case: bool,
@@ -115,7 +121,7 @@ struct Unused {
     swept: bool,
 }
 
-/// What reads and writes. `None` once the connection has ended: dropping it gives back a request that was not sent.
+/// The stream. `None` once the connection has ended: dropping it gives back a request that was not sent.
 type Driver = Option<http1::Connection<Stream, Full<Bytes>>>;
 
 #[derive(Debug)]
@@ -167,8 +173,8 @@ fn drive(driver: &mut Driver, cx: &mut Context<'_>) {
 
 /// Reads and writes until there is an outcome.
 ///
-/// What a connection has read wakes whoever waits for it, and that is the task which drives it: all of the task would run again for nothing. So the
-/// task waits only once nothing is left to do.
+/// What a connection has read wakes whoever waits for it, and that is the task which drives it: all of the task would
+/// run again for nothing. So the task waits only once nothing is left to do.
 fn drive_until<T>(
     driver: &mut Driver,
     cx: &mut Context<'_>,
@@ -195,10 +201,11 @@ impl Connections {
         Self(Arc::new(Inner { connector, resolver, guard, server, timeout, title_case, idle: Mutex::default() }))
     }
 
-    /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who gave it. Its
-    /// target is a path, and it has a `Host`. A new connection is opened to an address only while the server's name still leads there: it
-    /// may have become another server's. Dropping the future, or the body before its end, ends the connection: that is how a
-    /// client's leaving reaches the server. To an address there is no TLS: its certificate would have to name it.
+    /// Sends a request, to `address` if there is one, and returns the head of its answer with the body to come, and who
+    /// gave it. Its target is a path, and it has a `Host`. A new connection is opened to an address only while the
+    /// server's name still leads there: it may have become another server's. Dropping the future, or the body before
+    /// its end, ends the connection: that is how a client's leaving reaches the server. To an address there is no TLS:
+    /// its certificate would have to name it.
     ///
     /// # Errors
     /// Why there is no head of an answer.
@@ -226,8 +233,8 @@ impl Connections {
                 // In a box: it takes some kilobytes, which would be moved with every request, and few need it.
                 None => (Box::pin(self.connect(address)).await?, false),
             };
-            // A server may close a connection that nobody uses just when a request goes out on it. Whether it has acted on the request,
-            // nobody knows, and for some methods it is all the same (RFC 9110 §9.2.2).
+            // A server may close a connection that nobody uses just when a request goes out on it. Whether it has acted
+            // on the request, nobody knows, and for some methods it is all the same (RFC 9110 §9.2.2).
             let again = (reused && request.method().is_idempotent()).then(|| request.clone());
             let peer = connection.peer;
             sent.store(true, Ordering::Relaxed);
@@ -378,8 +385,8 @@ async fn sweep(connections: Weak<Inner>) {
 
 /// The body of an answer, which drives its connection and gives it back at its end.
 ///
-/// It looks one frame ahead, as far as that has arrived: with the last frame it is known to be the last, and is sent together with the
-/// end of the body.
+/// It looks one frame ahead, as far as that has arrived: with the last frame it is known to be the last, and is sent
+/// together with the end of the body.
 struct Driven {
     connections: Connections,
     incoming: Incoming,

@@ -1,5 +1,5 @@
-//! What the parts of an MCP proxy share of HTTP: one body type, one service type, the answers that a proxy gives itself, reading
-//! bodies within limits, and the [`client`] for calls of the proxy's own.
+//! The common HTTP parts of an MCP proxy: one body type, one service type, the answers that a proxy gives itself,
+//! reading bodies within limits, and the [`client`] for calls of the proxy's own.
 //!
 //! ```
 //! use http::StatusCode;

@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The service that answers requests.
 
 use std::convert::Infallible;
 use std::fmt;

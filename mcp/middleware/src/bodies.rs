@@ -11,18 +11,19 @@ use mcp_store::{Bound, Client};
 use mcp_wire::{MessageError, OwnedMessage};
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise. Where it lets longer ones
-/// pass, two of those; so never more than twice [`MAX_BODY_LIMIT`].
+/// Bytes of messages that are in memory at once: eight of the longest that `bodylimit` lets pass unless told otherwise.
+/// Where it lets longer ones pass, two of those; so never more than twice [`MAX_BODY_LIMIT`].
 const REQUESTS: usize = 64 << 20;
 /// Bytes of answers that are held at once, and what one client may hold of them: the longest one that is held at all.
 const ANSWERS: Bounds = Bounds { total: 128 << 20, client: MAX_ANSWER, free: FREE };
 /// The longest answer that is held, in bytes.
 pub(crate) const MAX_ANSWER: usize = 100 << 20;
-/// Bytes of each body that count for nothing: long ones that a slow server or a slow client keeps must not stop short ones. The listener's
-/// places bound their sum.
+/// Bytes of each body that count for nothing: long ones that a slow server or a slow client keeps must not stop short
+/// ones. The listener's places bound their sum.
 const FREE: usize = 8 << 10;
 
-/// To parse so many bytes takes milliseconds, and more where they have many members: other clients of the thread would notice.
+/// To parse so many bytes takes milliseconds, and more where they have many members: other clients of the thread would
+/// notice.
 pub(crate) const LONG: usize = 256 << 10;
 
 /// The bodies that a proxy reads.
@@ -30,7 +31,7 @@ pub(crate) const LONG: usize = 256 << 10;
 pub(crate) struct Bodies {
     /// Longest body of a request that is read, in bytes: at most [`MAX_BODY_LIMIT`].
     limit: usize,
-    /// How long a client may take to send it.
+    /// The time that a client may take to send it.
     time: Duration,
     requests: Budget,
     answers: Budget,
@@ -71,8 +72,9 @@ impl Bodies {
     }
 }
 
-/// Reads the message in a body, beside the thread that serves other clients where the body is long. `held` is what the body takes of the
-/// memory: it is not given back before the body is read, even if nobody waits for the message any more.
+/// Reads the message in a body, beside the thread that serves other clients where the body is long. `held` is what the
+/// body takes of the memory: it is not given back before the body is read, even if nobody waits for the message any
+/// more.
 ///
 /// # Errors
 /// The body is not a message that every parser reads alike.
@@ -80,8 +82,9 @@ pub async fn read_message<T: Send + 'static>(body: Bytes, held: T) -> Result<(Ow
     beside(body.len(), move || OwnedMessage::read(body).map(|message| (message, held))).await
 }
 
-/// Works on a body of `length` bytes: one of 256 KiB or more beside the thread that serves other clients, where the work goes on even if nobody
-/// waits for it any more. Every step over a whole body goes this way, but for a plain copy of it.
+/// Works on a body of `length` bytes: one of 256 KiB or more beside the thread that serves other clients, where the
+/// work goes on even if nobody waits for it any more. Every step over a whole body goes this way, but for a plain copy
+/// of it.
 ///
 /// # Panics
 /// Where `work` does.

@@ -29,8 +29,8 @@ use crate::shadows::{Run, Shadow, Shadows};
 /// The longest message that is kept for those who observe when another is put in its place, in bytes.
 const OBSERVED: usize = 64 << 10;
 
-/// The context of one request. The chain makes it at the entry, before the outermost middleware; what an inner middleware adds, those outside of it
-/// see when [`Next::call`](crate::Next::call) has answered.
+/// The context of one request. The chain makes it at the entry, before the outermost middleware; what an inner
+/// middleware adds, those outside of it see when [`Next::call`](crate::Next::call) has answered.
 #[derive(Debug)]
 pub struct RequestContext {
     peer: SocketAddr,
@@ -52,7 +52,7 @@ pub struct RequestContext {
 struct Found {
     identity: Option<Arc<Identity>>,
     message: Option<OwnedMessage>,
-    /// What the body takes of the memory for requests.
+    /// The share of the body of the memory for requests.
     share: Option<Share>,
     denial: Option<Arc<Denial>>,
     decisions: Vec<Decision>,
@@ -66,7 +66,8 @@ struct Found {
     session: Option<Arc<str>>,
 }
 
-/// A guard's judgement of a message that another middleware put in place of the one that the guard let pass: its refusal, if it refuses.
+/// A guard's judgement of a message that another middleware put in place of the one that the guard let pass: its
+/// refusal, if it refuses.
 #[derive(Clone)]
 struct Check(Arc<CheckMessage>);
 
@@ -84,7 +85,7 @@ pub enum ReplaceError {
     Refused(Box<Response<Body>>),
 }
 
-/// Who called, as far as that was found out. Tokens are never in it.
+/// The caller, as far as it is known. Tokens are never in it.
 #[derive(Default)]
 pub struct Identity {
     /// Whether the caller proved who it is. Where it did not, many callers may share this identity.
@@ -99,7 +100,7 @@ pub struct Identity {
     pub email: String,
     /// Claims of the token.
     pub claims: Map<String, Value>,
-    /// What [`principal`](Self::principal) has made of the rest; empty at first.
+    /// The cached result of [`principal`](Self::principal); empty at first.
     pub encoded: OnceLock<String>,
 }
 
@@ -130,23 +131,23 @@ impl RequestContext {
         self.peer
     }
 
-    /// The holder that the request counts for, and everything that is kept for it: the principal that has logged in; before that, and
-    /// where the login names none, the network of its address.
+    /// The holder that the request counts for, and everything that is kept for it: the principal that has logged in;
+    /// before that, and where the login names none, the network of its address.
     pub fn client(&self) -> Client {
         let found = self.found();
         let login = found.identity.as_ref().filter(|identity| identity.logged_in).and_then(|identity| identity.owner());
         login.map_or_else(|| Client::Network(client_network(Some(self.peer))), Client::Principal)
     }
 
-    /// The owner of the sessions that the request uses and opens. Everybody without an identity is one owner; an identity without issuer or subject
-    /// owns none.
+    /// The owner of the sessions that the request uses and opens. Everybody without an identity is one owner; an
+    /// identity without issuer or subject owns none.
     pub fn owner(&self) -> Option<Principal> {
         let identity = self.identity();
         identity.map_or_else(|| Some(Principal::unauthenticated()), |identity| identity.owner())
     }
 
-    /// The id of the session that the request names, or that its answer opens. The transport alone checks whose session it is, and lets no request
-    /// that names another's reach the MCP server.
+    /// The id of the session that the request names, or that its answer opens. The transport alone checks whose session
+    /// it is, and lets no request that names another's reach the MCP server.
     pub fn session(&self) -> Option<Arc<str>> {
         self.found().session.clone()
     }
@@ -156,7 +157,8 @@ impl RequestContext {
         self.found().session = Some(id.into());
     }
 
-    /// Whether the request is to a path that is open, and not for MCP. Middleware that read or judge messages pass it by.
+    /// Whether the request is to a path that is open, and not for MCP. Middleware that read or judge messages pass it
+    /// by.
     pub fn is_open(&self) -> bool {
         self.open
     }
@@ -166,7 +168,7 @@ impl RequestContext {
         self.aside
     }
 
-    /// Who called, once a middleware found out.
+    /// The caller, once a middleware has authenticated it.
     pub fn identity(&self) -> Option<Arc<Identity>> {
         self.found().identity.clone()
     }
@@ -181,8 +183,8 @@ impl RequestContext {
         self.found().message.clone()
     }
 
-    /// The message that the client sent, where the [`message`](Self::message) is another one by now. `None` where nobody observes the chain,
-    /// and for messages of more than 64 KiB.
+    /// The message that the client sent, where the [`message`](Self::message) is another one by now. `None` where
+    /// nobody observes the chain, and for messages of more than 64 KiB.
     pub fn sent(&self) -> Option<OwnedMessage> {
         self.found().sent.clone()
     }
@@ -197,7 +199,8 @@ impl RequestContext {
         self.keeps_decisions.store(true, Relaxed);
     }
 
-    /// The decisions of guards so far, in their order. Where nobody observes the chain, none before [`keep_decisions`](Self::keep_decisions).
+    /// The decisions of guards so far, in their order. Where nobody observes the chain, none before
+    /// [`keep_decisions`](Self::keep_decisions).
     pub fn decisions(&self) -> Vec<Decision> {
         self.found().decisions.clone()
     }
@@ -241,17 +244,19 @@ impl RequestContext {
         self.found().denial.get_or_insert_with(|| Arc::new(denial));
     }
 
-    /// Registers how a guard judges a message that another middleware [puts in place](Self::replace) of the one that it lets pass. A guard
-    /// calls it for every message that it lets pass, whatever the message is: another may become one that it refuses.
+    /// Registers how a guard judges a message that another middleware [puts in place](Self::replace) of the one that it
+    /// lets pass. A guard calls it for every message that it lets pass, whatever the message is: another may become one
+    /// that it refuses.
     pub fn judge_again(&self, judge: impl Fn(&Self, &OwnedMessage) -> Option<Response<Body>> + Send + Sync + 'static) {
         self.found().checks.push(Check(Arc::new(judge)));
     }
 
-    /// Registers how a middleware edits lists in the answer of the MCP server, whatever it answers. An error withholds the answer, and says why for
-    /// the log. A middleware calls it before it hands the request on.
+    /// Registers how a middleware edits lists in the answer of the MCP server, whatever it answers. An error withholds
+    /// the answer, and says why for the log. A middleware calls it before it hands the request on.
     ///
-    /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first. `edit` may work for long before
-    /// it returns ([`ListFilter::cost`]). Its future, which may ask somebody about the entries, should do little work itself.
+    /// The chain reads the answer once and parses a list once; the filter of the innermost middleware comes first.
+    /// `edit` may work for long before it returns ([`ListFilter::cost`]). Its future, which may ask somebody about the
+    /// entries, should do little work itself.
     pub fn filter_lists<F>(&self, filter: ListFilter, edit: impl Fn(List) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<List, &'static str>> + Send + 'static,
@@ -259,13 +264,14 @@ impl RequestContext {
         self.found().filters.add(filter, edit);
     }
 
-    /// Registers a look at the list in the answer, as the MCP server gives it. The answer passes as it is. A second look takes the first one's place.
+    /// Registers a look at the list in the answer, as the MCP server gives it. The answer passes as it is. A second
+    /// look takes the first one's place.
     pub fn look_at_list(&self, look: ListLook) {
         self.found().look = Some(look);
     }
 
-    /// Registers a look at each request and notification of the MCP server in the answer, before the client gets it, with the id of the
-    /// [session](Self::session). It must not wait.
+    /// Registers a look at each request and notification of the MCP server in the answer, before the client gets it,
+    /// with the id of the [session](Self::session). It must not wait.
     pub fn watch_messages(&self, watch: impl Fn(Option<&Arc<str>>, &Message<'_>) + Send + Sync + 'static) {
         self.found().filters.watch(watch);
     }
@@ -286,13 +292,13 @@ impl RequestContext {
         std::mem::take(&mut self.found().filters)
     }
 
-    /// Reads the body of a POST and the message in it, which [`message`](Self::message) returns from then on. Does nothing when that is
-    /// done, nor for requests without a message. A middleware that calls it says so in
+    /// Reads the body of a POST and the message in it, which [`message`](Self::message) returns from then on. Does
+    /// nothing when that is done, nor for requests without a message. A middleware that calls it says so in
     /// [`reads_messages`](crate::Middleware::reads_messages).
     ///
     /// # Errors
-    /// The answer to a body that is no message to every parser alike, too long, too slow or broken off, or whose headers mirror
-    /// another message. Give it to the client.
+    /// The answer to a body that is no message to every parser alike, too long, too slow or broken off, or whose
+    /// headers mirror another message. Give it to the client.
     pub async fn read(&self, request: Request<Body>) -> Result<Request<Body>, Response<Body>> {
         if request.method() != Method::POST || self.read.load(Relaxed) {
             return Ok(request);
@@ -363,12 +369,12 @@ impl RequestContext {
         self.bodies.answer(self.client())
     }
 
-    /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of the message is made
-    /// true again, and guards that let the old message pass [judge](Self::judge_again) the new one.
+    /// Declares a mutation: the request with `body` in place of the message that it carries. What its headers say of
+    /// the message is made true again, and guards that let the old message pass [judge](Self::judge_again) the new one.
     ///
     /// # Errors
-    /// `body` is not a request or notification that every parser reads alike, no message was [read](Self::read) before, or a guard
-    /// refuses the new one.
+    /// `body` is not a request or notification that every parser reads alike, no message was [read](Self::read) before,
+    /// or a guard refuses the new one.
     pub async fn replace(self: &Arc<Self>, request: Request<Body>, body: Bytes) -> Result<Request<Body>, ReplaceError> {
         let before = self.message().ok_or(MessageError::Envelope("there is no message to put another in place of"))?;
         let (length, context) = (before.body().len().max(body.len()), Arc::clone(self));

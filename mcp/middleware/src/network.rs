@@ -1,9 +1,9 @@
-//! For whom a request counts where nobody logs in.
+//! The client that a request counts for without a login.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The network that a request from `peer` counts for: an IPv4 address, or the /64 of an IPv6 address, of which one host has all addresses.
-/// All requests without a peer count together.
+/// The network that a request from `peer` counts for: an IPv4 address, or the /64 of an IPv6 address, of which one host
+/// has all addresses. All requests without a peer count together.
 pub fn client_network(peer: Option<SocketAddr>) -> IpAddr {
     match peer.map(|peer| peer.ip().to_canonical()) {
         Some(IpAddr::V6(address)) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

@@ -1,11 +1,11 @@
 //! Filters the lists in answers of the MCP server, and fails closed (toolhive-0.63 §4.4).
 //!
-//! Whatever a client could read as a message is shown to the [`Filters`]: a JSON answer as a whole, a stream of server-sent events
-//! event by event, each as soon as it is complete. What cannot be shown to them as the client will read it (a content coding, another
-//! character set, more bytes than are held) is withheld.
+//! Whatever a client could read as a message is shown to the [`Filters`]: a JSON answer as a whole, a stream of
+//! server-sent events event by event, each as soon as it is complete. What cannot be shown to them as the client will
+//! read it (a content coding, another character set, more bytes than are held) is withheld.
 //!
-//! What is held counts in the memory for answers until the connection has taken it, and gives way there: an answer that waits for its
-//! client must not stop those of others.
+//! What is held counts in the memory for answers until the connection has taken it, and gives way there: an answer that
+//! waits for its client must not stop those of others.
 
 mod content;
 mod events;
@@ -36,7 +36,7 @@ use crate::bodies::{MAX_ANSWER, beside};
 
 /// The longest event that is held until it is complete, in bytes.
 const MAX_EVENT: usize = 16 << 20;
-/// How long the rest of any other body may take once its head is there.
+/// The time that the rest of any other body may take after its head.
 const REST: Duration = Duration::from_mins(2);
 
 /// Judges texts: each is the JSON of an answer or the data of an event, and need not be valid JSON.
@@ -45,7 +45,7 @@ pub(crate) trait Judge: Send + Sync + 'static {
     fn judge(self: &Arc<Self>, text: Bytes, share: Share) -> impl Future<Output = (Verdict, Share)> + Send;
 }
 
-/// What becomes of a text.
+/// The outcome for a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is passed on, byte for byte where all readers end its lines alike.
@@ -65,7 +65,7 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
 }
 
-/// What a client is told in place of a message that is withheld.
+/// The answer to a client in place of a message that is withheld.
 #[derive(Clone, Debug)]
 struct Withheld {
     /// The id of the request that opened the answer, as JSON text.
@@ -84,7 +84,8 @@ impl Withheld {
         ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
     }
 
-    /// In place of `message`. On a stream that no request with an id has opened, that is the answer to another one, whose sender waits for it there.
+    /// In place of `message`. On a stream that no request with an id has opened, that is the answer to another one,
+    /// whose sender waits for it there.
     fn in_place_of(&self, message: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Answer<'a> {
@@ -102,7 +103,8 @@ impl Withheld {
 
 /// Filters an answer of the MCP server to the request `id`; `share` is for what is held of it.
 ///
-/// What is withheld of a stream shows only later, and is in the log alone. An answer that is withheld as a whole is a refusal.
+/// What is withheld of a stream shows only later, and is in the log alone. An answer that is withheld as a whole is a
+/// refusal.
 pub(crate) async fn filter_response(
     filters: Filters,
     response: Response<Body>,

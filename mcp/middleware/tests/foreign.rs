@@ -31,7 +31,7 @@ struct Rule {
     limit: u8,
 }
 
-/// What an audit needs to know, in one line for each request.
+/// An audit record, one line for each request.
 struct Audit {
     label: String,
     lines: Arc<Mutex<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! What is said at `kubectl apply`: the rules of each kind, which its schema cannot say, and references.
+//! The checks at `kubectl apply`: the rules of each kind that its schema cannot express, and references.
 //!
 //! What can never work is refused with the field, or only warned of where the operator runs with `--admission=warn`.
 //! A reference to something that does not exist yet is never more than a warning: manifests are applied in any order.
@@ -23,7 +23,7 @@ use crate::subject::Subject;
 /// Objects that the API server is asked for at most in one review: the answer has to come in time.
 const MOST_ASKED: usize = 16;
 
-/// What becomes of an object that can never work.
+/// The handling of an object that can never work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Admission {
     /// It is refused.
@@ -33,7 +33,7 @@ pub enum Admission {
     Warn,
 }
 
-/// What is known of the cluster.
+/// The stores of the cluster's objects.
 pub trait Known: Send + Sync + 'static {
     /// Whether there is an object of this kind and name; `None` where that is not known, as before the cluster has been seen.
     fn exists(&self, namespace: &str, kind: &str, name: &str) -> Option<bool>;
@@ -47,14 +47,14 @@ pub trait Known: Send + Sync + 'static {
     fn makers(&self, namespace: &str, child: &ChildRef) -> Vec<Referrer>;
 }
 
-/// What objects are judged by, beside themselves.
+/// The context of the checks, beside the object.
 #[derive(Clone)]
 pub struct Judging {
-    /// What becomes of an object that can never work.
+    /// The handling of an object that can never work.
     pub admission: Admission,
-    /// What is known of the cluster.
+    /// The stores of the cluster's objects.
     pub known: Arc<dyn Known>,
-    /// What the operator was started with.
+    /// The operator's settings.
     pub settings: Settings,
 }
 

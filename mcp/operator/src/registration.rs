@@ -74,8 +74,8 @@ pub struct Args {
     /// Address or name of the Kubernetes API, where no remote server may be
     #[arg(long, env = KUBERNETES_SERVICE_HOST, hide = true)]
     kubernetes_api: Option<String>,
-    // Those tests are of a cluster-wide operator: `--restrict-to-namespace` would claim the namespace by a Lease first, and
-    // have other configurations and roles. Nobody sets this in an installation, so no role knows of it.
+    // The tests use a cluster-wide operator: `--restrict-to-namespace` would claim the namespace by a Lease first, and
+    // have other configurations and roles. No installation sets this variable, so no role depends on it.
     /// For tests that share an API server: the namespaces to watch. An installation is restricted by
     /// `--restrict-to-namespace` or `WATCH_NAMESPACE`
     #[arg(long, default_value = "", hide = true)]

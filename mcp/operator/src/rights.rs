@@ -9,7 +9,7 @@ use portcullis::manifest::{Access, named_policy_rule, policy_rule};
 
 use crate::{config::ConfigKind, subject::Subject, workload::Workload};
 
-/// What the stores are filled from, beside objects of our own kinds. Secrets are watched by their metadata.
+/// The kinds that fill the stores, beside our own. Secrets are watched by their metadata.
 pub fn watches() -> Vec<PolicyRule> {
     let watch = ["list", "watch"];
     let others = [policy_rule("", &["secrets"], &watch), policy_rule("", &["pods"], &watch)];
@@ -28,7 +28,7 @@ pub fn digest_secret(release: &str) -> String {
     format!("{release}-digest")
 }
 
-/// What the controller of a kind of workloads does.
+/// The rights of the controller of a kind of workloads.
 pub fn of_workloads<W: Workload>() -> Access {
     let [_, _, finalizers] = W::RESOURCES;
     let mut grants = object::<W>();
@@ -41,14 +41,14 @@ pub fn of_workloads<W: Workload>() -> Access {
         W::CHILDREN.iter().copied().partition(|kind| granted.is_empty() && roles.contains(kind));
     grants.extend(children(&made, &["create", "patch", "delete"]));
     grants.extend(children(&removed, &["delete"]));
-    // What workloads and their configurations refer to is read for its digest, and whether it can be used.
+    // Objects that workloads and their configurations refer to are read for their digest, and to check them.
     grants.push(policy_rule("", &["secrets", "configmaps"], &["get"]));
     grants.extend(granted);
     grants.extend(W::rights());
     grants.into()
 }
 
-/// What the controller of a kind of configurations does.
+/// The rights of the controller of a kind of configurations.
 pub fn of_configs<K: ConfigKind>() -> Access {
     object::<K>().into()
 }

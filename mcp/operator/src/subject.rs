@@ -1,4 +1,4 @@
-//! What every kind of this operator says of itself.
+//! The trait of every kind of this operator.
 
 use kube::core::object::{HasSpec, HasStatus};
 use mcp_plan::{
@@ -15,7 +15,7 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
     /// of them is the garbage collector's, and an object is gone also where no operator runs any more.
     const FINALIZER: Option<&'static str>;
 
-    /// What the API server calls its objects, their status and their finalizers, in rules of roles.
+    /// The resources of its objects, their status and their finalizers, in rules of roles.
     const RESOURCES: [&'static str; 3];
 
     /// Everything the object itself refers to.
@@ -24,7 +24,7 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
     /// Every rule it breaks that its schema cannot say. With one of them it can never work.
     fn problems(&self) -> Vec<Problem>;
 
-    /// What is wrong with the addresses that it makes a proxy call, under the operator's settings.
+    /// The problems of the addresses that it makes a proxy call, under the operator's settings.
     fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
         let _ = settings;
         Vec::new()
@@ -49,14 +49,14 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
         Vec::new()
     }
 
-    /// What is valid and does less than its author may think.
+    /// Warnings about valid settings that do less than their author may think.
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let _ = settings;
         Vec::new()
     }
 }
 
-/// What objects of a kind are found by: all that they refer to.
+/// The index of the objects of a kind: everything that they refer to.
 pub fn tokens<K: Subject>(object: &K) -> Vec<String> {
     object.references().iter().map(Reference::token).collect()
 }

@@ -1,5 +1,5 @@
-//! What the operator's plans are made of, whatever the kind of the object: nothing here names a kind, does IO or asks the
-//! time.
+//! The building blocks of the operator's plans, for all kinds of objects: nothing here names a kind, does IO or reads a
+//! clock.
 //!
 //! - [`mod@reference`]: which object names which, and what is known of the Secrets and ConfigMaps among them;
 //! - [`config`]: a configuration whose kind does not matter, and the uses that a workload makes of it;

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Problem {
     /// The field, such as `spec.validating[0].url`.
     pub field: String,
-    /// What is wrong with it and how to mend it.
+    /// The problem and its fix.
     pub message: String,
 }
 

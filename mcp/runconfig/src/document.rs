@@ -143,7 +143,7 @@ pub struct RunConfig {
         deserialize_with = "positive_duration"
     )]
     pub proxy_read_timeout: Option<Duration>,
-    /// What the proxy speaks to its clients. Equals the transport unless that is stdio.
+    /// The transport between the proxy and its clients. Equals the transport unless that is stdio.
     pub proxy_mode: ProxyMode,
     /// A copy of the login's `CACertPath`, which ToolHive writes and nobody reads.
     #[serde(skip_serializing_if = "String::is_empty")]

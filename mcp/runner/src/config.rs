@@ -116,7 +116,8 @@ fn of_members(config: MiddlewareConfig) -> Entry {
     Entry { place: Place::Members(chain::members(&config.kind)), config }
 }
 
-/// What adds the headers that the document asks for. An entry of the chain may have some of them already, and never those whose values are secret.
+/// The middleware that adds the headers of the document. An entry of the chain may have some of them already, and never
+/// those whose values are secret.
 fn headers(HeaderForward { add_plaintext_headers, add_headers_from_secret, .. }: &HeaderForward) -> Entry {
     let parameters = json!({"add_headers": add_plaintext_headers, "add_headers_from_secret": add_headers_from_secret});
     of_members(MiddlewareConfig::new(chain::HEADER_FORWARD, parameters))

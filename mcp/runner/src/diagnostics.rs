@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::reports::Reports;
 
 const PORT: u16 = 9464;
-/// Who reads metrics is one scraper, or a few.
+/// Metrics have one scraper, or a few.
 const LIMITS: fn() -> Limits = || Limits { connections: 32, drain: Duration::from_secs(1), ..Limits::default() };
 
 /// The settings of the listener in `telemetry_config`.

@@ -67,7 +67,7 @@ pub enum RunError {
         path: PathBuf,
         /// The member at fault.
         field: String,
-        /// What is wrong and what to do.
+        /// The problem and the fix.
         problem: String,
     },
     /// The Redis for sessions cannot be used.
@@ -95,7 +95,7 @@ pub enum RunError {
     /// The operating system refuses what every program needs.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// Why not.
         source: std::io::Error,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::metrics::Metrics;
 use crate::options::Environment;
 
-/// How often the server is checked, and how long it may take to answer, where the environment says nothing.
+/// The default interval of checks of the server, and their default timeout.
 const INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between checks of a server that does not answer.
@@ -40,7 +40,7 @@ struct Report<'a> {
     mcp: Option<&'a Server>,
 }
 
-/// What the last check of the server found.
+/// The result of the last check of the server.
 #[derive(Debug)]
 pub(crate) struct Health {
     transport: &'static str,

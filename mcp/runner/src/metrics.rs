@@ -33,7 +33,7 @@ struct Name {
     bound: &'static str,
 }
 
-/// What one process counts.
+/// The counters of one process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,

@@ -10,7 +10,7 @@ use mcp_http::{BoxError, TooSlow};
 use mcp_listener::RequestBody;
 use tokio::time::{Instant, Sleep};
 
-/// How long a body has while others wait for its place on the listener, and how often that is looked at.
+/// The time that a body has while others wait for its slot on the listener, and the interval of checking it.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A request body that must go on while the listener is crowded. Whoever reads it has a deadline for the whole

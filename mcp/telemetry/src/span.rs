@@ -1,5 +1,6 @@
-//! Spans: the parent of a request's span, its attributes, and those of the webhooks that were asked (toolhive-runner §2.12, toolhive-0.63
-//! §10). Nothing is built for a request that is not sampled, but for the headers that tell the server so.
+//! Spans: the parent of a request's span, its attributes, and those of the webhooks that were asked (toolhive-runner
+//! §2.12, toolhive-0.63 §10). Nothing is built for a request that is not sampled, but for the headers that tell the
+//! server so.
 
 use std::fmt::Write as _;
 use std::str::FromStr as _;
@@ -96,7 +97,8 @@ impl Spans {
         self.waiting.none().await;
     }
 
-    /// Starts the span of a request, and tells its context to the server in the request's headers. `None` where it is not sampled.
+    /// Starts the span of a request, and tells its context to the server in the request's headers. `None` where it is
+    /// not sampled.
     pub(crate) fn start(
         self: &Arc<Self>,
         request: &mut Request<Body>,
@@ -428,7 +430,8 @@ fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The arguments of a call, as `name=value` in the message's order, without secrets and cut; `None` where there are none.
+/// The arguments of a call, as `name=value` in the message's order, without secrets and cut; `None` where there are
+/// none.
 fn arguments(message: &OwnedMessage) -> Option<String> {
     let arguments = message.message().param("arguments").ok()??;
     let Members(arguments) = serde_json::from_str(arguments.get()).ok()?;
@@ -440,7 +443,7 @@ fn arguments(message: &OwnedMessage) -> Option<String> {
         let separator = if text.is_empty() { "" } else { ", " };
         let value = value.get();
         let string = value.starts_with('"').then(|| serde_json::from_str::<String>(value).ok()).flatten();
-        // Of an object, the members would have to be looked at one by one.
+        // The members of an object would have to be compared one by one.
         let is_secret = is_secret(name) || string.is_none() && is_secret(value);
         let value = if is_secret { "[REDACTED]" } else { string.as_deref().unwrap_or(value) };
         // Writing to a String cannot fail.

@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 /// The timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Why a caller that trusts the bundle cannot call this server.
+/// The reason why a caller that trusts the bundle cannot call this server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {

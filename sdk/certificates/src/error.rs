@@ -81,8 +81,8 @@ pub enum CertificateError {
 }
 
 impl CertificateError {
-    /// Whether retrying is of no use. What the API server forbids (403) or rejects (422) stays so until somebody does
-    /// what the message says; and so does a timing by which new certificates would be replaced at once.
+    /// Whether retrying is of no use. A request that the API server forbids (403) or rejects (422) stays so until a
+    /// person does what the message says; and so does a timing by which new certificates would be replaced at once.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Api { source, .. } => {
@@ -97,15 +97,15 @@ impl CertificateError {
 /// The fix for a refused request; empty if a retry may help.
 fn fix(action: &str, namespace: &str, error: &kube::Error) -> String {
     match error {
-        // `User "x" cannot get resource …`. A quota, a policy or the end of a namespace is no matter of roles.
+        // `User "x" cannot get resource …`. A quota, a policy or a terminating namespace is not fixed by roles.
         kube::Error::Api(status) if status.code == 403 && status.message.contains("\" cannot ") => {
             "; compare the roles with 'generate rbac'".to_owned()
         }
-        // `Secret "x" is invalid: …`. What a policy refuses is no better in a new Secret.
+        // `Secret "x" is invalid: …`. A new Secret does not help against a policy.
         kube::Error::Api(status) if status.code == 422 && status.message.contains("\" is invalid: ") => {
-            "; delete this Secret, and it is made anew".to_owned()
+            "; delete this Secret, and it is created again".to_owned()
         }
-        // A Secret that is to be made cannot be what was not found.
+        // A Secret that is created cannot be the missing object: the namespace is.
         kube::Error::Api(status) if status.code == 404 && action == "create" => {
             format!("; namespace {namespace} does not exist: kubectl create namespace {namespace}")
         }

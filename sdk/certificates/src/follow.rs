@@ -1,4 +1,4 @@
-//! Following one object.
+//! Watches one object.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,16 +13,17 @@ use serde::de::DeserializeOwned;
 
 use portcullis_client::relist_after_outage;
 
-/// First and longest pause between tries, before chance adds up to as much again: a cluster waits for certificates, so
-/// that nobody is later than five seconds when an outage ends, and replicas do not come all at once.
+/// First and longest pause between tries, before jitter adds up to as much again: a cluster waits for certificates, so
+/// that none is later than five seconds when an outage ends, and replicas do not come all at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2500);
 /// A watch that has run this long without an error starts again with the first pause.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// The object of this name, whenever it has changed or may have; `None` while there is none. The first says how it is
-/// now. Errors are told, and tried again after pauses that grow to five seconds. Give it a client that does not try answers
-/// 429, 503 and 504 again by itself (`Config::default_retry`): that takes up to 82 s of pauses, or as long as `Retry-After`.
+/// Yields the object of this name whenever it has changed or may have; `None` while there is none. The first item is
+/// its current state. Errors are reported, and retried after pauses that grow to five seconds. Use a client that does
+/// not retry by itself (`Config::default_retry`), or that gives up in time: kube's retries pause for up to 82 s, or as
+/// long as `Retry-After` says.
 pub(super) fn follow<K>(
     api: Api<K>,
     name: &str,
@@ -89,7 +90,8 @@ mod tests {
         }
     }
 
-    /// Versions go on from an earlier one after a restore of etcd: a watch from the old one would be silent for long.
+    /// After a restore of etcd, versions continue from an earlier one: a watch from the old one would be silent for
+    /// long.
     #[tokio::test(start_paused = true)]
     async fn an_object_is_listed_again_when_its_watch_cannot_restart() {
         let lists = Arc::new(AtomicUsize::new(0));

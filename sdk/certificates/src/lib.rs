@@ -32,7 +32,7 @@
 //! | `follow`, `read` | watching one object; reading a Secret |
 //! | `time_of_day`, `metrics` | the wall clock; metrics |
 //!
-//! What is decided from bytes and times alone is in [`portcullis_pki`].
+//! Decisions from bytes and times alone are in [`portcullis_pki`].
 
 mod automatic;
 mod bundle;
@@ -116,7 +116,7 @@ impl CertificateSource {
         }
     }
 
-    /// Maintains the certificate until `stop` is cancelled: puts a changed one into `tls`, and tells `bundle` what
+    /// Maintains the certificate until `stop` is cancelled: puts a changed one into `tls`, and sets in `bundle` what
     /// callers must trust. If a new one cannot be served, the previous one stays.
     pub async fn maintain(
         &self,
@@ -131,10 +131,10 @@ impl CertificateSource {
         }
     }
 
-    /// Tells `bundle` what callers must trust according to what is stored, if anything is.
+    /// Sets in `bundle` what callers must trust by the stored certificates, if there are any.
     ///
     /// # Errors
-    /// When the API server refuses, or what somebody else has stored cannot be served.
+    /// When the API server refuses, or the stored certificates cannot be served.
     pub async fn publish_stored(&self, bundle: &Bundle) -> Result<(), CertificateError> {
         match self {
             Self::Automatic(automatic) => {

@@ -15,7 +15,7 @@ impl TimeOfDay {
         Self(Arc::new(Timestamp::now))
     }
 
-    /// A clock that is wrong by this much, as a node's may be.
+    /// A clock with this error, as a node's may have.
     pub fn with_offset(skew: SignedDuration) -> Self {
         Self(Arc::new(move || Timestamp::now().saturating_add(skew).unwrap_or(Timestamp::MAX)))
     }
@@ -27,7 +27,7 @@ impl TimeOfDay {
 }
 
 impl Default for TimeOfDay {
-    /// The machine's.
+    /// The machine's clock.
     fn default() -> Self {
         Self::system()
     }

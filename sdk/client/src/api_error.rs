@@ -1,4 +1,4 @@
-//! Errors of the API server, for people.
+//! Messages of API server errors, for people.
 
 use std::error::Error;
 use std::iter::successors;
@@ -8,8 +8,8 @@ use kube::core::Status;
 use crate::escape_control;
 
 /// Returns the message of an error. For a response of the API server that is the `message` of its status, where kube's
-/// `Display` prints the whole status, and errors of kube's watches repeat it. Several causes are in the order of the alphabet: the API
-/// server lists those of a map in another order each time.
+/// `Display` prints the whole status, and errors of kube's watches repeat it. Several causes are sorted: the API server
+/// lists those of a map in random order.
 pub fn error_message(error: &(dyn Error + 'static)) -> String {
     fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
@@ -38,7 +38,7 @@ fn in_order(status: &Status) -> Option<String> {
     Some(format!("{what}: [{}]", causes.join(", ")))
 }
 
-/// The text of an error that may contain the text of its cause, with the cause's own sentence in its place.
+/// The text of an error that may contain the text of its cause, with the cause's own sentence instead.
 fn with_sentence_of_cause(error: &(dyn Error + 'static)) -> String {
     let text = error.to_string();
     let Some(cause) = error.source() else { return text };
@@ -46,7 +46,7 @@ fn with_sentence_of_cause(error: &(dyn Error + 'static)) -> String {
     if whole.is_empty() || whole == sentence { text } else { text.replace(&whole, &sentence) }
 }
 
-/// An error and its causes. Many errors tell what their cause says, which is not said again.
+/// An error and its causes. The text of a cause is left out where the error's own text contains it.
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error_message(error);
     for cause in successors(error.source(), |cause| (*cause).source()).map(error_message) {

@@ -88,7 +88,7 @@ mod tests {
         let seen = timeout(Duration::from_mins(1), versions.take(3).collect::<Vec<String>>()).await;
         let seen = seen.expect("it lists again, instead of waiting for a version that is yet to come");
         assert_eq!(seen, ["900", "40", "41"]);
-        // From the list, again when that watch has ended, and from the other list.
+        // The first list, the list after the watch has ended, and the restored list.
         assert_eq!(*asked.lock().unwrap(), ["900", "900", "40"]);
     }
 }

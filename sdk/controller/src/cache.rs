@@ -78,7 +78,7 @@ struct Shared<K> {
     plural: Cow<'static, str>,
     store: Arc<Store<Held<K>>>,
     filled: watch::Sender<bool>,
-    /// Whether somebody fills it; or else, whether it was said that nobody does.
+    /// Whether a watch fills it; if not, whether that was logged.
     attended: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ impl<K: Cached> Cache<K> {
 }
 
 impl<K: Cached> Shared<K> {
-    /// Returns the store. A cache that nobody fills is a programming error, and is logged here because tests with a
+    /// Returns the store. A cache that no watch fills is a programming error, and is logged here because tests with a
     /// [`Cache::from_iter`] do not show it.
     fn read(&self) -> &Store<Held<K>> {
         if !self.attended.swap(true, Ordering::Relaxed) {
@@ -245,7 +245,7 @@ impl<K: Cached> Source for Shared<K> {
 impl<K: Cached> AnyCache for Shared<K> {
     fn wait_until_filled(&self) -> BoxFuture<'_, ()> {
         let mut filled = self.filled.subscribe();
-        // The sender is in what is shared: it outlives this.
+        // The sender is in the shared state, which outlives this future.
         async move { _ = filled.wait_for(|filled| *filled).await }.boxed()
     }
 

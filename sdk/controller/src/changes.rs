@@ -1,4 +1,4 @@
-//! The effects of a change: it wakes objects, and listeners are told.
+//! The effects of a change: it enqueues objects, and calls the listeners.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::observed::same;
 use super::store::ListEpoch;
 use super::{Change, Key, Kind, Observed, Queue, Store};
 
-/// Told of every change of an object that its controller is for.
+/// A listener that is called for every change of an object of the controller's kind.
 pub(super) type Listener<K> = Arc<dyn Fn(&Change<Observed<K>>) + Send + Sync>;
-/// The property that has to differ for a change to wake anybody.
+/// The property that has to differ for a change to enqueue its object.
 pub(super) type Filter<K> = Arc<dyn Fn(&K) -> Option<u64> + Send + Sync>;
 
 /// The effects of changes of the objects of one controller.
@@ -48,12 +48,12 @@ impl<K> Clone for Changes<K> {
 }
 
 impl<K: Kind> Changes<K> {
-    /// The watch delivered this one.
+    /// Takes a change that the watch delivered.
     pub(super) fn delivered(&self, change: &Change<Observed<K>>) {
-        // An object that is gone is asked for too, to be forgotten.
+        // A deleted object is enqueued too, so that its state is removed.
         let Some(any) = change.new.as_ref().or(change.old.as_ref()) else { return };
         let news = !same(change);
-        if change.is_overtaken() || (news && self.wakes(change.old.as_deref(), change.new.as_deref())) {
+        if change.is_overtaken() || (news && self.enqueues(change.old.as_deref(), change.new.as_deref())) {
             self.queue.add(Key::from_object(&**any));
         }
         if news && let Some(listener) = &self.listener {
@@ -61,9 +61,9 @@ impl<K: Kind> Changes<K> {
         }
     }
 
-    /// A predicate never swallows that an object comes, goes, is about to go or stops decoding, nor a finalizer: what
-    /// should happen before an object goes would never happen.
-    fn wakes(&self, old: Option<&Observed<K>>, new: Option<&Observed<K>>) -> bool {
+    /// A predicate never hides that an object is created, deleted, being deleted or stops decoding, nor a change of
+    /// finalizers: what should happen before an object is deleted would never happen.
+    fn enqueues(&self, old: Option<&Observed<K>>, new: Option<&Observed<K>>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return true };
         if (&old.uid, old.deleting, &old.finalizers) != (&new.uid, new.deleting, &new.finalizers) {
             return true;
@@ -74,7 +74,8 @@ impl<K: Kind> Changes<K> {
         }
     }
 
-    /// Takes the answer to our own write to an object. It wakes nobody: the watch brings what others changed before it.
+    /// Takes the answer to our own write to an object. It enqueues nothing: the watch brings what others changed before
+    /// it.
     pub(super) fn answered(&self, answer: Observed<K>, begun: ListEpoch, store: &Store<Observed<K>>, panics: &Counter) {
         let key = Key::from_object(&answer);
         let Some(change) = store.written(answer, begun).filter(|change| !same(change)) else { return };

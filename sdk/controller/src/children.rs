@@ -22,7 +22,7 @@ pub trait ChildTrace: Stored {
     fn deleting(&self) -> Self;
 }
 
-/// The children of one kind, whatever is kept of each.
+/// The children of one kind, in any stored form.
 pub(super) trait ChildStore: Send + Sync {
     fn live(&self, namespace: &str, name: &str) -> Option<Live>;
     fn begin(&self) -> ListEpoch;
@@ -55,7 +55,7 @@ impl<T: ChildTrace> ChildStore for Store<T> {
     }
 }
 
-/// A child: what matters of its metadata, and who owns it.
+/// A child: the part of its metadata that the decision needs, and its owner.
 #[derive(Debug)]
 pub(super) struct Child {
     namespace: String,
@@ -65,7 +65,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Keeps what matters of the `metadata` of a child of this kind. Owners are of the kind `owner`.
+    /// Reads the `metadata` of a child of this kind. Owners are of the kind `owner`.
     pub(super) fn read(kind: &str, metadata: &ObjectMeta, field_manager: &FieldManager, owner: &str) -> Self {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|it| it.controller == Some(true) && it.kind == owner);

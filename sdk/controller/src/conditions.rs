@@ -84,7 +84,7 @@ pub fn truncate_message(mut message: String) -> String {
 }
 
 impl<'a> Conditions<'a> {
-    /// No conditions yet, for an object of this generation; `previous` are those of the last status.
+    /// Creates empty conditions for an object of this generation; `previous` are those of the last status.
     /// [`Reconcile::conditions`](super::Reconcile::conditions) knows the generation and the time.
     pub fn new(previous: Option<&'a Vec<Condition>>, generation: Option<i64>, now: Timestamp) -> Self {
         Self { previous: previous.map(Vec::as_slice).unwrap_or_default(), generation, now, set: BTreeMap::new() }

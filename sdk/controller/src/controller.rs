@@ -11,7 +11,6 @@ use kube::api::PartialObjectMeta;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::Predicate;
 use portcullis_manifest::Access;
-use tracing::error_span;
 
 use super::apply::{Applier, FieldManager};
 use super::changes::{Changes, filter};
@@ -20,6 +19,7 @@ use super::events::Events;
 use super::kind_scope::Watchable;
 use super::metrics::{Backlog, ReconcileFamilies, watch_panics};
 use super::observed::Managers;
+use super::queue::Names;
 use super::reconcile::{CleanUp, OnInvalid, Reconciler};
 use super::validity::Validators;
 use super::writer::Writer;
@@ -34,7 +34,7 @@ const WORKERS: usize = 8;
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Starts the watch of one kind.
-pub(super) type Follow<K> = Box<dyn Fn(&Watches, &FieldManager, &Woken<K>) + Send + Sync>;
+pub(super) type Follow<K> = Box<dyn Fn(&Watches, &FieldManager, &Enqueuer<K>) + Send + Sync>;
 
 /// The children of one kind.
 pub(super) struct Owned<K> {
@@ -72,12 +72,12 @@ pub struct Controller<K> {
 }
 
 /// Enqueues objects of the controller's kind when related objects change.
-pub(super) struct Woken<K> {
+pub(super) struct Enqueuer<K> {
     queue: Arc<Queue>,
     pub(super) store: Arc<Store<Observed<K>>>,
 }
 
-impl<K> Clone for Woken<K> {
+impl<K> Clone for Enqueuer<K> {
     fn clone(&self) -> Self {
         Self { queue: self.queue.clone(), store: self.store.clone() }
     }
@@ -114,8 +114,8 @@ impl<K: Kind> Controller<K> {
         }
     }
 
-    /// Sets the field manager of its children, instead of the controller's name. The field managers of its writes to the
-    /// object itself follow from it too (`<field manager>-status`, …).
+    /// Sets the field manager of its children, instead of the controller's name. The field managers of its writes to
+    /// the object itself follow from it too (`<field manager>-status`, …).
     pub fn field_manager(mut self, field_manager: FieldManager) -> Self {
         self.field_manager = field_manager;
         self
@@ -130,12 +130,12 @@ impl<K: Kind> Controller<K> {
     {
         let store = Arc::<Store<Child>>::default();
         let children = Children { store: store.clone(), namespaced: C::Scope::NAMESPACED };
-        let follow: Follow<K> = Box::new(move |watches, field_manager, woken| {
-            let (field_manager, woken) = (field_manager.clone(), woken.clone());
+        let follow: Follow<K> = Box::new(move |watches, field_manager, enqueuer| {
+            let (field_manager, enqueuer) = (field_manager.clone(), enqueuer.clone());
             let read = move |child: PartialObjectMeta<C>| {
                 Child::read(&C::kind(&()), &child.metadata, &field_manager, &K::kind(&()))
             };
-            watches.follow(watcher_config(), store.clone(), read, move |change: &Change<Child>| woken.by_child(change));
+            watches.follow(watcher_config(), store.clone(), read, move |change: &Change<Child>| enqueuer.by_child(change));
         });
         let resource = ApiResource::erase::<C>(&());
         let kind = (resource.api_version.clone(), resource.kind.clone());
@@ -254,9 +254,10 @@ impl<K: Kind> Controller<K> {
         self
     }
 
-    /// Watches and reconciles until [`Runtime::stop`] is cancelled; then waits for running reconciles. Failures are
-    /// logged with their sources, and retried. Each reconcile runs in a span `reconcile` with the fields `controller`,
-    /// `kind`, `namespace` and `object.name`, so that your own log lines have them too.
+    /// Watches and reconciles until [`Runtime::stop`] is cancelled; then waits for running reconciles. A failure is
+    /// logged with its sources, the names of the controller, the kind and the object, and the time until the next try.
+    /// Each reconcile runs in a span `reconcile` with the fields `controller`, `kind`, `namespace` and `object.name`,
+    /// so that your own log lines have the names too.
     ///
     /// A replica that leads again can run it again: the stores are cleared when it stops.
     pub async fn run<F, R, E>(&self, runtime: Runtime, reconcile: F)
@@ -294,12 +295,12 @@ impl<K: Kind> Controller<K> {
         let reconciler = Arc::new(self.reconciler(&runtime));
         let Self { changes: Changes { queue, .. }, store, workers, .. } = self;
         let families = runtime.metrics.families::<ReconcileFamilies>();
-        // Kept until everything that the first lists bring is asked for.
+        // Kept until every object of the first lists is enqueued.
         let beginning = Arc::new(());
-        let (asked, begins, untold) = (Arc::downgrade(queue), Arc::downgrade(&beginning), watches.untold());
+        let (asked, begins, undelivered) = (Arc::downgrade(queue), Arc::downgrade(&beginning), watches.undelivered());
         let backlog = move || {
-            // The queue comes last: what was told meanwhile is there.
-            let more = begins.strong_count() > 0 || untold.any();
+            // The queue comes last: it holds the keys of changes that were delivered meanwhile.
+            let more = begins.strong_count() > 0 || undelivered.any();
             let Backlog { due, pending } = asked.upgrade()?.backlog();
             Some(Backlog { due, pending: pending.max(usize::from(more)) })
         };
@@ -327,10 +328,9 @@ impl<K: Kind> Controller<K> {
                 ready(())
             }));
             let reconcile = &reconcile;
-            let (controller, kind) = (&*self.name, K::kind(&()));
-            // The level is that of errors, so that a filter for them keeps the names. In JSON, `name` is the span's own.
-            let span = |Key { namespace, name }: &Key| error_span!("reconcile", controller, %kind, namespace, object.name = name);
-            let work = queue.run(workers, &stop, span, |key| {
+            let kind = K::kind(&());
+            let names = Names { controller: &self.name, kind: &kind };
+            let work = queue.run(workers, &stop, names, |key| {
                 let reconciler = reconciler.clone();
                 async move { reconciler.reconcile(key, reconcile).await }
             });
@@ -364,17 +364,17 @@ impl<K: Kind> Controller<K> {
         let read = move |object: DeserializeGuard<K>| Observed::of(object, &managers, tokens);
         let changes = self.changes.clone();
         watches.follow(watcher_config(), self.store.clone(), read, move |change: &Change<_>| changes.delivered(change));
-        let woken = Woken { queue: self.changes.queue.clone(), store: self.store.clone() };
+        let enqueuer = Enqueuer { queue: self.changes.queue.clone(), store: self.store.clone() };
         let owned = self.owned.values().filter_map(|owned| owned.follow.as_ref());
         for follow in owned.chain(self.watched.iter().map(|watched| &watched.follow)) {
-            follow(watches, &self.field_manager, &woken);
+            follow(watches, &self.field_manager, &enqueuer);
         }
     }
 }
 
-impl<K: Kind> Woken<K> {
+impl<K: Kind> Enqueuer<K> {
     /// Enqueues an object, if there is one of this name.
-    pub(super) fn wake(&self, key: Key) {
+    pub(super) fn enqueue(&self, key: Key) {
         if self.store.get(&key.namespace, &key.name).is_some() {
             self.queue.add(key);
         }
@@ -390,7 +390,7 @@ impl<K: Kind> Woken<K> {
             let namespace = if K::Scope::NAMESPACED { child.namespace() } else { "" };
             Some(Key::new(namespace, child.owner()?))
         });
-        owners.for_each(|owner| self.wake(owner));
+        owners.for_each(|owner| self.enqueue(owner));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::apply::{ApplyError, DocumentError, Refusal};
 use portcullis_client::error_message;
 
-/// Why a reconcile failed.
+/// The reason why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {
@@ -18,7 +18,7 @@ pub enum ControllerError {
     NameTaken {
         /// Kind, namespace and name of the child.
         object: String,
-        /// Why it is left alone.
+        /// The reason why it is left alone.
         refusal: Refusal,
     },
     /// A request about the object itself failed.

@@ -1,11 +1,11 @@
-//! Events about our objects (`events.k8s.io/v1`). Which ones are worth saying, and that each is said once, is the
-//! plan's matter: it says what the last status did not.
+//! Events about our objects (`events.k8s.io/v1`). The caller decides which events to publish, and publishes each once:
+//! it knows what the last status did not say.
 //!
 //! `kube::runtime::events::Recorder` does not serve here. It takes two events for one when their reasons are the same,
-//! whatever they say, and then shows the first note for six minutes (`EventKey` has no note): of an object that is invalid
-//! for one reason and then for another, people would read the first. And where somebody removed the event that it counts
-//! up, it fails. What its counting saves, events that are news save already. A reconcile that wants it makes one of
-//! `Runtime::client`, and grants `patch` on events.
+//! whatever they say, and then shows the first note for six minutes (`EventKey` has no note): of an object that is
+//! invalid for one reason and then for another, people would read the first. And where a user removed the event that it
+//! counts up, it fails. What its counting saves, events that are news save already. A reconcile that wants it makes one
+//! of `Runtime::client`, and grants `patch` on events.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, api::PostParams};
 use portcullis_client::error_message;
 
-/// Events about objects without a namespace are here: the API server takes them nowhere else.
+/// The namespace of events about cluster-scoped objects: the API server accepts no other.
 const NAMESPACE: &str = "default";
 /// Longest name of an object.
 const MAX_NAME: usize = 253;
-/// An event is not worth waiting for longer.
+/// The deadline of publishing an event.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The type of an event.

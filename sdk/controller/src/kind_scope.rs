@@ -52,7 +52,7 @@ impl<T> Watchable for T where
 {
 }
 
-/// Namespace and name as people write them; the name alone where there is no namespace.
+/// Formats namespace and name as `namespace/name`; the name alone without a namespace.
 pub(super) fn full_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }

@@ -26,9 +26,9 @@ pub(crate) enum Reconciled {
     Success,
     /// It is reconciled again after a while.
     Requeue,
-    /// It is tried again.
+    /// It failed and is retried.
     Error,
-    /// It is tried again after a panic.
+    /// It panicked and is retried.
     Panic,
 }
 
@@ -64,11 +64,11 @@ pub(crate) struct ReconcileMetrics {
 pub(crate) struct Backlog {
     /// Objects that are due and wait for a worker.
     pub(crate) due: usize,
-    /// Objects that are due, at work or due soon; at least one where more may be asked for.
+    /// Objects that are due, being reconciled or due soon; at least one while more may be enqueued.
     pub(crate) pending: usize,
 }
 
-/// The backlog of each controller, asked for when `/metrics` is read.
+/// The backlog of each controller, computed when `/metrics` is read.
 #[derive(Clone, Default)]
 struct Backlogs(Arc<Mutex<BTreeMap<String, Asked>>>);
 
@@ -90,7 +90,7 @@ impl Families for ReconcileFamilies {
 }
 
 impl ReconcileFamilies {
-    /// Makes the handles of a controller's metrics; `backlog` tells its pending work, as long as there is a queue.
+    /// Makes the handles of a controller's metrics; `backlog` counts its pending work while there is a queue.
     pub(crate) fn of(&self, controller: &str, backlog: Asked) -> ReconcileMetrics {
         self.backlogs.0.lock().unwrap_or_else(PoisonError::into_inner).insert(controller.to_owned(), backlog);
         let by_result = Reconciled::ALL.map(|result| {

@@ -106,8 +106,8 @@ impl<K: Resource<DynamicType = ()> + Serialize> Observed<K> {
     }
 }
 
-/// The object without its version.
-fn told<K: Resource<DynamicType = ()> + Serialize>(observed: &Observed<K>) -> Value {
+/// Returns the object without its resource version.
+fn without_version<K: Resource<DynamicType = ()> + Serialize>(observed: &Observed<K>) -> Value {
     let mut json = observed.json();
     if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
@@ -115,14 +115,14 @@ fn told<K: Resource<DynamicType = ()> + Serialize>(observed: &Observed<K>) -> Va
     json
 }
 
-/// True when both sides exist and differ in nothing but their version: nobody needs to look.
+/// True when both sides exist and differ in nothing but their version: there is nothing to reconcile.
 pub(super) fn same<K: Resource<DynamicType = ()> + Serialize>(change: &Change<Observed<K>>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     old.deleting == new.deleting
         && old.object.as_ref().err() == new.object.as_ref().err()
         && old.held_status == new.held_status
         && old.held_validity == new.held_validity
-        && told(old) == told(new)
+        && without_version(old) == without_version(new)
 }
 
 impl<K: Send + Sync + 'static> Stored for Observed<K> {

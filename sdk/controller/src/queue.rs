@@ -17,7 +17,7 @@ use futures::future::join_all;
 use portcullis_client::error_chain;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, Span, error, warn};
+use tracing::{Instrument as _, error, error_span, warn};
 
 use super::backoff::Backoff;
 use super::kind_scope::full_name;
@@ -36,11 +36,11 @@ pub struct Key {
     pub name: String,
 }
 
-/// When to reconcile an object again: at its next change or that of something it owns or watches, and at the latest
-/// after a given time.
+/// The time of the next reconcile of an object: at its next change or that of something it owns or watches, and at the
+/// latest after a given time.
 ///
-/// It has the constructors of `kube::runtime::controller::Action`, which cannot be used here because kube keeps its delay
-/// private.
+/// It has the constructors of `kube::runtime::controller::Action`, which cannot be used here because kube keeps its
+/// delay private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Reconcile when something changes.
@@ -61,6 +61,13 @@ impl Action {
     }
 }
 
+/// The names of a controller and of its kind, for the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Names<'a> {
+    pub(super) controller: &'a str,
+    pub(super) kind: &'a str,
+}
+
 /// A work queue: keys, and when they are due.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -77,7 +84,7 @@ struct State {
     due: BTreeMap<(Instant, u64), Key>,
     at: HashMap<Key, (Instant, u64)>,
     running: HashSet<Key>,
-    /// When a key is due again that was added while it runs.
+    /// The time at which a key is due again that was added while it runs.
     again: HashMap<Key, Instant>,
     failures: HashMap<Key, u32>,
     sequence: u64,
@@ -152,7 +159,7 @@ impl Queue {
         self.with(|state| *state = State { resting: true, ..State::default() });
     }
 
-    /// Takes keys again, as long as the answer is kept. What was dropped at work is not taken for running any more.
+    /// Accepts keys until the result is dropped. Keys of reconciles that were dropped do not count as running any more.
     pub(super) fn open(&self) -> Opened<'_> {
         self.with(|state| *state = State::default());
         Opened(self)
@@ -164,53 +171,67 @@ impl Queue {
         self.with(|state| state.due.values().cloned().collect())
     }
 
-    /// Runs `reconcile` for due keys in their spans, `workers` at a time, until `shutdown` is cancelled; then waits for
-    /// those that run.
+    /// Runs `reconcile` for due keys, `workers` at a time, until `shutdown` is cancelled; then waits for those that
+    /// run. Each runs in a span with these names and those of its object.
     pub(super) async fn run<F>(
         &self,
         workers: usize,
         shutdown: &CancellationToken,
-        span: impl Fn(&Key) -> Span,
+        names: Names<'_>,
         reconcile: impl Fn(Key) -> F,
     ) where
         F: Future<Output = Result<Action, BoxError>>,
     {
         let worker = || async {
             while let Some(key) = self.next(shutdown).await {
-                self.reconcile(&key, reconcile(key.clone())).instrument(span(&key)).await;
+                let (Names { controller, kind }, Key { namespace, name }) = (names, &key);
+                // The level is that of errors, so that a filter for them keeps the names. In JSON, `name` is the span's
+                // own.
+                let span = error_span!("reconcile", controller, kind, namespace, object.name = name);
+                self.reconcile(&key, names, reconcile(key.clone())).instrument(span).await;
             }
         };
         join_all((0..workers).map(|_| worker())).await;
     }
 
     /// Reconciles one key; logs and counts the result.
-    async fn reconcile(&self, key: &Key, reconcile: impl Future<Output = Result<Action, BoxError>>) {
+    async fn reconcile(&self, key: &Key, names: Names<'_>, reconcile: impl Future<Output = Result<Action, BoxError>>) {
         let began = Instant::now();
         // A panic fails this reconcile only: the worker goes on with other keys.
-        let (next, result) = match AssertUnwindSafe(reconcile).catch_unwind().await {
+        let outcome = AssertUnwindSafe(reconcile).catch_unwind().await;
+        let (next, result) = match &outcome {
             Ok(Ok(Action::AwaitChange)) => (Some(Action::await_change()), Reconciled::Success),
-            Ok(Ok(next)) => (Some(next), Reconciled::Requeue),
-            Ok(Err(error)) => {
-                let mut causes = successors(Some(&*error as &(dyn Error + 'static)), |cause| (*cause).source());
-                if causes.any(|cause| cause.downcast_ref().is_some_and(ControllerError::is_mistake)) {
-                    error!(
-                        error = error_chain(&*error),
-                        "reconcile failed because of a bug in this controller; retrying, but only a fixed version helps"
-                    );
-                } else {
-                    warn!(error = error_chain(&*error), "reconcile failed; retrying");
-                }
-                (None, Reconciled::Error)
-            }
-            Err(_) => {
-                error!("reconcile panicked; retrying");
-                (None, Reconciled::Panic)
-            }
+            Ok(Ok(next)) => (Some(*next), Reconciled::Requeue),
+            Ok(Err(_)) => (None, Reconciled::Error),
+            Err(_) => (None, Reconciled::Panic),
         };
         if let Some(counted) = self.counted.get() {
             counted.count(result, began.elapsed());
         }
-        self.done(key, next);
+        let retry_in = self.done(key, next).unwrap_or_default();
+        let (Names { controller, kind }, Key { namespace, name }) = (names, key);
+        match outcome {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                let mut causes = successors(Some(&*error as &(dyn Error + 'static)), |cause| (*cause).source());
+                let is_mistake = causes.any(|cause| cause.downcast_ref().is_some_and(ControllerError::is_mistake));
+                let error = error_chain(&*error);
+                if is_mistake {
+                    error!(
+                        error,
+                        controller,
+                        kind,
+                        namespace,
+                        name,
+                        ?retry_in,
+                        "reconcile failed because of a bug in this controller; retrying, but only a fixed version helps"
+                    );
+                } else {
+                    warn!(error, controller, kind, namespace, name, ?retry_in, "reconcile failed; retrying");
+                }
+            }
+            Err(_) => error!(controller, kind, namespace, name, ?retry_in, "reconcile panicked; retrying"),
+        }
     }
 
     /// The next key that is due; `None` on shutdown.
@@ -239,9 +260,10 @@ impl Queue {
         }
     }
 
-    fn done(&self, key: &Key, next: Option<Action>) {
+    /// Takes note of a reconcile that has ended, without `next` after a failure. Returns the delay that it asked for.
+    fn done(&self, key: &Key, next: Option<Action>) -> Option<Duration> {
         let backoff = self.backoff();
-        self.with(|state| {
+        let delay = self.with(|state| {
             state.running.remove(key);
             let mut due = state.again.remove(key);
             let delay = match next {
@@ -267,8 +289,10 @@ impl Queue {
             if let Some(at) = [due, asked].into_iter().flatten().min() {
                 state.add(key.clone(), at);
             }
+            delay
         });
         self.changed.notify_one();
+        delay
     }
 
     fn with<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
@@ -374,7 +398,7 @@ mod tests {
         assert_eq!(queue.with(|state| state.due.len() + state.at.len()), 0);
         let opened = queue.open();
         queue.add(key("a"));
-        // A worker that is dropped with its key in hand says nothing of it.
+        // A worker that is dropped during a reconcile does not report its key.
         assert_eq!(queue.next(&stop).await, Some(key("a")));
         drop(opened);
         let _opened = queue.open();
@@ -418,7 +442,7 @@ mod tests {
         assert_eq!(start.elapsed().as_millis(), 500);
     }
 
-    /// It may be the change that mends what failed; it may also come of the failing reconcile itself.
+    /// The change may fix the failure, or come from the failing reconcile itself.
     #[tokio::test(start_paused = true)]
     async fn a_change_during_a_failing_reconcile_shortens_the_backoff() {
         let (queue, stop) = (Queue::default(), CancellationToken::new());
@@ -432,7 +456,7 @@ mod tests {
             queue.done(&key("a"), None);
         }
         assert_eq!(waits[..7], [0, 500, 1000, 2000, 4000, 5000, 5000]);
-        // One that comes afterwards does not wait at all.
+        // A change after the reconcile does not wait at all.
         let start = Instant::now();
         queue.add(key("a"));
         queue.next(&stop).await;
@@ -454,25 +478,20 @@ mod tests {
         let depth = r#"portcullis_reconcile_queue_depth{controller="orders"} "#;
         assert_eq!(line(depth).as_deref(), Some("4"));
         let count = AtomicUsize::new(0);
-        let run = queue.run(
-            1,
-            &stop,
-            |_| Span::none(),
-            |key| {
-                if count.fetch_add(1, Ordering::SeqCst) == 3 {
-                    stop.cancel();
+        let run = queue.run(1, &stop, Names::default(), |key| {
+            if count.fetch_add(1, Ordering::SeqCst) == 3 {
+                stop.cancel();
+            }
+            async move {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                match key.name.as_str() {
+                    "waits" => Ok(Action::await_change()),
+                    "asks" => Ok(Action::requeue(Duration::from_mins(1))),
+                    "fails" => Err("no luck".into()),
+                    _ => panic!("no luck at all"),
                 }
-                async move {
-                    tokio::time::sleep(Duration::from_secs(2)).await;
-                    match key.name.as_str() {
-                        "waits" => Ok(Action::await_change()),
-                        "asks" => Ok(Action::requeue(Duration::from_mins(1))),
-                        "fails" => Err("no luck".into()),
-                        _ => panic!("no luck at all"),
-                    }
-                }
-            },
-        );
+            }
+        });
         run.await;
         for result in ["success", "requeue", "error", "panic"] {
             let counted = format!(r#"portcullis_reconciles_total{{controller="orders",result="{result}"}} "#);
@@ -517,26 +536,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn workers_share_the_queue_and_stop_when_told() {
+    async fn workers_share_the_queue_and_stop_on_shutdown() {
         let (queue, stop) = (Arc::new(Queue::default()), CancellationToken::new());
         for name in ["a", "b", "c", "d", "e"] {
             queue.add(key(name));
         }
         let (now, most, total) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-        let run = queue.run(
-            2,
-            &stop,
-            |_| Span::none(),
-            |_| async {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                now.fetch_sub(1, Ordering::SeqCst);
-                if total.fetch_add(1, Ordering::SeqCst) == 4 {
-                    stop.cancel();
-                }
-                Ok(Action::await_change())
-            },
-        );
+        let run = queue.run(2, &stop, Names::default(), |_| async {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            if total.fetch_add(1, Ordering::SeqCst) == 4 {
+                stop.cancel();
+            }
+            Ok(Action::await_change())
+        });
         tokio::time::timeout(Duration::from_mins(1), run).await.unwrap();
         assert_eq!((most.into_inner(), total.into_inner()), (2, 5));
     }

@@ -52,7 +52,7 @@ pub enum Applied {
     Written,
     /// An existing object of that name is being deleted. The owner is reconciled again when it is gone.
     Terminating,
-    /// Another client undoes this write again and again. It is repeated ever more slowly (by the controller's
+    /// Another client undoes this write again and again. It is repeated at growing intervals (by the controller's
     /// [`Backoff`](super::Backoff)), and the owner is reconciled again when it is due.
     Delayed,
 }
@@ -146,7 +146,7 @@ impl<K: Kind> Reconcile<K> {
     async fn report(&self, Undone { problem, is_known }: &Undone) {
         let Key { namespace, name } = &self.key;
         let kind = K::kind(&());
-        tracing::warn!(%kind, namespace, name, problem, "a child does not stay as it is applied; repairing it ever more slowly");
+        tracing::warn!(%kind, namespace, name, problem, "a child is changed after each apply; repairing it at growing intervals");
         if !is_known {
             self.publish_events(&[PlannedEvent::new(EventType::Warning, "RepairUndone", problem)]).await;
         }
@@ -220,8 +220,8 @@ impl<K: Kind> Reconcile<K> {
         }
     }
 
-    /// Publishes events about the object. To publish each one once, do so only when [`apply_status`](Self::apply_status)
-    /// has written something. A failure is only logged.
+    /// Publishes events about the object. To publish each one once, do so only when
+    /// [`apply_status`](Self::apply_status) has written something. A failure is only logged.
     pub async fn publish_events(&self, events: &[PlannedEvent]) {
         self.reconciler.events.publish(&*self.object, events).await;
     }
@@ -336,7 +336,7 @@ mod tests {
         Observed::of(part, &Managers::of("parts"), |_| Vec::new())
     }
 
-    /// The watch has put the change into the store and tells of it while the status is written.
+    /// The watch has put the change into the store and delivers it while the status is written.
     #[tokio::test]
     async fn a_change_during_a_reconcile_is_not_taken_for_seen() {
         let answers = tower::service_fn(|_: Request<Body>| async {

@@ -1,4 +1,4 @@
-//! When a watch that fails is tried again, and what is said of it: once when it begins to fail, once when it works again.
+//! The retries of a watch that fails, and its log lines: one when it starts to fail, one when it works again.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use kube::runtime::utils::Backoff as _;
 use kube::runtime::watcher::{self, ExponentialBackoff};
 use portcullis_client::error_message;
 
-/// The first pause. Chance adds up to as much again to each, so that replicas do not come all at once.
+/// The first pause. Jitter adds up to as much again to each, so that replicas do not come all at once.
 const FIRST: Duration = Duration::from_millis(800);
-/// The longest one, for an API server that is away or a kind that it does not have yet.
+/// The longest pause, for an API server that is down or a kind that it does not have yet.
 const LONGEST: Duration = Duration::from_secs(15);
-/// The longest one where the API server refuses: somebody has to grant a right first.
+/// The longest delay where the API server refuses: a person has to grant a right first.
 pub(super) const LONGEST_REFUSED: Duration = Duration::from_mins(1);
 
 /// One watch that is tried again when it fails.
@@ -69,12 +69,12 @@ impl Retries {
         pauses.next().unwrap_or(LONGEST)
     }
 
-    /// Whether it has failed and has not worked since.
+    /// Whether it has failed since it last worked.
     pub(super) fn is_failing(&self) -> bool {
         self.failing.is_some()
     }
 
-    /// Takes that the watch works: logs that once after a failure.
+    /// Records that the watch works, and logs that once after a failure.
     pub(super) fn recovered(&mut self) {
         if self.failing.take().is_some() {
             let Self { kind, namespace, .. } = self;

@@ -65,7 +65,7 @@ impl Runtime {
         self
     }
 
-    /// The rules that controllers have to ask.
+    /// The validators that controllers evaluate.
     pub(crate) fn offline(&self) -> Option<Arc<dyn Validity>> {
         (!self.webhooks.is_on()).then(|| self.validity.clone())
     }
@@ -80,7 +80,7 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Finds every object valid.
+/// A validity that accepts every object.
 struct NoRules;
 
 impl Validity for NoRules {

@@ -196,7 +196,7 @@ impl<T: Stored> Store<T> {
         });
     }
 
-    /// A watch (of one namespace, or of all: "") delivered an object.
+    /// Takes an object that a watch (of one namespace, or of all: "") delivered.
     pub(super) fn delivered(&self, watch: &str, object: T) -> Change<T> {
         self.write(|inner| {
             let (progress, delivered) = (inner.progress(watch), object.version());
@@ -207,12 +207,12 @@ impl<T: Stored> Store<T> {
         })
     }
 
-    /// A watch delivered the deletion of an object.
+    /// Takes the deletion of an object that a watch delivered.
     pub(super) fn deleted(&self, watch: &str, object: &T) -> Option<Change<T>> {
         self.write(|inner| {
             let progress = inner.progress(watch);
             progress.seen = progress.seen.max(object.version());
-            // A deletion event carries the version of the deletion: what is newer was made afterwards.
+            // A deletion event carries the version of the deletion: a newer object was created afterwards.
             let current = inner.namespaces.get(object.namespace())?.objects.get(object.name())?;
             if current.version() > object.version() {
                 return None;
@@ -222,7 +222,7 @@ impl<T: Stored> Store<T> {
         })
     }
 
-    /// A watch begins to list anew.
+    /// Starts a list of a watch.
     pub(super) fn list_begins(&self, watch: &str) {
         self.write(|inner| {
             inner.lists += 1;
@@ -233,7 +233,7 @@ impl<T: Stored> Store<T> {
         });
     }
 
-    /// An object of the list under way.
+    /// Takes an object of the list that is under way.
     pub(super) fn listed(&self, watch: &str, object: T) {
         self.write(|inner| {
             if let Some(listing) = &mut inner.progress(watch).listing {
@@ -276,7 +276,7 @@ impl<T: Stored> Store<T> {
                 changes.push(if ours(key) {
                     Change { old: known.clone(), new: known, delivered: object.version() }
                 } else {
-                    // A list does not tell of changes between the last event and our own write.
+                    // A list does not show changes between the last event and our own write.
                     let overtaken = known.is_some_and(|known| known.version() > before);
                     let delivered = if overtaken { before } else { u64::MAX };
                     Change { delivered, ..inner.replace(object.clone()) }
@@ -392,7 +392,7 @@ mod tests {
         store.deleted("", &Thing("ns", "a", 12, &[]));
         store.written(Thing("ns", "a", 10, &[]), store.begin());
         assert_eq!(version(&store, "a"), None);
-        // One that was made again after the deletion stays, also when the deletion arrives late.
+        // An object that was created again after the deletion stays, also when the deletion arrives late.
         store.written(Thing("ns", "a", 15, &[]), store.begin());
         assert!(store.deleted("", &Thing("ns", "a", 13, &[])).is_none());
         assert_eq!(version(&store, "a"), Some(15));

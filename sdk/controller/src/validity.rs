@@ -1,4 +1,4 @@
-//! Validators in the place of admission, while webhooks are off.
+//! Validators in place of admission, while webhooks are off.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,24 +35,24 @@ pub(super) struct Validators {
     pub(super) validity: Arc<dyn Validity>,
     /// The last message about each object, with its uid. It keeps a message from being repeated where the object's
     /// status has no condition `Valid`.
-    told: Mutex<HashMap<Key, (String, String)>>,
+    reported: Mutex<HashMap<Key, (String, String)>>,
 }
 
 impl Validators {
     pub(super) fn new(validity: Arc<dyn Validity>) -> Self {
-        Self { validity, told: Mutex::default() }
+        Self { validity, reported: Mutex::default() }
     }
 
-    /// Whether this is news. What the condition says already is not, whoever wrote it.
+    /// Whether this message is new. One that the condition has already is not, whichever replica wrote it.
     pub(super) fn is_news(&self, key: &Key, uid: &str, message: Option<&str>) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(message) = message else { return told.remove(key).is_some() };
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(message) = message else { return reported.remove(key).is_some() };
         let now = (uid.to_owned(), message.to_owned());
-        let before = told.insert(key.clone(), now.clone());
+        let before = reported.insert(key.clone(), now.clone());
         before != Some(now)
     }
 
-    /// An object is gone, or going.
+    /// Removes the message of an object that is deleted or being deleted.
     pub(super) fn forget(&self, key: &Key) {
         self.is_news(key, "", None);
     }

@@ -1,4 +1,4 @@
-//! Other kinds whose changes wake objects.
+//! Other kinds whose changes enqueue objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::apply::version_number;
 use super::changes::{Filter, differs, filter};
-use super::controller::{Follow, WatchedKind, Woken};
+use super::controller::{Enqueuer, Follow, WatchedKind};
 use super::kind_scope::{KindScope, Watchable};
 use super::{Change, Controller, Key, Kind, Observed, Store, Stored, watcher_config};
 
@@ -62,9 +62,9 @@ impl<K: Kind> Controller<K> {
     }
 
     fn watching<T: Watchable>(mut self, filter: Option<Filter<T>>, mapper: Arc<Mapper<K, T>>) -> Self {
-        let follow: Follow<K> = Box::new(move |watches, _, woken| {
-            let (filter, mapper, woken) = (filter.clone(), mapper.clone(), woken.clone());
-            let changed = move |change: &Change<Seen<T>>| tell(change, filter.as_ref(), &*mapper, &woken);
+        let follow: Follow<K> = Box::new(move |watches, _, enqueuer| {
+            let (filter, mapper, enqueuer) = (filter.clone(), mapper.clone(), enqueuer.clone());
+            let changed = move |change: &Change<Seen<T>>| enqueue_mapped(change, filter.as_ref(), &*mapper, &enqueuer);
             // The guard would have the whole object sent.
             if T::metadata_api() {
                 watches.follow(
@@ -83,12 +83,12 @@ impl<K: Kind> Controller<K> {
     }
 }
 
-/// Wakes whom the mapper names.
-fn tell<K: Kind, T: Watchable>(
+/// Enqueues the objects that the mapper names.
+fn enqueue_mapped<K: Kind, T: Watchable>(
     change: &Change<Seen<T>>,
     filter: Option<&Filter<T>>,
     mapper: &Mapper<K, T>,
-    woken: &Woken<K>,
+    enqueuer: &Enqueuer<K>,
 ) {
     if let (Some(old), Some(new)) = (&change.old, &change.new) {
         if old.version == new.version {
@@ -102,9 +102,9 @@ fn tell<K: Kind, T: Watchable>(
         }
     }
     let objects = [&change.old, &change.new].into_iter().flatten().filter_map(|seen| seen.object.as_ref().ok());
-    let keys: BTreeSet<Key> = objects.flat_map(|object| mapper(object, &woken.store)).collect();
+    let keys: BTreeSet<Key> = objects.flat_map(|object| mapper(object, &enqueuer.store)).collect();
     for key in keys {
-        woken.wake(key);
+        enqueuer.enqueue(key);
     }
 }
 

@@ -33,8 +33,8 @@ use portcullis_lease::Scope;
 
 /// Objects per page of a list: what is held in full at any time.
 const PAGE: u32 = 200;
-/// A watch that failed works again when it has not failed for this long after its list, or has brought a change: that
-/// objects may be listed says nothing of whether they may be watched.
+/// A watch that failed works again when it has not failed for this long after its list, or has brought a change: the
+/// right to list does not include the right to watch.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// The namespaces to watch.
@@ -52,15 +52,15 @@ pub struct Watches {
     _end: DropGuard,
     /// The number of watches that have not delivered their first list.
     waiting: watch::Sender<usize>,
-    untold: Untold,
+    undelivered: Undelivered,
     metrics: Metrics,
 }
 
 /// Counts the changes that a store may have and whose callbacks have not returned.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Untold(Arc<AtomicUsize>);
+pub(super) struct Undelivered(Arc<AtomicUsize>);
 
-/// One watch, and what is done with what it delivers.
+/// One watch, and the callbacks for its events.
 struct Watched<T, R, C> {
     /// The namespace; empty for all.
     watch: String,
@@ -68,7 +68,7 @@ struct Watched<T, R, C> {
     store: Arc<Store<T>>,
     reduce: R,
     changed: C,
-    untold: Untold,
+    undelivered: Undelivered,
     panics: Counter,
 }
 
@@ -87,21 +87,22 @@ impl Namespaces {
         Self(scope.restricted_to().map(str::to_owned).into_iter().collect())
     }
 
-    /// The watches that cover them: a namespace each, or one for all (""). A kind that lives in no namespace has one watch.
+    /// The watches that cover them: a namespace each, or one for all (""). A kind that lives in no namespace has one
+    /// watch.
     fn watches<S: KindScope>(&self) -> Vec<String> {
         if self.0.is_empty() || !S::NAMESPACED { vec![String::new()] } else { self.0.clone() }
     }
 }
 
-impl Untold {
+impl Undelivered {
     /// Whether there are any.
     pub(super) fn any(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0
     }
 
-    fn until<R>(&self, told: impl FnOnce() -> R) -> R {
+    fn until<R>(&self, callback: impl FnOnce() -> R) -> R {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let result = told();
+        let result = callback();
         self.0.fetch_sub(1, Ordering::SeqCst);
         result
     }
@@ -117,8 +118,8 @@ impl Watches {
     /// Starts no watch yet. All watches end when `stop` is cancelled or this is dropped.
     pub fn new(client: Client, namespaces: Namespaces, stop: CancellationToken) -> Self {
         let (tasks, waiting, stop) = (TaskTracker::new(), watch::Sender::new(0), stop.child_token());
-        let (end, untold, metrics) = (stop.clone().drop_guard(), Untold::default(), Metrics::new());
-        Self { client, namespaces, tasks, _end: end, stop, waiting, untold, metrics }
+        let (end, undelivered, metrics) = (stop.clone().drop_guard(), Undelivered::default(), Metrics::new());
+        Self { client, namespaces, tasks, _end: end, stop, waiting, undelivered, metrics }
     }
 
     /// Counts panics of callbacks in these metrics.
@@ -133,7 +134,7 @@ impl Watches {
     /// object that does not decode does not stop the watch.
     ///
     /// Nor does a panic in `reduce` or `changed`: it is logged and counted (`portcullis_watch_panics_total`). Otherwise
-    /// whoever can create such an object could take down the process, whose webhooks the cluster depends on. If
+    /// a user who can create such an object could take down the process, whose webhooks the cluster depends on. If
     /// `reduce` panics, the store keeps the object as it was until the next list.
     ///
     /// A failed watch is retried after pauses of up to half a minute, or of up to two minutes if the API server refuses
@@ -156,8 +157,8 @@ impl Watches {
             let resource = [K::plural(&()), K::group(&())].join(".").trim_end_matches('.').to_owned();
             let retries = Retries::new(kind, resource, watch.clone());
             let (store, reduce, changed) = (store.clone(), reduce.clone(), changed.clone());
-            let untold = self.untold.clone();
-            self.start(stream, Watched { watch, retries, store, reduce, changed, untold, panics });
+            let undelivered = self.undelivered.clone();
+            self.start(stream, Watched { watch, retries, store, reduce, changed, undelivered, panics });
         }
     }
 
@@ -172,8 +173,8 @@ impl Watches {
     }
 
     /// Counts the changes that the stores have and whose callbacks have not returned.
-    pub(super) fn untold(&self) -> Untold {
-        self.untold.clone()
+    pub(super) fn undelivered(&self) -> Undelivered {
+        self.undelivered.clone()
     }
 
     /// Waits until every watch has ended, after `stop`.
@@ -235,17 +236,17 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
         R: Fn(K) -> T,
     {
         let Self { watch, store, .. } = self;
-        self.untold.until(|| match event {
+        self.undelivered.until(|| match event {
             Event::Init => store.list_begins(watch),
             Event::InitApply(object) => {
                 if let Ok(object) = self.reduced(object) {
                     store.listed(watch, object);
                 }
             }
-            Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.tell(change)),
+            Event::InitDone => store.list_ends(watch).iter().for_each(|change| self.call_back(change)),
             Event::Apply(object) => {
                 if let Ok(object) = self.reduced(object) {
-                    self.tell(&store.delivered(watch, object));
+                    self.call_back(&store.delivered(watch, object));
                 }
             }
             Event::Delete(object) => {
@@ -256,7 +257,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
                     }
                 };
                 if let Some(change) = change {
-                    self.tell(&change);
+                    self.call_back(&change);
                 }
             }
         });
@@ -275,7 +276,7 @@ impl<T: Stored, R, C: Fn(&Change<T>)> Watched<T, R, C> {
         })
     }
 
-    fn tell(&self, change: &Change<T>) {
+    fn call_back(&self, change: &Change<T>) {
         if catch_unwind(AssertUnwindSafe(|| (self.changed)(change))).is_err() {
             let about = change.new.as_ref().or(change.old.as_ref());
             let (namespace, name) = about.map_or(("", ""), |about| (about.namespace(), about.name()));
@@ -368,24 +369,24 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_untold_until_its_callback_has_returned() {
-        let (untold, told) = (Untold::default(), Arc::new(AtomicUsize::new(0)));
-        let (asked, counted) = (untold.clone(), told.clone());
+    fn a_change_is_undelivered_until_its_callback_has_returned() {
+        let (undelivered, calls) = (Undelivered::default(), Arc::new(AtomicUsize::new(0)));
+        let (asked, counted) = (undelivered.clone(), calls.clone());
         let watched = Watched {
             watch: String::new(),
             retries: Retries::new(String::new(), String::new(), String::new()),
             store: Arc::default(),
             reduce: |_: ConfigMap| Nothing,
             changed: move |_: &Change<Nothing>| _ = counted.fetch_add(usize::from(asked.any()), Ordering::SeqCst),
-            untold,
+            undelivered,
             panics: Counter::default(),
         };
         for event in [Event::Init, Event::InitApply(ConfigMap::default()), Event::InitDone] {
             watched.take(event);
         }
         watched.take(Event::Apply(ConfigMap::default()));
-        assert_eq!(told.load(Ordering::SeqCst), 2, "both were untold while they were told");
-        assert!(!watched.untold.any());
+        assert_eq!(calls.load(Ordering::SeqCst), 2, "both were undelivered during their callbacks");
+        assert!(!watched.undelivered.any());
     }
 
     #[tokio::test(start_paused = true)]
@@ -426,7 +427,8 @@ mod tests {
         watches.follow::<ConfigMap, _>(watcher_config(), Arc::default(), |_| Nothing, |_: &Change<Nothing>| {});
         assert!(watches.ready().await);
         sleep((begun + refused_for).saturating_duration_since(Instant::now())).await;
-        // Two minutes at most between two tries, and a minute on the average; one is a list and a watch where that is asked for.
+        // Two minutes at most between two tries, and a minute on the average; one is a list and a watch where that is
+        // asked for.
         let tries = tries.load(Ordering::Relaxed) / if watches_alone { 2 } else { 1 };
         assert!((60..150).contains(&tries), "{tries} tries in two hours");
         sleep(LONGEST_REFUSED * 2 + SETTLED * 2).await;

@@ -1,4 +1,4 @@
-//! Registered validators as rules that a controller asks.
+//! Registered validators as rules that a controller evaluates.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -1,10 +1,11 @@
-//! Digests of the keys of objects, by which what was read is compared with what is written.
+//! Digests of the keys of objects, to compare the members that were read with those that are written.
 
-/// Tells keys apart by all their bytes: two keys of one length that differ in one word of eight bytes never have the same digest. Cheap, for every key
-/// of every object; who makes two keys of one digest deceives nobody but himself.
+/// Distinguishes keys by all their bytes: two keys of one length that differ in one word of eight bytes never have the
+/// same digest. It is cheap, because it runs for every key of every object; a client that makes two keys of one digest
+/// harms only its own object.
 pub(crate) fn digest(key: &str) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Each step can be undone, so that what differs before it differs behind it.
+    // Each step is invertible, so different inputs give different outputs.
     let step = |digest: u64, word: u64| {
         let digest = (digest ^ word).wrapping_mul(FACTOR);
         digest ^ (digest >> 29)

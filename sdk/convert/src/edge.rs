@@ -1,4 +1,5 @@
-//! The way of one object from one version to the next, as documents: with the members that the types do not know.
+//! The conversion of one object from one version to the next, as documents: with the members that the types do not
+//! know.
 
 use kube_core::ObjectMeta;
 use portcullis_review::error_chain;
@@ -21,28 +22,28 @@ pub(crate) struct Edge<'g> {
     pub(crate) back: &'g Converter,
 }
 
-/// The part of an object that all versions share, as converters see it.
+/// The part of an object that all versions share, as it is passed to converters.
 #[derive(Clone, Copy)]
 pub(crate) struct Identity<'o> {
     pub(crate) kind: &'o str,
     /// The metadata as JSON, without managed fields and the engine's annotations.
     pub(crate) metadata: &'o str,
-    /// Bytes that the object came in, with what was kept of it.
+    /// The size of the object as it was received, with its stash.
     pub(crate) length: usize,
 }
 
-/// An object that went from one version to the next.
+/// An object that was converted from one version to the next.
 pub(crate) struct ConvertedDocument {
-    /// The document that went: what its type says, and what the type takes no notice of.
+    /// The source document: the members that its type writes, and those that the type ignores.
     pub(crate) whole: Document,
-    /// The places of the members that the type does not notice.
+    /// The paths of the members that the type ignores.
     pub(crate) unnoticed: Vec<Place>,
-    /// The document that arrived.
+    /// The converted document.
     pub(crate) arrived: Document,
-    /// The unnoticed members that were put into it and say something. The API server prunes them again where the schema
+    /// The ignored members that were copied into it and have content. The API server prunes them again where the schema
     /// of the version lacks them.
     pub(crate) added: Vec<Place>,
-    /// Whether the way back of what arrived is known to give `whole`.
+    /// Whether converting back is known to give `whole`.
     pub(crate) comes_back: bool,
 }
 
@@ -51,8 +52,8 @@ impl Edge<'_> {
         Self { from: self.to, to: self.from, there: self.back, back: self.there }
     }
 
-    /// Takes a document over. Members that the type takes no notice of are put at the same place where that is free,
-    /// its parent is there, and they make no difference to the other version.
+    /// Converts a document. Members that the type ignores are copied to the same path where that is free, its parent
+    /// exists, and they do not change the other version.
     pub(crate) fn convert_document(
         self,
         identity: Identity<'_>,
@@ -88,7 +89,7 @@ impl Edge<'_> {
         Ok(ConvertedDocument { whole, unnoticed, arrived, added, comes_back })
     }
 
-    /// The document that arrives, if nothing else is asked for.
+    /// Returns the converted document alone.
     pub(crate) fn arrival(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
         unless_it_panics(|| self.try_to_arrive(identity, document)).unwrap_or_else(|| Err(self.panicked()))
     }
@@ -103,7 +104,7 @@ impl Edge<'_> {
         }
     }
 
-    /// Says which of the members could be added.
+    /// Returns the members that could be added.
     fn add(
         self,
         identity: Identity<'_>,
@@ -134,7 +135,7 @@ impl Edge<'_> {
         added.into_iter().take(identity.tries()).filter(|place| fits(place)).collect()
     }
 
-    /// A panic of a type while it is written or dropped. A converter that panics says so itself.
+    /// A panic of a type while it is serialised or dropped. A panic of a converter has its own error.
     fn panicked(self) -> Problem {
         Problem::whole(format!("the type of {} or {} panicked", self.from.version, self.to.version))
     }
@@ -161,14 +162,14 @@ impl Edge<'_> {
 }
 
 impl Identity<'_> {
-    /// The number of members, or of places that were kept, that are tried one by one where all together do not fit. A
-    /// client that can write an object can make it need many; large objects get fewer, so that none takes long.
+    /// The number of members, or of stashed paths, that are tried one by one where all together do not fit. The author
+    /// of an object decides how many it needs; large objects get fewer, so that none takes long.
     pub(crate) fn tries(self) -> usize {
         const BYTES: usize = 2 * 1024 * 1024;
         (BYTES / self.length.max(1)).clamp(1, 64)
     }
 
-    /// Decodes and encodes a document with the type of a version: the result is what that type knows of it.
+    /// Decodes and encodes a document with the type of a version: the result has what that type knows.
     pub(crate) fn known(self, codec: &Codec, document: &Document) -> Result<Document, Problem> {
         let known = unless_it_panics(|| {
             let object = self.read(codec, document, &Notice::default())?;

@@ -1,4 +1,4 @@
-//! Any version of a kind to any other.
+//! Converts any version of a kind to any other.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -47,7 +47,7 @@ pub struct Converted {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Why the object was converted only in part. Its annotation [`PROBLEM`](crate::PROBLEM) tells the same.
+    /// The reason why the object was converted only in part. Its annotation [`PROBLEM`](crate::PROBLEM) says the same.
     pub problem: Option<Problem>,
     /// Whether it may be the part of an object that one field manager owns, as server-side apply converts it: it has no
     /// managed fields, and its problem is that it lacks fields.
@@ -195,12 +195,12 @@ impl Engine {
         Ok(Converted { object: converted, from, to, namespace: who.namespace, name: who.name, problem, partial })
     }
 
-    /// Tells this engine and its clones the version in which objects are stored (`storage: true` in the CRD), and the
-    /// versions of those that are stored now (`status.storedVersions`).
+    /// Sets for this engine and its clones the version in which objects are stored (`storage: true` in the CRD), and
+    /// the versions of those that are stored now (`status.storedVersions`).
     ///
     /// A conversion to the stored version from one in which nothing is stored is part of a write, so from then on it
     /// fails for an object that would lose data for want of room in annotations ([`ConvertError::LeftOut`],
-    /// [`ConvertError::NoRoom`]). An engine that was told nothing converts all objects, since they may be those of a list.
+    /// [`ConvertError::NoRoom`]). An engine without it converts all objects, since they may be those of a list.
     pub fn set_storage(&self, version: impl Into<String>, stored: impl IntoIterator<Item = String>) {
         let storage = Storage { version: version.into(), stored: stored.into_iter().collect() };
         *self.storage.write().unwrap_or_else(PoisonError::into_inner) = Some(storage);
@@ -266,7 +266,7 @@ struct Outcome {
     partial: bool,
 }
 
-/// The way of an object that may lose something, has lost something, or does not convert.
+/// Converts an object that may lose something, has lost something, or does not convert.
 fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: &Codec) -> Outcome {
     let metadata = &object.metadata;
     let (annotation, label, room) = (metadata.annotation(STASH), metadata.incomplete(), metadata.room());
@@ -284,8 +284,8 @@ fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: 
             let ObjectInConversion { document, stash, problem, incomplete, partial } = converting;
             (Some(document), stash.write(), problem, incomplete, partial && !metadata.is_managed())
         }
-        // An object that is not even a document goes over as text, and the API server prunes what the version's schema
-        // lacks.
+        // An object that is not even a document is returned as text, and the API server prunes what the version's
+        // schema lacks.
         Err(problem) => (None, annotation.map(Cow::into_owned), Some(problem), true, false),
     };
     if label.is_some() {

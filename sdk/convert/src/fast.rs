@@ -1,7 +1,7 @@
-//! The way of an object that loses nothing, which is how most go: decoded once, converted there and back, written once.
+//! The fast path for an object that loses nothing, as most do: decoded once, converted there and back, written once.
 //!
-//! No document is built. What the source's type writes is compared, byte by byte, with what it writes after the way
-//! back; the metadata is copied as it came.
+//! No document is built. The output of the source's type is compared, byte by byte, with its output after converting
+//! back; the metadata is copied unchanged.
 
 use crate::edge::Edge;
 use crate::object::{Object, begin, into_string};
@@ -10,7 +10,8 @@ use crate::source::Source;
 use crate::trace::Trace;
 use crate::watch::Notice;
 
-/// The object after all edges of the route; None where any of them would lose something, or fails: then the long way finds out what.
+/// The object after all edges of the route; None where any of them would lose something, or fails: the slow path then
+/// finds out what.
 pub(crate) fn convert(object: &Object<'_>, route: &[Edge<'_>]) -> Option<String> {
     if object.metadata.has_own_metadata() || object.is_too_large() {
         return None;
@@ -31,7 +32,7 @@ fn attempt(source: &Object<'_>, route: &[Edge<'_>]) -> Option<String> {
         members: &members,
     };
     let mut object = first.from.read(pieces, &notice).ok()?;
-    // Converters may use the metadata, and what they do to it counts for nothing: each of them gets it as it came.
+    // Converters may read the metadata, and their changes to it are ignored: each gets it unchanged.
     let mut metadata = object.metadata().clone();
 
     let mut said = Vec::with_capacity(route.len());

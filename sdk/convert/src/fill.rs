@@ -1,5 +1,5 @@
-//! Reading an object that lacks fields, as server-side apply sends it: the type asks for what it needs, and gets
-//! something in its place.
+//! Reads an object that lacks fields, as server-side apply sends it: the type gets a placeholder for each missing
+//! field.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
@@ -18,8 +18,8 @@ const EMPTY: Filling = Filling { text: "", number: 0, flag: false };
 const ONE: Filling = Filling { text: "1970-01-01T00:00:01Z", number: 1, flag: true };
 const TWO: Filling = Filling { text: "1970-01-01T00:00:02Z", number: 2, flag: false };
 
-/// Two fillings each, with other values for every field that has more than one. The second pair is for types that do
-/// not take an empty text or zero, but a time.
+/// Two placeholders each, which differ for every field that has more than one value. The second pair is for types that
+/// refuse an empty text or zero, but accept a time.
 pub(crate) const PAIRS: [[Filling; 2]; 2] = [[EMPTY, ONE], [ONE, TWO]];
 
 /// A value with the fields that its type names, those that are missing filled in. Optional ones stay missing.
@@ -37,7 +37,7 @@ impl<'v> IntoDeserializer<'v, Error> for Filled<'v> {
     }
 }
 
-/// Scalars: as they are, or what a missing one is.
+/// Scalars: the value, or the placeholder of a missing one.
 macro_rules! scalars {
     ($($method:ident)* => $visit:ident($field:ident)) => {
         $(fn $method<V: Visitor<'v>>(self, visitor: V) -> Result<V::Value, Error> {

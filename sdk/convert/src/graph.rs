@@ -39,7 +39,7 @@ pub(crate) struct Graph {
     pub(crate) spokes: Vec<Spoke>,
 }
 
-/// The kind that a type says it is of.
+/// The kind of a type.
 #[derive(PartialEq, Eq)]
 struct Kind {
     group: String,
@@ -58,7 +58,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Converters that do not fit each other or the CustomResourceDefinition: an error in the program, which should not
+/// Converters that do not match each other or the CustomResourceDefinition: an error in the program, which should not
 /// start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

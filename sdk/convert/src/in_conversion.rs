@@ -1,4 +1,5 @@
-//! One edge of an object with everything that it must not lose: stash, unknown members, objects that do not convert.
+//! One conversion step of an object with everything that it must not lose: stash, unknown members, objects that do not
+//! convert.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,25 +13,25 @@ use crate::stash::{Entry, NoRoom, Stash};
 use crate::unknown::{self, Place, Step};
 use crate::version::Codec;
 
-/// An object on its way.
+/// An object that is being converted.
 pub(crate) struct ObjectInConversion {
     pub(crate) document: Document,
     pub(crate) stash: Stash,
-    /// The first one of the way.
+    /// The first problem of the conversion.
     pub(crate) problem: Option<Problem>,
     /// Whether data was left out, now or before, that its annotations had no room for.
     pub(crate) incomplete: bool,
-    /// Whether fields that it lacks are all that was wrong with it.
+    /// Whether missing fields were its only problem.
     pub(crate) partial: bool,
 }
 
 impl ObjectInConversion {
-    /// Takes the object over.
+    /// Converts the object.
     pub(crate) fn go(&mut self, edge: Edge<'_>, identity: Identity<'_>) {
         let arrived = match edge.convert_document(identity, &self.document) {
             Ok(outcome) => self.arrive(edge, identity, outcome),
             Err(problem) => {
-                // An object that went over as it was goes on so, and comes back so.
+                // An object that was returned unchanged stays unchanged, and is restored when it is converted back.
                 let part = if self.stash.has_whole() { None } else { edge.part(identity, &self.document) };
                 self.partial = part.is_some() && (self.partial || self.problem.is_none());
                 match part {
@@ -50,7 +51,7 @@ impl ObjectInConversion {
                 self.stash.remove(&edge.to.version);
                 return entry.original.clone();
             }
-            // The document that was kept whole did not convert, and somebody has put it right since.
+            // The document that was kept whole did not convert, and has been fixed since.
             Some(_) | None => None,
         };
         self.stash.remove(&edge.to.version);
@@ -80,7 +81,7 @@ impl ObjectInConversion {
         document
     }
 
-    /// An object that lacks fields goes over without what depends on them alone.
+    /// An object that lacks fields is converted without the values that depend on them alone.
     fn arrive_in_part(
         &mut self,
         edge: Edge<'_>,
@@ -101,8 +102,8 @@ impl ObjectInConversion {
         arrived
     }
 
-    /// An object that does not convert goes over as it is, so that it does not stand in the way of others, of its own
-    /// deletion, or of someone who wants to put it right.
+    /// An object that does not convert is returned unchanged, so that it does not block lists, its own deletion, or its
+    /// repair.
     fn arrive_as_it_is(&mut self, edge: Edge<'_>, identity: Identity<'_>, problem: Problem) -> Document {
         let document = std::mem::take(&mut self.document);
         let arrived = match self.stash.get(&edge.to.version) {
@@ -111,7 +112,7 @@ impl ObjectInConversion {
                 let arrived = match edge.reversed().arrival(identity, &original) {
                     Ok(then) if then == document => original.clone(),
                     Ok(_) => document.clone(),
-                    // It went over as it is. What is missing now may only have been pruned on the other side.
+                    // It was returned unchanged. A missing member may only have been pruned on the other side.
                     Err(_) => overlay(&original, &document),
                 };
                 if arrived == original || identity.known(edge.to, &arrived).is_ok() {
@@ -127,8 +128,8 @@ impl ObjectInConversion {
         arrived
     }
 
-    /// Keeps an entry in the stash. Returns whether there was room for it; where there was none, the object goes over
-    /// without it, and is incomplete.
+    /// Keeps an entry in the stash. Returns whether there was room; otherwise the object is converted without it, and
+    /// is incomplete.
     fn keep(&mut self, edge: Edge<'_>, entry: &Entry) -> bool {
         let kept = self.stash.keep(&edge.from.version, entry);
         if let Err(NoRoom) = kept {
@@ -153,8 +154,8 @@ fn lost(whole: &Document, back: Result<Document, Problem>) -> Option<Entry> {
     }
 }
 
-/// Whether an object says nothing else than the one that was kept whole said when it went the other way. Members may
-/// be missing that the version does not know (the API server prunes them), or be there that its type writes anyway.
+/// Whether an object has the same content as the one that was kept whole when it was converted the other way. Members
+/// may be missing that the version does not know (the API server prunes them), or be there that its type writes anyway.
 fn says_the_same(edge: Edge<'_>, identity: Identity<'_>, now: &ConvertedDocument, kept: &Document) -> bool {
     let then = edge.reversed().arrival(identity, kept);
     let then = then.as_ref().unwrap_or(kept);
@@ -163,7 +164,7 @@ fn says_the_same(edge: Edge<'_>, identity: Identity<'_>, now: &ConvertedDocument
         && now.unnoticed.iter().all(|place| unknown::get(&now.whole, place) == unknown::get(then, place))
 }
 
-/// A document that arrived, and what its way back gives.
+/// A converted document, and the result of converting it back.
 struct Arrival {
     document: Document,
     back: Result<Document, Problem>,
@@ -175,9 +176,9 @@ impl Arrival {
     }
 }
 
-/// Restores what was kept for the version of the document that arrived: the original where the other side still says
-/// what it said, the newer value where it says something else. Values that would contradict the object are left out.
-/// None where that changes nothing.
+/// Restores what was kept for the version of the document that arrived: the original where the other side is unchanged,
+/// the newer value where it was changed. Values that would contradict the object are left out. None where that changes
+/// nothing.
 fn restore(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, entry: &Entry) -> Option<Arrival> {
     let with = |Entry { original, returned }: &Entry, document: &Document| {
         let mut returned = returned.clone().unwrap_or_default();
@@ -216,8 +217,8 @@ fn restore(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, 
     best
 }
 
-/// Leaves out nulls of what came back where nothing comes back now: the API server prunes null where the schema does
-/// not allow it, and that is no edit.
+/// Leaves out restored nulls where converting back gives nothing: the API server prunes null where the schema does not
+/// allow it, and that is no edit.
 fn forget_nulls(returned: &mut Value, arrived: &Value) {
     if let (Value::Object(returned), Value::Object(arrived)) = (returned, arrived) {
         returned.retain(|key, value| !value.is_null() || arrived.contains_key(key));
@@ -227,7 +228,7 @@ fn forget_nulls(returned: &mut Value, arrived: &Value) {
     }
 }
 
-/// Leaves out what the type does not know and `says` does not have: the API server may have pruned it.
+/// Leaves out members that the type does not know and `says` does not have: the API server may have pruned them.
 fn prune_as(codec: &Codec, identity: Identity<'_>, says: &Document, document: &mut Document) {
     if document != says
         && let Ok(known) = identity.known(codec, document)
@@ -240,7 +241,7 @@ fn prune_as(codec: &Codec, identity: Identity<'_>, says: &Document, document: &m
     }
 }
 
-/// Leaves out of a restored document the unknown members that somebody deleted on the other side. Missing there, they
+/// Leaves out of a restored document the unknown members that were deleted on the other side. Missing there, they
 /// may also have been pruned by the API server, and then they are kept: unless another one beside them was not.
 fn remove_deleted(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDocument, restored: &mut Document) {
     let parents: HashSet<&[Step]> =
@@ -260,10 +261,10 @@ fn remove_deleted(edge: Edge<'_>, identity: Identity<'_>, outcome: &ConvertedDoc
     }
 }
 
-/// Whether what a restored document comes back as differs from what the object says, at a place where the document
-/// that is not restored agrees with it.
+/// Whether the restored document, converted back, differs from the object at a path where the document that is not
+/// restored agrees with it.
 fn contradicts(says: Option<&Value>, plain: Option<&Value>, restored: Option<&Value>) -> bool {
-    // A type writes null for a number that is none, and reads it as nothing.
+    // A type writes null for NaN, and reads it as missing.
     let [says, plain, restored] = [says, plain, restored].map(|value| value.filter(|value| !value.is_null()));
     if restored == says || restored == plain {
         return false;
@@ -277,7 +278,7 @@ fn contradicts(says: Option<&Value>, plain: Option<&Value>, restored: Option<&Va
     plain == says
 }
 
-/// `under` with everything that `over` says.
+/// Merges `over` into `under`.
 fn overlay(under: &Value, over: &Value) -> Value {
     let (Value::Object(under), Value::Object(over)) = (under, over) else { return over.clone() };
     let mut both = under.clone();

@@ -1,4 +1,4 @@
-//! Documents and strings as JSON, as far as the parts of the engine have them in common.
+//! Helpers for documents and strings as JSON.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ pub(crate) type Document = Value;
 
 /// Appends a JSON string.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    // A string always writes as JSON, and memory does not refuse.
+    // Serialising a string to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn write_members(out: &mut Vec<u8>, document: &Document) {
         out.push(b',');
         write_string(out, key);
         out.push(b':');
-        // A document always writes as JSON, and memory does not refuse.
+        // Serialising a document to memory cannot fail.
         let _ = serde_json::to_writer(&mut *out, value);
     }
 }

@@ -79,7 +79,7 @@
 //! * **Objects that do not convert.** An error for one object would fail the whole list that the API server requested,
 //!   and with it deletion and garbage collection. So an object that does not decode as its version for another reason,
 //!   or whose converter fails or panics, is returned unchanged under the other version, and is restored when it is
-//!   converted back. The annotation [`PROBLEM`] and [`Converted::problem`] tell the reason, without values of the
+//!   converted back. The annotation [`PROBLEM`] and [`Converted::problem`] give the reason, without values of the
 //!   object. They do so of an object that lacks fields, too.
 //!
 //! # Limitations
@@ -137,6 +137,6 @@ pub const STASH: &str = "conversion.portcullis.dev/stash";
 /// them together.
 pub const INCOMPLETE: &str = "conversion.portcullis.dev/incomplete";
 
-/// Annotation that tells why an object was converted only in part: path and problem, never a value. Where annotations
-/// have no room for it, only [`Converted::problem`] tells it.
+/// Annotation that says why an object was converted only in part: path and problem, never a value. Where annotations
+/// have no room for it, only [`Converted::problem`] has it.
 pub const PROBLEM: &str = "conversion.portcullis.dev/problem";

@@ -1,7 +1,7 @@
-//! Writing a typed object without what the engine writes itself: `apiVersion`, `kind` and `metadata`.
+//! Serialises a typed object without the members that the engine writes itself: `apiVersion`, `kind` and `metadata`.
 //!
 //! A serializer for the top level only. Each member's value goes straight to `serde_json`, so nothing is built in
-//! between, and the metadata, which the engine has as it came, is not written at all.
+//! between, and the metadata, which the engine copies, is not written at all.
 
 use std::fmt::Display;
 

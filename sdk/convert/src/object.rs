@@ -1,4 +1,4 @@
-//! A Kubernetes object as raw slices: what the engine reads of it, and how it is put together again.
+//! A Kubernetes object as raw slices: the parts that the engine reads, and its output.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,11 +14,11 @@ use crate::{INCOMPLETE, PROBLEM, STASH};
 /// The largest object that is decoded, in bytes: 8 MiB. The API server takes no object of more than 3 MiB.
 const MAX_LENGTH: usize = 8 * 1024 * 1024;
 
-/// The most values of which a document is made. Each can take a thousand times the bytes that it came in.
+/// The largest number of values in a document. Each can take a thousand times its bytes in memory.
 const MAX_VALUES: usize = 128 * 1024;
 
-/// The most bytes that Kubernetes allows for the names and values of all annotations of an object together: 256 KiB. The
-/// API server takes no converted object whose annotations the conversion has changed to more.
+/// The most bytes that Kubernetes allows for the names and values of all annotations of an object together: 256 KiB.
+/// The API server takes no converted object whose annotations the conversion has changed to more.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// The top level of an object.
@@ -26,15 +26,15 @@ pub(crate) struct Object<'a> {
     pub(crate) api_version: Cow<'a, str>,
     pub(crate) kind: Cow<'a, str>,
     pub(crate) metadata: Metadata<'a>,
-    /// `spec`, `status` and whatever else there is; of a key that is there more than once, the last.
+    /// `spec`, `status` and all other members; of a repeated key, the last.
     pub(crate) members: Vec<Member<'a>>,
-    /// The whole of it.
+    /// The whole object.
     json: &'a str,
 }
 
 /// The metadata of an object.
 pub(crate) struct Metadata<'a> {
-    /// The text that came.
+    /// The text as it was received.
     pub(crate) raw: &'a str,
     members: Vec<Member<'a>>,
     /// The members of `annotations`, where it is an object.
@@ -51,7 +51,7 @@ pub(crate) struct OwnMetadata<'m> {
     pub(crate) incomplete: Option<&'m str>,
 }
 
-/// The members of an object that are missing, or not what they must be.
+/// The members of an object that are missing or of a wrong type.
 pub(crate) struct Incomplete(pub(crate) &'static str);
 
 impl<'a> Object<'a> {
@@ -102,7 +102,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// Larger than any object that the API server takes. Whoever sent it must not make the engine take memory for it.
+    /// Larger than any object that the API server takes. A client must not make the engine allocate memory for it.
     pub(crate) fn is_too_large(&self) -> bool {
         self.json.len() > MAX_LENGTH
     }
@@ -152,12 +152,12 @@ impl<'a> Metadata<'a> {
         self.annotations.iter().rfind(|member| member.key == key).and_then(|member| unquoted(member.value))
     }
 
-    /// The label that tells that data was left out, where it is a string.
+    /// The label that marks data as left out, where it is a string.
     pub(crate) fn incomplete(&self) -> Option<Cow<'a, str>> {
         self.labels.iter().rfind(|member| member.key == INCOMPLETE).and_then(|member| unquoted(member.value))
     }
 
-    /// Whether it says who owns which field. The API server stores that with every object.
+    /// Whether it has `managedFields`. The API server stores them with every object.
     pub(crate) fn is_managed(&self) -> bool {
         self.members.iter().any(|member| member.key == "managedFields" && !matches!(member.value, "null" | "[]"))
     }
@@ -174,13 +174,13 @@ impl<'a> Metadata<'a> {
             return 0;
         }
         let others = self.annotations.iter().filter(|member| !is_engines_annotation(&member.key));
-        // The API server reads half of a surrogate pair as a character that is shorter than what stands here for it.
+        // The API server reads half of a surrogate pair as a character that is shorter than its escape here.
         let length = |value| unquoted(value).map_or(value.len(), |text| text.len());
         let taken: usize = others.map(|member| member.key.len() + length(member.value)).sum();
         MAX_ANNOTATIONS.saturating_sub(taken)
     }
 
-    /// Whether annotations, or labels, can be added: there are some, or nothing is in their place.
+    /// Whether annotations, or labels, can be added: the member is a map or missing.
     fn takes(&self, map: &str) -> bool {
         let member = self.members.iter().rfind(|member| member.key == map);
         member.is_none_or(|member| member.value.starts_with('{') || member.value == "null")
@@ -195,7 +195,7 @@ impl<'a> Metadata<'a> {
         into_string(out)
     }
 
-    /// Writes the metadata that came, with this metadata of the engine and no other of its own.
+    /// Writes the received metadata, with this metadata of the engine instead of its previous one.
     pub(crate) fn write(&self, out: &mut Vec<u8>, own: OwnMetadata<'_>) {
         let OwnMetadata { stash, problem, incomplete } = own;
         if stash.or(problem).or(incomplete).is_none() && !self.has_own_metadata() {
@@ -232,9 +232,9 @@ impl<'a> Metadata<'a> {
 /// Annotations or labels, and those of the engine.
 struct OwnMap<'m, 'a> {
     name: &'static str,
-    /// The members that came.
+    /// The received members.
     members: &'m [Member<'a>],
-    /// Each with its value; None for one that is not to be there.
+    /// The engine's members, each with its value; None removes it.
     own: &'m [(&'static str, Option<&'m str>)],
 }
 

@@ -1,8 +1,8 @@
-//! The way of an object that lacks fields which its type requires: what one field manager owns of it, as server-side
-//! apply converts it.
+//! The conversion of an object that lacks fields which its type requires: the part that one field manager owns, as
+//! server-side apply converts it.
 //!
-//! Converters take whole objects. So the object goes over twice, each time with other values for what is missing, and
-//! an object that has nothing goes over with the same values. The result keeps what depends on the object.
+//! Converters take whole objects. So the object is converted twice, with different placeholders for missing fields, and
+//! an empty object with the same placeholders. The result keeps the values that depend on the object.
 
 use serde_json::{Map, Value, json};
 
@@ -17,13 +17,13 @@ use crate::version::Codec;
 const MAX_LENGTH: usize = 256 * 1024;
 
 impl Edge<'_> {
-    /// The document that arrives of one that may lack fields. An error if more is wrong with it than that, or if the
-    /// converter does not take it.
+    /// The converted document of one that may lack fields. An error if it has another problem, or if the converter
+    /// fails.
     pub(crate) fn arrival_in_part(self, identity: Identity<'_>, document: &Document) -> Result<Document, Problem> {
         self.arrival(identity, document).or_else(|problem| self.part(identity, document).ok_or(problem))
     }
 
-    /// The document that arrives of one that does not read as it is, if it lacks fields and nothing else.
+    /// The converted document of one that does not decode, if it only lacks fields.
     pub(crate) fn part(self, identity: Identity<'_>, document: &Document) -> Option<Document> {
         if identity.length > MAX_LENGTH {
             return None;
@@ -85,10 +85,10 @@ fn dependent([one, other]: [&Value; 2], without: [Option<&Value>; 2], from: Opti
         _ => {
             let differs = |without: Option<&Value>, now: &Value| without.is_some_and(|without| without != now);
             let depends = if one == other {
-                // One that missing fields do not change is a default if the empty object gives it, too.
+                // A value that missing fields do not change is a default if the empty object gives it, too.
                 without != [Some(one), Some(other)] || from == Some(one)
             } else {
-                // One that they change comes of them alone if the empty object gives the same, or gives none.
+                // A value that they change depends on them alone if the empty object gives the same, or none.
                 differs(without[0], one) || differs(without[1], other)
             };
             depends.then(|| one.clone())

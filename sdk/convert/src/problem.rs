@@ -1,11 +1,12 @@
-//! Why an object does not convert, told without any of its values.
+//! The reason why an object does not convert, without any of its values.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use portcullis_review::DecodeError;
 
-/// Why an object was converted only in part. Its text ([`Display`](fmt::Display)) has no values of the object.
+/// The reason why an object was converted only in part. Its text ([`Display`](fmt::Display)) has no values of the
+/// object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -29,7 +30,7 @@ impl Problem {
         Self { error: Some(error), ..Self::whole(message) }
     }
 
-    /// The object does not read as the version it is in.
+    /// The object does not decode as its version.
     pub(crate) fn reading(version: &str, error: &DecodeError) -> Self {
         Self {
             path: shortened(&error.path),
@@ -58,12 +59,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Runs code of the user's types and converters; None where it panics. What a panic says may hold values of the object,
-/// so it stays where the panic hook wrote it.
+/// Runs code of the user's types and converters; None where it panics. The message of a panic may hold values of the
+/// object, so only the panic hook writes it.
 pub(crate) fn unless_it_panics<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run))
         .map_err(|panic| {
-            // Anything can be thrown, even what panics when it is dropped.
+            // A panic payload can be anything, even a value that panics when it is dropped.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 Box::leak(again);
             }
@@ -71,8 +72,8 @@ pub(crate) fn unless_it_panics<T>(run: impl FnOnce() -> T) -> Option<T> {
         .ok()
 }
 
-/// serde's messages with the value that was found left out. A message that is not serde's own may say anything, so
-/// nothing of it is repeated.
+/// serde's messages with the value that was found left out. Other messages may contain any value, so they are not
+/// repeated.
 fn without_values(message: &str) -> String {
     // The type says what is expected, and that comes last.
     let expected = message.rfind(", expected ").map_or("", |at| &message[at..]);
@@ -92,7 +93,7 @@ fn without_values(message: &str) -> String {
     "the type refuses the value".to_owned()
 }
 
-/// The sort of the value that was found, as serde names it.
+/// The type of the value that was found, as serde names it.
 fn sort(found: &str) -> &'static str {
     const SORTS: [&str; 12] = [
         "boolean",

@@ -1,4 +1,4 @@
-//! An object as its type reads it: the members of the top level in pieces, each of them JSON.
+//! The input of an object's type: the members of the top level in pieces, each of them JSON.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
@@ -7,7 +7,7 @@ use serde_json::Error;
 
 use crate::watch::{Notice, Watch};
 
-/// The pieces of an object. Nobody has to put them together to read it.
+/// The pieces of an object. Reading it does not join them.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'s> {
     pub(crate) api_version: &'s str,
@@ -19,7 +19,7 @@ pub(crate) struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// Reads the object, and notices the members that are passed over, except the engine's.
+    /// Reads the object, and records whether its type ignores members, except the engine's.
     pub(crate) fn watched(self, notice: &'s Notice) -> Watched<'s> {
         Watched { source: self, notice }
     }

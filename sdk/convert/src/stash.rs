@@ -15,7 +15,7 @@ pub(crate) const LIMIT: usize = 64 * 1024;
 
 /// The entries of an object's stash by the version that they are of.
 pub(crate) struct Stash {
-    /// Each as JSON. Those of versions that the engine does not have go along untouched.
+    /// Each as JSON. Entries of versions that the engine does not have are kept unchanged.
     entries: BTreeMap<String, Box<RawValue>>,
     /// The longest that it may become, in bytes.
     longest: usize,
@@ -27,8 +27,8 @@ pub(crate) struct Entry<D = Document> {
     /// The values of the document that the way there and back changes.
     #[serde(rename = "o")]
     pub(crate) original: D,
-    /// The values that come back at the same places. None where the document is kept whole, because it went over as it
-    /// is or because nothing comes back.
+    /// The values at the same paths after converting back. None where the document is kept whole, because it was
+    /// returned unchanged or because nothing comes back.
     #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
     pub(crate) returned: Option<D>,
 }
@@ -37,8 +37,8 @@ pub(crate) struct Entry<D = Document> {
 pub(crate) struct NoRoom;
 
 impl Stash {
-    /// Reads the annotation. Users can write annotations: what is not a stash is none. `room` is what the object's other
-    /// annotations leave for it, its name included.
+    /// Reads the annotation. Users can write annotations: any other text counts as none. `room` is what the object's
+    /// other annotations leave for it, its name included.
     pub(crate) fn read(annotation: Option<&str>, room: usize) -> Self {
         let entries = annotation.filter(|text| text.len() <= LIMIT).and_then(|text| serde_json::from_str(text).ok());
         Self { entries: entries.unwrap_or_default(), longest: room.saturating_sub(STASH.len()).min(LIMIT) }
@@ -54,9 +54,9 @@ impl Stash {
 
     /// The entry of a version, unless it is no entry.
     pub(crate) fn get(&self, version: &str) -> Option<Entry> {
-        // One by one: an entry may be as deep as an object, and is one level deeper than it.
+        // Entries are read one by one: an entry may be as deep as an object, and is one level deeper in the stash.
         let entry: Entry<&RawValue> = serde_json::from_str(self.entries.get(version)?.get()).ok()?;
-        // Users can write annotations: who the object is, and what it is, is not theirs to put there.
+        // Users can write annotations, but a stash must not change the object's name or kind.
         let document = |json: &RawValue| {
             let mut members = serde_json::from_str::<Map<String, Value>>(json.get()).ok()?;
             members.retain(|key, _| !is_engines(key));
@@ -93,15 +93,15 @@ impl Stash {
 }
 
 impl Entry {
-    /// Finds the places at which two documents differ, with the value of each; nothing else of them. Lists that differ
-    /// are kept whole. A parent stays in both as long as both have it, so that one that is deleted later can be told
-    /// from one that was never there.
+    /// Finds the paths at which two documents differ, with the value of each. Lists that differ are kept whole. A
+    /// parent stays in both as long as both have it, so that one that is deleted later can be told apart from one that
+    /// was never there.
     pub(crate) fn of_difference(original: &Document, returned: &Document) -> Self {
         let (original, returned) = difference(original, returned);
         Self { original, returned: Some(returned) }
     }
 
-    /// A document that has nothing to be compared with.
+    /// A document without a counterpart.
     pub(crate) fn of_whole(original: Document) -> Self {
         Self { original, returned: None }
     }

@@ -1,5 +1,5 @@
-//! The content of a typed object as bytes that are the same for two objects of a type exactly if they write the same
-//! JSON.
+//! The content of a typed object as bytes, which are equal for two objects of a type exactly if they serialise to the
+//! same JSON.
 //!
 //! That is cheaper than the JSON: text is copied without looking for characters to escape, and numbers are not printed.
 
@@ -11,7 +11,7 @@ use serde_json::Error;
 
 use crate::digest::digest;
 
-/// Collects what an object says.
+/// Collects the content of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     said: Vec<u8>,
@@ -71,7 +71,7 @@ impl Trace {
         }
     }
 
-    /// Each text is told from the next by its length.
+    /// Each text is separated from the next by its length.
     fn text(&mut self, tag: u8, text: &str) {
         self.bytes(tag, &text.len().to_le_bytes());
         self.said.extend_from_slice(text.as_bytes());

@@ -1,4 +1,4 @@
-//! Members that a version's type takes no notice of: where they are, and how they get to the other side.
+//! Members that a version's type ignores: their paths, and how they are copied to the other version.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// One step from a value to one inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    // Shared: whoever writes an object can make a key long, and put many places behind it.
+    // Shared: the author of an object can make a key long, with many paths below it.
     Key(Rc<str>),
     Index(usize),
 }
@@ -62,8 +62,8 @@ pub(crate) fn get<'v>(value: &'v Value, place: &[Step]) -> Option<&'v Value> {
     })
 }
 
-/// Puts what `raw` has at a place into `known`, which is what a type says of `raw`. Where the two cannot be followed
-/// side by side, because the type says it in another way, all that `raw` has there.
+/// Copies the value of `raw` at a path into `known`, the type's view of `raw`. Where the two cannot be followed side by
+/// side, because the type writes another structure, copies all that `raw` has there.
 pub(crate) fn put_back(known: &mut Value, raw: &Value, place: &[Step]) {
     let Some((step, rest)) = place.split_first() else {
         *known = raw.clone();
@@ -87,8 +87,8 @@ pub(crate) fn put_back(known: &mut Value, raw: &Value, place: &[Step]) {
     }
 }
 
-/// Puts what `raw` has at a place into the object of another version, if its parent is there and nothing is in its
-/// place. Says whether it did.
+/// Copies the value of `raw` at a path into the object of another version, if its parent is there and the path is free.
+/// Returns whether it did.
 pub(crate) fn put_over(target: &mut Value, raw: &Value, place: &[Step]) -> bool {
     if !takes(target, raw, place) {
         return false;
@@ -101,7 +101,7 @@ pub(crate) fn put_over(target: &mut Value, raw: &Value, place: &[Step]) -> bool 
     true
 }
 
-/// Whether what `raw` has at a place can be put into `target`: its parent is there and nothing is in its place.
+/// Whether the value of `raw` at a path can be copied into `target`: its parent is there and the path is free.
 pub(crate) fn takes(target: &Value, raw: &Value, place: &[Step]) -> bool {
     match (place, target, raw) {
         ([Step::Key(key)], Value::Object(target), Value::Object(raw)) => {
@@ -118,7 +118,7 @@ pub(crate) fn takes(target: &Value, raw: &Value, place: &[Step]) -> bool {
     }
 }
 
-/// Whether the API server could miss it: a value that is null or empty says no more than a missing one.
+/// Whether it has content: a null or empty value means no more than a missing one.
 pub(crate) fn says_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -143,8 +143,8 @@ fn get_mut<'v>(value: &'v mut Value, place: &[Step]) -> Option<&'v mut Value> {
     })
 }
 
-/// Whether an element of a list is the one that it came from, and not another one that took its place: it has the same
-/// name, or says nothing that the other does not say.
+/// Whether an element of a list is the one that it came from, and not a replacement: it has the same
+/// name, or has no value that the other lacks.
 fn is_same_element(target: &Value, raw: &Value) -> bool {
     let (Some(target), Some(raw)) = (target.as_object(), raw.as_object()) else { return target == raw };
     ["name", "key"].iter().any(|id| target.get(*id).is_some() && target.get(*id) == raw.get(*id))

@@ -30,7 +30,7 @@ impl<V> Version for V where
 pub(crate) trait Object: Any + Send {
     /// Appends the members other than `apiVersion`, `kind` and `metadata`, separated by commas.
     fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
-    /// Adds what the same members say.
+    /// Adds the content of the same members.
     fn trace(&self, trace: &mut Trace) -> serde_json::Result<()>;
     fn metadata(&mut self) -> &mut ObjectMeta;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
@@ -80,7 +80,7 @@ impl Codec {
         (self.read)(source, notice)
     }
 
-    /// Why an object does not read.
+    /// The reason why an object does not decode.
     pub(crate) fn explain(&self, source: Source<'_>) -> Problem {
         match (self.explain)(&source.to_json()) {
             Some(error) => Problem::reading(&self.version, &error),

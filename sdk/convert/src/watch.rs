@@ -1,9 +1,9 @@
-//! Reading a typed object and noticing what its type passes over.
+//! Reads a typed object and records what its type ignores.
 //!
-//! A deserializer around another one. It copies no keys and keeps no paths: it tells only *whether* something is passed
+//! A deserializer around another one. It copies no keys and keeps no paths: it says only *whether* something is passed
 //! over, which is all that most objects need, and costs next to nothing.
 
-/// Hands what is read on as it is.
+/// Passes on the events unchanged.
 macro_rules! visit {
     ($($method:ident($type:ty))*) => {
         $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
@@ -27,12 +27,12 @@ use key::Key;
 /// Observations that were made while reading.
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
-    /// Something was read only to get behind it: a member that the type does not know.
+    /// A value was read only to skip it: a member that the type does not know.
     unknown: Cell<bool>,
     /// The number of members. A type that reads more than it writes may have passed one over in a way that does not
     /// show otherwise: `#[serde(flatten)]` and untagged enums do.
     members: Cell<usize>,
-    /// Something was read without saying what it is expected to be, and may have been passed over later.
+    /// A value was read without an expected type, and may have been ignored later.
     buffered: Cell<bool>,
     /// The sum of the digests of all keys but those of nulls.
     keys: Cell<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// Whether the type, which says what was traced, passed something over.
+    /// Whether the type, whose output was traced, ignored something.
     pub(crate) fn passed_over(&self, trace: &Trace) -> bool {
         let other_members = if self.is_buffered() {
             // Equal numbers are no proof: a written default can make up for a member that was passed over.
@@ -78,7 +78,7 @@ impl Notice {
     }
 }
 
-/// Something of serde's that is watched.
+/// A serde type that is watched.
 pub(crate) struct Watch<'n, X> {
     inner: X,
     notice: &'n Notice,

@@ -88,11 +88,11 @@ impl Cluster {
         for object in call(&format!("list objects of kind {kind}"), api.list(&self.sessions())).await? {
             let Some(mark) = Mark::of(object.meta()).filter(|mark| goes(mark)) else { continue };
             let name = object.name_any();
-            // Another object that somebody has put in its place since is theirs.
+            // An object that replaced it since belongs to someone else.
             let this = Preconditions { uid: object.uid(), ..Preconditions::default() };
             let what = format!("delete {kind} {name}");
             match call(&what, api.delete(&name, &DeleteParams::default().preconditions(this))).await {
-                Ok(_) => done.push(format!("removed {kind} {name} of {}", mark.told())),
+                Ok(_) => done.push(format!("removed {kind} {name} of {}", mark.description())),
                 Err(error) if is_code(&error, &[404, 409]) => {}
                 Err(error) => return Err(error),
             }

@@ -43,8 +43,8 @@ pub(super) struct Reach {
 impl Reach {
     /// The entries that are put into the cluster, and the names of those that cannot be restricted to namespaces.
     ///
-    /// They let requests pass when this machine does not answer, unless told otherwise: one that sleeps must not lock
-    /// a cluster that others use. Their names are not those of the installed operator: who reads a refusal, or looks for
+    /// They let requests pass when this machine does not answer, unless set otherwise: one that sleeps must not lock a
+    /// cluster that others use. Their names are not those of the installed operator: who reads a refusal, or looks for
     /// that operator's webhooks, can tell them apart.
     pub(super) fn entries(
         &self,

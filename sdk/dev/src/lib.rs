@@ -128,7 +128,7 @@ impl Development {
             None => Ok(()),
             Some(Err(error)) => Err(error),
             Some(Ok(opened)) => {
-                opened.tell(&self.context, &self.url);
+                opened.print(&self.context, &self.url);
                 tokio::select! {
                     name = ends.next() => { say(&format!("\n{name}: ending")); Ok(()) }
                     () = until(opened.expires) => { say("\nThe time is over: ending"); Ok(()) }
@@ -141,7 +141,8 @@ impl Development {
         stop.cancel();
         let left = Cell::new(LEFT);
         let ending = async {
-            // A step that puts an object into the cluster is not cut off half-way: nobody would know then what is there.
+            // A step that puts an object into the cluster is not cut off half-way: it would be unknown then what is
+            // there.
             if cut_off {
                 let _ = opening.await;
             }
@@ -174,8 +175,8 @@ impl Development {
             installation.release
         );
         let owner = flags.owner.as_deref().and_then(mark::owner);
-        let owner =
-            owner.context("nobody knows who you are: give --owner NAME, which names what is put into the cluster")?;
+        let owner = owner
+            .context("no user name is known for you: give --owner NAME, which names what is put into the cluster")?;
         rights::check(client).await?;
         let me = Mark {
             of: installation.release.clone(),
@@ -200,7 +201,7 @@ async fn sweep(cluster: &Cluster, only: bool) -> anyhow::Result<()> {
         say(&format!(
             "Note: {does} a session of {} that may be at work: it is called no longer, end it. To run both, give one of \
              them --owner NAME",
-            other.told()
+            other.description()
         ));
     }
     if only && done.is_empty() {

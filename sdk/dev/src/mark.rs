@@ -76,7 +76,7 @@ impl Mark {
     }
 
     /// The owner and the end, for people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let until = self.expires.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string());
         format!("{} (until {until})", self.owner)
     }

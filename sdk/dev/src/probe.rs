@@ -1,7 +1,7 @@
 //! Asks the API server whether it reaches this machine, before anything depends on it.
 //!
-//! A configuration of its own calls us for access reviews of a path that nobody else asks about: everybody may ask for
-//! those, and nothing comes of them. What keeps the call from arriving is then said by the API server itself.
+//! A configuration of its own calls us for access reviews of a path that no other client asks about: every user may ask
+//! for those, and nothing comes of them. What keeps the call from arriving is then said by the API server itself.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -59,7 +59,7 @@ pub(super) struct Opened {
     pub(super) reach: Reach,
 }
 
-/// The name of a session: nobody else's is the same.
+/// The unique name of a session.
 pub(super) fn id(provider: &CryptoProvider) -> anyhow::Result<String> {
     let mut bytes = [0; 8];
     let filled = provider.secure_random.fill(&mut bytes);
@@ -134,7 +134,8 @@ impl Session {
         }))
     }
 
-    /// Finds out by which address the API server reaches us, and has it call us. Between its steps it looks whether it is to stop.
+    /// Finds out by which address the API server reaches us, and has it call us. Between its steps it looks whether it
+    /// is to stop.
     pub(super) async fn open(&self, webhooks: &Webhooks, stop: &CancellationToken) -> anyhow::Result<Opened> {
         let Self { cluster, installation, reach, candidates, .. } = self;
         let name = |what: &str| format!("{}-dev-{}-{what}", cluster.me.of, cluster.me.owner);

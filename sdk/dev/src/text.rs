@@ -7,14 +7,14 @@ use http::Uri;
 use super::session::Opened;
 use portcullis_client::escape_control;
 
-/// One line on standard output. That nobody reads it is no reason to end.
+/// Prints a line on standard output. A closed pipe is no reason to end.
 pub(super) fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", escape_control(line));
 }
 
 impl Opened {
     /// Says which webhooks are served, at which address, until when, and how that ends.
-    pub(super) fn tell(&self, context: &str, url: &Uri) {
+    pub(super) fn print(&self, context: &str, url: &Uri) {
         self.lines(context, url).iter().for_each(|line| say(line));
     }
 

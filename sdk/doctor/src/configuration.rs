@@ -138,10 +138,10 @@ pub(super) fn selects(selector: Option<&LabelSelector>, labels: &BTreeMap<String
     selector.match_labels.iter().flatten().all(equal)
         && selector.match_expressions.iter().flatten().all(|expression| {
             let value = labels.get(&expression.key);
-            let among = value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
+            let listed = value.is_some_and(|value| expression.values.iter().flatten().any(|one| one == value));
             match expression.operator.as_str() {
-                "In" => among,
-                "NotIn" => !among,
+                "In" => listed,
+                "NotIn" => !listed,
                 "Exists" => value.is_some(),
                 "DoesNotExist" => value.is_none(),
                 _ => false,

@@ -1,5 +1,5 @@
-//! The parts of a snapshot. A check declares the parts that it reads; those that some check declares are observed, and a
-//! check that cannot see one of its parts, or not all of it, says so. A new part is a row here, which ends with the
+//! The parts of a snapshot. A check declares the parts that it reads; those that some check declares are observed, and
+//! a check that cannot see one of its parts, or not all of it, says so. A new part is a row here, which ends with the
 //! function of `observe` that reads it.
 
 use jiff::Timestamp;
@@ -15,8 +15,8 @@ use crate::configuration::Configuration;
 use crate::snapshot::{Extent as _, Issuance, Listed, Listener, Log, Look, Place, Right, Stored};
 use crate::subject::{Options, Subject};
 
-/// Hands the rows to a macro: documentation, name and field, type, name in messages, the parts that say where to find this
-/// one, and its reader.
+/// Hands the rows to a macro: documentation, name and field, type, name in messages, the parts that say where to find
+/// this one, and its reader.
 macro_rules! with_parts {
     ($then:ident) => {
         $then! {
@@ -24,7 +24,8 @@ macro_rules! with_parts {
             Configurations configurations: Listed<Configuration>, "webhook configurations", [], cluster::configurations;
             /// The operator's CRDs that exist.
             Crds crds: Listed<CustomResourceDefinition>, "CRDs of the operator", [], cluster::crds;
-            /// The Services that webhooks for the operator's kinds call, the installation's own first; `None` where one is missing.
+            /// The Services that webhooks for the operator's kinds call, the installation's own first; `None` where one
+            /// is missing.
             Services services: Listed<(Place, Option<Service>)>, "Services that webhooks for these kinds call",
                 [Configurations Crds], installed::services;
             /// The number of ready addresses behind each of those Services.
@@ -136,7 +137,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Tells of a check that reads what it does not declare: that may not have been read.
+    /// Reports a check that reads a part that it does not declare, and that may not have been read.
     fn reads(self, part: Part) {
         debug_assert!(part.is_read_for(self.parts), "{part:?} is not declared: {:?}", self.parts);
     }

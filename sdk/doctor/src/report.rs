@@ -79,7 +79,7 @@ impl Report {
             let _ = writeln!(text, "{} {UNSEEN}{} (--all says why)", paint(Verdict::Info, colours), unseen.join(", "));
         }
         shown.sort_by_key(|finding| finding.verdict);
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         for Finding { id, message, fix, verdict, .. } in shown {
             let message = escape_control(message).replace('\n', "\n          ");
             let _ = writeln!(text, "{} {id:<4} {message}", paint(*verdict, colours));
@@ -145,7 +145,7 @@ mod tests {
         assert!(report.text(true, false).contains("\x1b[31mFAIL\x1b[0m W1"));
     }
 
-    // Names and messages are written by whoever may write to the cluster.
+    // Any user who may write to the cluster may have written names and messages.
     #[test]
     fn foreign_text_cannot_steer_the_terminal_or_fake_a_finding() {
         let mut report = report();

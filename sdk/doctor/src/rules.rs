@@ -33,10 +33,10 @@ impl Entry {
 }
 
 fn covers(rule: &RuleWithOperations, asked: Asked<'_>) -> bool {
-    let among = |list: &Option<Vec<String>>, wanted: &str| list.iter().flatten().any(|one| one == ANY || one == wanted);
-    among(&rule.operations, asked.operation)
-        && among(&rule.api_groups, asked.group)
-        && asked.version.is_none_or(|version| among(&rule.api_versions, version))
+    let lists = |list: &Option<Vec<String>>, wanted: &str| list.iter().flatten().any(|one| one == ANY || one == wanted);
+    lists(&rule.operations, asked.operation)
+        && lists(&rule.api_groups, asked.group)
+        && asked.version.is_none_or(|version| lists(&rule.api_versions, version))
         && rule.resources.iter().flatten().any(|pattern| resource_covers(pattern, asked.resource))
 }
 

@@ -77,7 +77,7 @@ impl Subject {
         }
     }
 
-    /// Whether anybody is to call it.
+    /// Whether the API server calls it.
     pub(super) fn is_called(&self) -> bool {
         self.installation.webhooks.is_on() && !(self.webhooks.is_empty() && self.conversions.is_empty())
     }

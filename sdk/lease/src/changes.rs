@@ -44,7 +44,7 @@ impl Stream for Changes {
     }
 }
 
-/// The listeners, who are told of every change.
+/// The listeners, which get every change.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(Mutex<Listeners>);
 
@@ -59,14 +59,14 @@ impl Hub {
         let slot = Arc::new(Slot::default());
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slot.ended.store(listeners.ended, Ordering::Release);
-        // Nothing may be told for weeks, and somebody may listen in every reconcile.
+        // There may be no change for weeks, and every reconcile may add a listener.
         listeners.slots.retain(|slot| slot.strong_count() > 0);
         listeners.slots.push(Arc::downgrade(&slot));
         drop(listeners);
         Changes(slot)
     }
 
-    pub(crate) fn tell(&self, changes: impl IntoIterator<Item = Change>) {
+    pub(crate) fn notify(&self, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             self.each(|slot| {
                 slot.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(change.clone());
@@ -100,9 +100,9 @@ mod tests {
         let hub = Hub::default();
         let changes = hub.listen();
         for namespace in ["b", "a", "b", "a", "b"] {
-            hub.tell([Some(namespace.to_owned())]);
+            hub.notify([Some(namespace.to_owned())]);
         }
-        hub.tell([None]);
+        hub.notify([None]);
         hub.end();
         let seen: Vec<Change> = changes.collect().await;
         let expected = [None, Some("a".to_owned()), Some("b".to_owned())];
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_begins_to_listen_after_the_end_is_told_of_the_end() {
+    async fn a_listener_after_the_end_gets_the_end() {
         let hub = Hub::default();
         hub.end();
         assert_eq!(hub.listen().next().await, None);

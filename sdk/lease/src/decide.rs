@@ -1,4 +1,4 @@
-//! The one decision, for leader election and for scopes.
+//! The decision function, for leader election and for scopes.
 
 use crate::Timing;
 use crate::record::{Observation, next_epoch};
@@ -18,7 +18,7 @@ pub(crate) struct Candidate<'a> {
 /// A hold on a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// Its number among all holds there ever were, from `leaseTransitions`.
+    /// Its number, greater than that of all holds before, from `leaseTransitions`.
     pub(crate) epoch: u32,
     /// When it was acquired, as far as this process knows.
     pub(crate) since: Moment,
@@ -48,12 +48,12 @@ pub(crate) enum Decision {
     },
     /// Stop acting now, then decide again.
     Yield {
-        /// Why.
+        /// The cause.
         reason: Reason,
     },
 }
 
-/// Why a hold ended.
+/// The reason why a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The deadline passed without a renewal.
@@ -101,7 +101,7 @@ fn keep(observation: &Observation, now: Moment, me: &Candidate<'_>, hold: &Hold)
 
 fn seek(observation: &Observation, now: Moment, me: &Candidate<'_>) -> Decision {
     let epoch = next_epoch(observation.last().map_or(0, |last| last.transitions));
-    // A write of ours whose answer was lost, or a hold that we let lapse: nobody but us acts on it.
+    // The answer to our write was lost, or we let the hold lapse: only we act on this record.
     let others = observation.last().and_then(|last| last.holder.as_deref()).is_some_and(|holder| holder != me.identity);
     let until = observation.counts_until(me.timing.duration()).filter(|until| others && now < *until);
     until.map_or(Decision::Acquire { epoch }, |until| Decision::Wait { until })

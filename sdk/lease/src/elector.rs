@@ -1,4 +1,4 @@
-//! One holder or candidate as a state machine: what to do next, and what came of it. No IO, no clock.
+//! A state machine for one holder or candidate: the next step, and the result of the last one. No IO, no clock.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) struct Write {
 /// The way a holder releases its Lease on a graceful stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Free for everybody after one second, as client-go writes it.
+    /// Free for every candidate after one second, as client-go writes it.
     Release,
     /// Free for candidates at once; a cluster-wide operator still waits for duration and grace. In a rolling update the
     /// namespace goes to the new pod, and the cluster-wide operator does not write in between.
@@ -73,7 +73,7 @@ impl Elector {
             failures: 0,
             retry_at: Moment::default(),
             in_doubt: false,
-            // Zero is the one state that the generator never leaves.
+            // The generator never leaves the state zero.
             chance: seed | 1,
         }
     }
@@ -91,7 +91,7 @@ impl Elector {
         if let Decision::Yield { reason } = decision {
             self.yields(reason, now);
         }
-        // A hold ends in time even while tries pause.
+        // A hold ends in time even during a pause after a failure.
         if now < self.retry_at {
             let limit = self.hold.map(|hold| hold.confirmed + self.timing.deadline());
             return Step::Sleep(limit.map_or(self.retry_at, |limit| limit.min(self.retry_at)));
@@ -118,7 +118,7 @@ impl Elector {
         self.in_doubt = false;
         let known = self.observation.last().zip(found.as_ref());
         if let Some((known, _)) = known.filter(|(known, found)| found.older_than(&known.version)) {
-            // etcd was restored: whoever held since then acts until it finds out, and its epoch is not ours to use again.
+            // etcd was restored: a holder since then acts until it notices, and its epoch must not be used again.
             self.floor = self.floor.max(known.transitions);
             if known.holder.as_ref().is_some_and(|holder| *holder != self.identity) {
                 self.retry_at = now + known.duration.unwrap_or(self.timing.duration());
@@ -163,7 +163,7 @@ impl Elector {
         self.next_read = now;
     }
 
-    /// Takes that a write was not sent, for this reason: a hold ends at once.
+    /// Records that a write was not sent, for this reason: a hold ends at once.
     pub(crate) fn withheld(&mut self, reason: Reason, now: Moment) {
         self.in_doubt = false;
         self.yields(reason, now);
@@ -218,7 +218,7 @@ impl Elector {
         &self.observation
     }
 
-    /// When the right to act next changes by itself: settled, or late.
+    /// The time at which the right to act next changes by itself: settled, or late.
     pub(crate) fn next_deadline(&self, now: Moment) -> Option<Moment> {
         let hold = self.hold?;
         let turns = [hold.since + self.timing.settling(), hold.confirmed + self.timing.deadline()];
@@ -233,7 +233,8 @@ impl Elector {
 
     fn write(&self, epoch: u32, acquired: Option<Timestamp>, now: Moment, wall: Timestamp) -> Write {
         let known = self.observation.present();
-        // Others see that we live by the change alone: two renewals in one microsecond, or on a clock that stands, differ.
+        // Others notice a renewal only by a change: two renewals in one microsecond, or on a stopped clock, must
+        // differ.
         let stood = known.and_then(|record| record.renewed).is_some_and(|last| last == micros(wall));
         let renewed = if stood { wall.saturating_add(SignedDuration::from_micros(1)).unwrap_or(wall) } else { wall };
         let seconds = self.timing.duration().as_secs() + u64::from(self.timing.duration().subsec_nanos() > 0);
@@ -252,7 +253,8 @@ impl Elector {
         }
     }
 
-    /// Up to a fifth shorter: never later than promised. Xorshift is enough for candidates to differ.
+    /// Jitter shortens by up to a fifth, so nothing is later than promised. Xorshift is enough to make candidates
+    /// differ.
     fn jittered(&mut self, pause: Duration) -> Duration {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
@@ -374,7 +376,7 @@ mod tests {
             Record { holder: Some("other".to_owned()), transitions: 4, version: "900".to_owned(), ..ours.clone() };
         elector.read(Some(theirs), at(4000));
         assert_eq!(elector.step(at(4000), wall()), Step::Read, "it is not ours any more");
-        // The Lease says again that it is ours, as it did before the other took it.
+        // The Lease names us again, as before the other candidate acquired it.
         elector.read(Some(ours.clone()), at(6000));
         assert_eq!(elector.step(at(6000), wall()), Step::Sleep(at(21_000)), "the other acts until it finds out");
         assert_eq!(elector.step(at(21_000), wall()), Step::Read);

@@ -1,4 +1,5 @@
-//! The objects that hand a namespace over to a restricted operator: only an administrator can make them. No IO, no clock.
+//! The objects that hand a namespace over to a restricted operator, which only an administrator can create. No IO, no
+//! clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +80,7 @@ impl Handovers {
         *self.of(kind) = Known { namespaces, listed: Some(begun), version };
     }
 
-    /// Takes an object that came, changed or went; `namespace` is the one that it hands over.
+    /// Takes an object that was created, changed or deleted; `namespace` is the one that it hands over.
     pub(crate) fn see(&mut self, kind: Kind, name: String, namespace: Option<String>, version: &str) {
         let known = self.of(kind);
         if version.parse().is_ok_and(|version: u64| version < known.version) {

@@ -9,9 +9,8 @@ use crate::decide::{Candidate, Decision, Hold, Reason, decide};
 use crate::record::{Observation, Record};
 use crate::time::Moment;
 
-/// Reads `body` as a JSON list of what is seen one after another: a Lease, `null` for none, or a number for so many
-/// milliseconds that pass; decides after each for a candidate and for a holder named `me`.
-/// Bodies that are no such list hold nothing.
+/// Reads `body` as a JSON list of observations: a Lease, `null` for none, or a number of milliseconds that pass;
+/// decides after each for a candidate and for a holder named `me`. Bodies that are no such list hold nothing.
 ///
 /// # Errors
 /// The promise that was broken: that is a defect of this crate.
@@ -41,7 +40,7 @@ fn check(observation: &Observation, now: Moment) -> Result<(), String> {
         Decision::Acquire { epoch } if epoch > seen || epoch == i32::MAX.unsigned_abs() => {}
         Decision::Wait { until } if until > now => {
             let others = observation.last().and_then(|record| record.holder.as_deref()).is_some_and(|it| it != "me");
-            require(others, "a candidate waits though nobody else holds")?;
+            require(others, "a candidate waits though no other holds")?;
         }
         other => return Err(format!("a candidate is told {other:?}")),
     }

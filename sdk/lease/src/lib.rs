@@ -68,36 +68,35 @@
 //! stops acting at its deadline, before the duration after which others begin; what it began after a check has the
 //! margin between the two to finish. Clocks may differ in rate by as much as that margin allows (1 % is tested).
 //!
-//! A cluster-wide operator has no Lease of its own for each namespace: it writes where it knows that nobody holds one.
-//! A list counts for 12 s ([`ScopeTiming`]), and a new restricted operator [settles](Timing::settle) for longer than that
+//! A cluster-wide operator has no Lease of its own for each namespace: it writes where it knows that none is held. A
+//! list counts for 12 s ([`ScopeTiming`]), and a new restricted operator [settles](Timing::settle) for longer than that
 //! before it acts, so that neither a slow watch nor a dead one lets two write.
 //!
 //! A Lease alone hands nothing over, because every editor of a namespace can write one: it counts where the namespace
 //! is [handed over](handed_over) by a policy with its binding, which only an administrator can create. A restricted
 //! operator reads both before each write of its Lease, holds under that pair alone, and stops without it. A
 //! cluster-wide operator that sees one of them removed does not write in the namespace for duration, grace and
-//! freshness, but validates there from that moment on. One that starts, whose process stood still, or whose lists failed
-//! for a while lists the Leases of scopes once and does the same where one is held; otherwise, while no namespace is
-//! handed over, it reads no such Leases.
+//! freshness, but validates there from that moment on. One that starts, whose process stood still, or whose lists
+//! failed for a while lists the Leases of scopes once and does the same where one is held; otherwise, while no
+//! namespace is handed over, it reads no such Leases.
 //!
 //! # Dead watches
 //!
 //! A watch that says nothing may be dead. So a view counts for 12 s from the beginning of its last list, and a question
-//! that finds it older than 6 s begins another one: of the policies, of the bindings, and of the Leases where a namespace
-//! is handed over. Nothing is listed while nobody asks, so an operator at rest makes no request but its watches. A review that passes
-//! unchecked asks, too. A
-//! watch ends after 290 s, and the next one begins with a list. While nobody asks, a watch that has died may hide a
-//! hand-over that was made and taken back again since the last list.
+//! that finds it older than 6 s begins another one: of the policies, of the bindings, and of the Leases where a
+//! namespace is handed over. Nothing is listed while no reconcile asks, so an idle operator makes no request but its
+//! watches. A review that passes unchecked asks, too. A watch ends after 290 s, and the next one begins with a list.
+//! While none asks, a dead watch may hide a hand-over that was made and taken back again since the last list.
 //!
-//! Each hold has an epoch ([`LeaseHandle::held`], [`Leadership::epoch`]), a number greater than all before. Stamp what must
-//! not be overwritten with it.
+//! Each hold has an epoch ([`LeaseHandle::held`], [`Leadership::epoch`]), a number greater than all before. Stamp what
+//! must not be overwritten with it.
 //!
 //! # Windows
 //!
 //! For how long two write, or none does, with [`Timing::SCOPE`] (25 s, deadline 20 s, renewal every 8 s, 15 s to
-//! settle) and [`ScopeTiming::DEFAULT`] (5 s of grace, 12 s of freshness). Each line is measured in `tests/lease/simulated`,
-//! with walls up to five minutes apart; clocks run unless it says otherwise. These are the longest cases; requests come
-//! on top.
+//! settle) and [`ScopeTiming::DEFAULT`] (5 s of grace, 12 s of freshness). Each line is measured in
+//! `tests/lease/simulated`, with walls up to five minutes apart; clocks run unless it says otherwise. These are the
+//! longest cases; requests come on top.
 //!
 //! | what happens | two write | none writes |
 //! |---|---|---|
@@ -110,7 +109,7 @@
 //! | released for good, as client-go does | 0 | 6 s |
 //! | its process is frozen (SIGSTOP) | 0 | 30 s after its last renewal |
 //! | it is cut off from the API server | 0 | 10 s: it stops 20 s after its last renewal, the other begins 30 s after it |
-//! | its Lease is deleted by somebody | 0 | 15 s from its next renewal |
+//! | its Lease is deleted | 0 | 15 s from its next renewal |
 //! | its machine is stopped *with its clock* | 8 s, until its next renewal | 30 s after its last renewal |
 //! | the cluster-wide process is frozen, or starts beside a dead lease | 0 | 30 s once, for that namespace |
 //! | the cluster-wide machine is stopped *with its clock* | 6 s, until its next list | |
@@ -118,16 +117,16 @@
 //! | any two clocks five minutes apart | as above | as above |
 //!
 //! In leader election ([`Timing::LEADER`]) none leads for 17 s after a crash and 2 s after a graceful end; two do for 2
-//! s after a machine was stopped with its clock. And two may lead when somebody deletes the Lease *and* a candidate
+//! s after a machine was stopped with its clock. And two may lead when the Lease is deleted *and* a candidate
 //! that never saw it starts before the holder's next renewal: do not delete Leases of running operators.
 //!
 //! The same faults with real processes (`sdk/operator/tests/sdk_operator/scopes`: SIGKILL, SIGSTOP, a cut connection,
-//! SIGTERM beside a successor; timings of 2 s, deadline 1.4 s, renewal 0.3 s, settling 2.4 s, grace 1 s, freshness 2 s):
-//! two wrote in none of them. None wrote for 2.4 s at a start, 3.0 s after a crash or a pause, 1.9 s when cut off, 2.6 s
-//! in a rolling update, 2.0 s after a leader's crash or pause. In admission none validated for 0.1 s at a start, and
-//! two did for less than can be measured by asking every 50 ms. After a crash, none validates until the cluster-wide
-//! operator resumes where the configuration says `Ignore`, and every request is refused where it says `Fail`, until
-//! that configuration is removed.
+//! SIGTERM beside a successor; timings of 2 s, deadline 1.4 s, renewal 0.3 s, settling 2.4 s, grace 1 s, freshness 2
+//! s): two wrote in none of them. None wrote for 2.4 s at a start, 3.0 s after a crash or a pause, 1.9 s when cut off,
+//! 2.6 s in a rolling update, 2.0 s after a leader's crash or pause. In admission none validated for 0.1 s at a start,
+//! and two did for less than can be measured by asking every 50 ms. After a crash, none validates until the
+//! cluster-wide operator resumes where the configuration says `Ignore`, and every request is refused where it says
+//! `Fail`, until that configuration is removed.
 //!
 //! An operator of another implementation that neither settles nor stops at a deadline is left alone as soon as its
 //! Lease is seen; what it writes before that, and after its lease has ended, cannot be bounded.
@@ -137,7 +136,8 @@
 //! On `leases` of `coordination.k8s.io`: `create` in the namespace, `get` and `patch` there narrowed to the name; for
 //! [`Scopes`], `list` and `watch` in all namespaces narrowed to the name. On `validatingadmissionpolicies` and
 //! `validatingadmissionpolicybindings` of `admissionregistration.k8s.io`: `get` narrowed to the name for
-//! [`LeaseElection::scope`], and `list` and `watch` for [`Scopes`], because their names are not known before they exist.
+//! [`LeaseElection::scope`], and `list` and `watch` for [`Scopes`], because their names are not known before they
+//! exist.
 
 mod changes;
 mod decide;

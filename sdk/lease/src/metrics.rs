@@ -1,4 +1,4 @@
-//! The health of leases, asked for when `/metrics` is read: what is shown is never older than the answer.
+//! The health of leases, computed when `/metrics` is read.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

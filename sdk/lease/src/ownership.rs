@@ -8,7 +8,7 @@ pub enum Ownership {
     Mine,
     /// Another operator.
     Theirs,
-    /// It is not known: nothing was seen yet, or not for too long, or a new hold has not settled.
+    /// The owner is not known: nothing was seen yet, the view is too old, or a new hold has not settled.
     Unknown,
 }
 

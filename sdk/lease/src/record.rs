@@ -26,8 +26,8 @@ pub(crate) struct Record {
     pub(crate) renewed: Option<Timestamp>,
     /// `leaseDurationSeconds`, but five minutes at most.
     pub(crate) duration: Option<Duration>,
-    /// `leaseTransitions`: the epoch of the hold, greater than that of every hold before. Deleting the Lease starts again,
-    /// except for those who have seen the old one.
+    /// `leaseTransitions`: the epoch of the hold, greater than that of every hold before. Deleting the Lease starts
+    /// again, except for those who have seen the old one.
     pub(crate) transitions: u32,
     /// The installation that wrote it last ([`LeaseElection::installation`](crate::LeaseElection::installation)).
     pub(crate) installation: Option<String>,
@@ -36,14 +36,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether the same is said: a change of labels or annotations is no sign of life.
+    /// Whether both have the same content: a change of labels or annotations is no sign of life.
     fn says_the_same(&self, other: &Self) -> bool {
         let said = |record: &Self| (record.acquired, record.renewed, record.duration, record.transitions);
         self.holder == other.holder && said(self) == said(other)
     }
 
-    /// Whether it was written before `other`. Resource versions of one API server are increasing numbers; what is no
-    /// number is taken for newer.
+    /// Whether it was written before `other`. Resource versions of one API server are increasing numbers; a version
+    /// that is no number counts as newer.
     pub(crate) fn older_than(&self, version: &str) -> bool {
         matches!((self.version.parse::<u64>(), version.parse::<u64>()), (Ok(ours), Ok(theirs)) if ours < theirs)
     }
@@ -84,14 +84,14 @@ impl Observation {
         self.see(found, now)
     }
 
-    /// Takes that a quorum list of this version, begun at `begun`, did not contain the Lease. Returns whether that
+    /// Records that a quorum list of this version, begun at `begun`, did not contain the Lease. Returns whether that
     /// changed what is known.
     pub(crate) fn absent(&mut self, list_version: &str, begun: Moment, now: Moment) -> bool {
         self.outdate(begun);
         self.missing(list_version, now)
     }
 
-    /// Clears the version that was known at `begun`, so that whatever is taken in next is newer.
+    /// Clears the version that was known at `begun`, so that the next observation counts as newer.
     fn outdate(&mut self, begun: Moment) {
         if self.learned <= begun
             && let Some(known) = &mut self.record
@@ -117,7 +117,7 @@ impl Observation {
         news
     }
 
-    /// Takes that a list of this version did not contain the Lease. Returns whether that changed what is known.
+    /// Records that a list of this version did not contain the Lease. Returns whether that changed what is known.
     pub(crate) fn missing(&mut self, list_version: &str, now: Moment) -> bool {
         let listed = Record { version: list_version.to_owned(), ..Record::default() };
         let outdated = self.record.as_ref().is_some_and(|known| listed.older_than(&known.version));
@@ -134,7 +134,7 @@ impl Observation {
         self.record.as_ref()
     }
 
-    /// The time until which the last record counts, whoever wrote it: for the duration that it states, or for
+    /// The time until which the last record counts, by whichever holder: for the duration that it states, or for
     /// `duration`, from the moment that this process saw it change. Deleting the Lease does not end that, because its
     /// holder acts until it notices. `None` if nothing was seen.
     pub(crate) fn counts_until(&self, duration: Duration) -> Option<Moment> {

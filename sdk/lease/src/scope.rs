@@ -44,8 +44,8 @@ impl Scope {
         Self { leadership, ..self.clone() }
     }
 
-    /// Returns the owner of this namespace, as far as that is known now. The empty name stands for cluster-scoped objects, which
-    /// the cluster-wide operator owns.
+    /// Returns the owner of this namespace, as far as that is known now. The empty name stands for cluster-scoped
+    /// objects, which the cluster-wide operator owns.
     pub fn owns(&self, namespace: &str) -> Ownership {
         let ownership = match &self.extent {
             Extent::Restricted { lease, .. } => lease.owns(namespace),
@@ -55,8 +55,9 @@ impl Scope {
         if ownership.may_write() && !self.leadership.holds() { Ownership::Unknown } else { ownership }
     }
 
-    /// Returns the owner of this namespace now: where that has not been confirmed for a while, this asks the API server,
-    /// and waits for the answer for five seconds at most. Check it at the start of every reconcile and before its writes.
+    /// Returns the owner of this namespace now: where that has not been confirmed for a while, this asks the API
+    /// server, and waits for the answer for five seconds at most. Check it at the start of every reconcile and before
+    /// its writes.
     pub async fn confirm(&self, namespace: &str) -> Ownership {
         if let Extent::ClusterWide(scopes) = &self.extent
             && self.leadership.holds()
@@ -66,8 +67,8 @@ impl Scope {
         self.owns(namespace)
     }
 
-    /// Yields each namespace to reconcile again because its owner changed; `None` for every namespace, when it is known again
-    /// who owns which. It ends with the process.
+    /// Yields each namespace to reconcile again because its owner changed; `None` for every namespace, when it is known
+    /// again who owns which. It ends with the process.
     pub fn changes(&self) -> impl Stream<Item = Option<String>> + Send + Unpin + use<> {
         match &self.extent {
             Extent::Everything => Changes::never(),
@@ -76,7 +77,8 @@ impl Scope {
         }
     }
 
-    /// Why a review of an object in this namespace is allowed unchecked; `None` if this operator has to check it.
+    /// The reason why a review of an object in this namespace is allowed unchecked; `None` if this operator has to
+    /// check it.
     pub fn skip_reason(&self, namespace: &str) -> Option<String> {
         // A cluster-wide operator whose view is old validates: that needs no list.
         let owner = match &self.extent {

@@ -1,4 +1,4 @@
-//! Time as this crate sees it: a monotonic clock that is ours alone, and a wall clock that is only written down.
+//! The time of this crate: a monotonic clock of this process, and a wall clock that is only written into Leases.
 
 use std::fmt::Debug;
 use std::ops::Add;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-/// A point on the monotonic clock of this process: the time since an origin that nobody else knows.
+/// A point on the monotonic clock of this process: the time since an arbitrary origin.
 ///
 /// It can be compared with other moments of the same clock and with nothing else, which is why no timestamp that
 /// another process wrote can move an expiry.
@@ -52,7 +52,8 @@ pub(crate) trait Clock: Debug + Send + Sync + 'static {
 /// The clock of the machine.
 ///
 /// Its monotonic part does not advance while the machine is suspended, or the virtual machine is stopped: after that, a
-/// holder believes that it holds until its next renewal, at most for the rest of its deadline. Epochs fence that off.
+/// holder believes that it holds until its next renewal, at most for the rest of its deadline. Epochs are the
+/// protection against that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SystemClock {
     origin: tokio::time::Instant,

@@ -6,7 +6,7 @@ use crate::limits::LONGEST;
 /// The durations of one lease, as its holder applies them.
 ///
 /// `renew < deadline < duration`. What lies between `deadline` and `duration` is the margin in which the holder has
-/// stopped already and nobody may have begun: it has to outlast the longest single action that was begun on a check,
+/// stopped already and no other may have begun: it has to outlast the longest single action that was begun on a check,
 /// and what the clocks of two machines differ in *rate* over one duration. What they differ in *value* does not matter.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -38,11 +38,10 @@ impl Timing {
         settle: Duration::from_secs(15),
     };
 
-    /// `duration`: others take over when they saw no change for that long, or for five minutes; written in whole seconds,
-    /// rounded up.
-    /// `deadline`: the holder stops acting when its last renewal was begun that long ago.
-    /// `renew`: it renews that long after the last renewal, or up to a fifth earlier. Candidates look as often, and at
-    /// least every two seconds.
+    /// `duration`: others take over when they saw no change for that long, or for five minutes; written in whole
+    /// seconds, rounded up. `deadline`: the holder stops acting when its last renewal was begun that long ago. `renew`:
+    /// it renews that long after the last renewal, or up to a fifth earlier. Candidates look as often, and at least
+    /// every two seconds.
     ///
     /// # Errors
     /// [`LeaseError::Invalid`].
@@ -64,8 +63,8 @@ impl Timing {
     }
 
     /// Sets how long a new holder waits before it acts, so that a cluster-wide operator has seen its Lease first.
-    /// Longer than that operator's freshness ([`ScopeTiming::new`](crate::ScopeTiming::new)), because it acts on a view of
-    /// that age.
+    /// Longer than that operator's freshness ([`ScopeTiming::new`](crate::ScopeTiming::new)), because it acts on a view
+    /// of that age.
     #[must_use]
     pub const fn settle(mut self, settle: Duration) -> Self {
         self.settle = settle;

@@ -1,4 +1,4 @@
-//! Bodies of requests that nobody reads.
+//! Bodies of requests that the handler does not read.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
-/// Limits on the reading of a body that nobody wants: time, and bytes.
+/// Limits on draining a body that no handler reads: time, and bytes.
 const LINGER: Duration = Duration::from_millis(500);
 const DISCARDED: usize = 8 * 1024 * 1024;
 

@@ -33,15 +33,15 @@ use crate::limits::Limits;
 const READ_BUFFER: usize = 16 * 1024 + 512;
 /// The smallest buffer that hyper takes, in bytes.
 const SMALLEST_BUFFER: usize = 8192;
-/// Time for the first request of a connection when the server stops: the client has not heard of it.
+/// Time for the first request of a connection when the server stops: the client does not know that yet.
 const END: Duration = Duration::from_secs(1);
 
 /// The state of one connection, which its task and the accept loop share.
 #[derive(Debug)]
 pub(crate) struct Connection {
     usage: Mutex<Usage>,
-    /// Cancelled to close the connection, for a new one or because the server stops: at once if it is idle, else with its
-    /// response.
+    /// Cancelled to close the connection, for a new one or because the server stops: at once if it is idle, else with
+    /// its response.
     pub(crate) leave: CancellationToken,
 }
 
@@ -67,8 +67,8 @@ impl Connection {
         self.usage().had_request
     }
 
-    /// Returns when the connection was accepted or its last request ended; `None` while a request is under way. A client
-    /// that has sent part of a head is idle.
+    /// Returns when the connection was accepted or its last request ended; `None` while a request is under way. A
+    /// client that has sent part of a head is idle.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         self.usage().idle_since
     }
@@ -104,8 +104,8 @@ pub(crate) struct Shared<H> {
 }
 
 impl<H: Handler> Shared<H> {
-    /// Serves a connection, with or without TLS, until the client, a timeout or the server ends it. Faults of a client end
-    /// its own connection and nothing else. Returns the alert of a client that did not trust our certificate.
+    /// Serves a connection, with or without TLS, until the client, a timeout or the server ends it. Faults of a client
+    /// end its own connection and nothing else. Returns the alert of a client that did not trust our certificate.
     pub(crate) async fn serve(
         self: Arc<Self>,
         stream: TcpStream,

@@ -12,13 +12,13 @@ use hyper::{Request, Response, StatusCode};
 
 use crate::BoxError;
 
-/// Handles requests. Implemented for every async function from a request to a response.
+/// Handles requests. It is implemented for every async function from a request to a response.
 pub trait Handler: Send + Sync + 'static {
     /// The body of responses: complete, or a stream.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
-    /// Handles one request, which has [`Crowded`] as an extension. The future, and then the response body, is dropped when
-    /// the client disconnects.
+    /// Handles one request, which has [`Crowded`] as an extension. The future, and then the response body, is dropped
+    /// when the client disconnects.
     fn handle(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -35,7 +35,7 @@ where
     }
 }
 
-/// A flag that tells whether new connections wait because the listener is at its connection limit.
+/// A flag that is set while new connections wait because the listener is at its connection limit.
 #[derive(Clone, Debug, Default)]
 pub struct Crowded(Arc<AtomicBool>);
 

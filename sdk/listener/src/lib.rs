@@ -5,8 +5,8 @@
 //! replaced without closing the port, each phase of a connection has a timeout, and shutdown closes
 //! keep-alive connections so that no request is lost.
 //!
-//! When [`Limits::connections`] are open, the one that has been idle longest is closed for a new one. While none is idle,
-//! new ones wait in the kernel's queue, and [`Crowded`] tells handlers to give up slow clients.
+//! When [`Limits::connections`] are open, the one that has been idle longest is closed for a new one. While none is
+//! idle, new ones wait in the kernel's queue, and [`Crowded`] lets handlers give up slow clients.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -44,9 +44,9 @@ impl Server {
         Ok(Self { listener: Listener::bind(addresses).await?, limits, ending: CancellationToken::new() })
     }
 
-    /// Closes each connection with its next response (`connection: close`) once `ending` is cancelled, and still accepts
-    /// new ones. Cancel it some time before `stop`: a client that keeps connections in a pool then has none left on which
-    /// its next request would meet the end of the server.
+    /// Closes each connection with its next response (`connection: close`) once `ending` is cancelled, and still
+    /// accepts new ones. Cancel it some time before `stop`: a client that keeps connections in a pool then has none
+    /// left on which its next request would meet the end of the server.
     #[must_use]
     pub fn with_drain_signal(self, ending: CancellationToken) -> Self {
         Self { ending, ..self }
@@ -83,7 +83,7 @@ impl Server {
         stop: CancellationToken,
     ) {
         let Self { listener, limits, ending } = self;
-        // A process has several: for webhooks, probes and metrics.
+        // A process has several listeners: for webhooks, probes and metrics.
         let address = listener.local_addr().ok().map(|address| address.to_string());
         let (crowded, cut) = (Crowded::default(), CancellationToken::new());
         let shared = Arc::new(Shared { handler, limits, crowded, ending, stop, cut });
@@ -99,7 +99,7 @@ impl Server {
         loop {
             let full = tasks.len() >= limits.connections;
             if next.is_some() || open.len() > 2 * tasks.len() + 16 {
-                // Closed ones: their tasks have dropped them.
+                // Remove closed connections: their tasks have dropped them.
                 open.retain(|connection| Arc::strong_count(connection) > 1);
             }
             if !full && let Some((stream, _)) = next.take() {
@@ -108,7 +108,7 @@ impl Server {
             if next.is_some() {
                 close_longest_idle(&open);
             }
-            // While there is no room it stays so, whether the next one has come yet or not.
+            // While there is no room, the listener stays crowded, whether another connection waits or not.
             if next.is_some() || !full {
                 shared.crowded.set(full);
             }
@@ -158,7 +158,7 @@ async fn all<T: 'static>(tasks: &mut JoinSet<T>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Closes the connection that has been idle longest. Until it has ended, it stays the one.
+/// Closes the connection that has been idle longest. No other is chosen until it has ended.
 fn close_longest_idle(open: &[Arc<Connection>]) {
     let idle = open.iter().filter_map(|one| Some((one.idle_since()?, one)));
     if let Some((since, connection)) = idle.min_by_key(|(since, _)| *since)

@@ -73,7 +73,7 @@ impl IssuedCertificate {
         json!({ "apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": self.metadata(name), "spec": spec })
     }
 
-    /// Its key stays the same: what was issued under it is trusted by who knows the former certificate.
+    /// Its key stays the same: clients that know the previous certificate trust what was issued under it.
     fn root(&self, name: &str, issuer: &str) -> Value {
         json!({
             "apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": self.metadata(name),
@@ -87,8 +87,8 @@ impl IssuedCertificate {
         })
     }
 
-    /// The Certificate of the leaf. It has no common name, which may be no longer than 64 bytes and which nobody looks
-    /// at.
+    /// The Certificate of the leaf. It has no common name, which may be no longer than 64 bytes and which no client
+    /// looks at.
     fn leaf(&self, issuer: &IssuerRef) -> Value {
         json!({
             "apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": self.metadata(&self.name),

@@ -29,7 +29,7 @@ impl ServiceRef {
     }
 }
 
-/// The configuration of the validating webhooks among `webhooks`. It has no CA bundle: whoever owns that applies it by
+/// The configuration of the validating webhooks among `webhooks`. It has no CA bundle: its owner applies it by
 /// webhook name.
 pub fn validating_configuration(
     name: &str,

@@ -8,8 +8,8 @@ use crate::ServiceRef;
 
 /// Returns the CRD with the conversion webhook at `path` behind `service`.
 ///
-/// Names and namespace are final, so no patch by kustomize or Helm is needed. The CA bundle is left out: whoever owns
-/// it publishes it, and applying the manifest again does not remove it.
+/// Names and namespace are final, so no patch by kustomize or Helm is needed. The CA bundle is left out: its owner
+/// publishes it, and applying the manifest again does not remove it.
 #[must_use]
 pub fn with_conversion(
     mut crd: CustomResourceDefinition,

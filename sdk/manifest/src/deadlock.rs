@@ -10,8 +10,7 @@ use crate::{FailurePolicy, Rule, ScopeType, Webhook};
 
 /// The label that the API server sets on every namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// The namespace of the parts without which nothing in a cluster starts: its network, its DNS, the leases of its
-/// controllers.
+/// The namespace of the components without which nothing in a cluster starts: network, DNS, the leases of controllers.
 const KUBE_SYSTEM: &str = "kube-system";
 /// The namespace of the Leases that nodes renew.
 const NODE_LEASES: &str = "kube-node-lease";
@@ -57,7 +56,7 @@ const OF_CLUSTERS: [(&str, &str, &str); 12] = [
 pub struct Deadlock {
     /// The webhook's name.
     pub webhook: String,
-    /// The resources that it intercepts, and why that is too much.
+    /// The resources that it intercepts, and the consequence.
     pub reach: String,
     /// The fix.
     pub fix: String,
@@ -124,7 +123,7 @@ impl Webhook {
         None
     }
 
-    /// The namespaces that it must leave alone.
+    /// The namespaces that it must exclude.
     fn excluded(&self, own_namespace: &str) -> Vec<String> {
         let reached = |group: &str, plural: &str| {
             self.rules.iter().any(|rule| rule.scope != ScopeType::Cluster && reaches(rule, group, plural))
@@ -187,12 +186,12 @@ fn reaches(rule: &Rule, group: &str, plural: &str) -> bool {
     rule.groups.iter().any(|named| named == "*" || named == group) && rule.resources.iter().any(kind)
 }
 
-/// Whether it stops what is made or changed. What is only deleted keeps nobody from starting.
+/// Whether it stops what is made or changed. A webhook for deletions alone keeps no pod from starting.
 fn writes(rule: &Rule) -> bool {
     rule.operations.iter().any(|operation| matches!(operation, Operation::Create | Operation::Update))
 }
 
-/// Whether it leaves anything out.
+/// Whether it excludes anything.
 fn is_narrow(selector: &LabelSelector) -> bool {
     let labels = selector.match_labels.as_ref().is_some_and(|labels| !labels.is_empty());
     labels || selector.match_expressions.as_ref().is_some_and(|expressions| !expressions.is_empty())

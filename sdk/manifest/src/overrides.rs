@@ -46,7 +46,7 @@ fn also(selector: &mut Option<LabelSelector>, more: Option<&LabelSelector>) {
     for (key, value) in more.match_labels.iter().flatten() {
         let labels = selector.match_labels.get_or_insert_default();
         if labels.get(key).is_some_and(|known| known != value) {
-            // A label has one value: nothing is selected.
+            // A label has one value, so nothing is selected.
             let only =
                 LabelSelectorRequirement { key: key.clone(), operator: "In".into(), values: Some(vec![value.clone()]) };
             selector.match_expressions.get_or_insert_default().push(only);

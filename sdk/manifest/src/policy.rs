@@ -82,7 +82,7 @@ fn binding(name: &str, webhook: &Webhook) -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding { metadata: metadata(name), spec: Some(spec) }
 }
 
-/// The rule, without what brings no object.
+/// The rule, without operations that have no object.
 fn resource_rule(rule: &Rule) -> Option<NamedRuleWithOperations> {
     let operations = rule.operations.iter().filter(|operation| brings_object(**operation));
     let operations: Vec<String> = operations.map(ToString::to_string).collect();

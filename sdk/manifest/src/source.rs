@@ -18,10 +18,11 @@ pub trait Source: Debug + Send + Sync {
     /// The resource of its objects, such as `regions.shop.example`.
     fn resource(&self) -> String;
 
-    /// Whether all objects were there once: before that, what is not in it may exist all the same.
+    /// Whether the first list is complete: before that, an object that is not in it may still exist.
     fn is_filled(&self) -> bool;
 
-    /// Fills it with these objects of its kind and version, and with no others: for rules that are asked without a cluster.
+    /// Fills it with these objects of its kind and version, and with no others: for rules that are asked without a
+    /// cluster.
     ///
     /// # Errors
     /// When one does not decode.

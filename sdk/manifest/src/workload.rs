@@ -13,13 +13,14 @@ const HEALTH: &str = "health";
 const USER: u32 = 65532;
 
 /// Environment variables that keep the memory of a process near what it uses, where its allocator is that of glibc. The
-/// container of every [`Workload`] has them; set them yourself where a process with a memory limit is started otherwise.
+/// container of every [`Workload`] has them; set them yourself where a process with a memory limit is started
+/// otherwise.
 ///
 /// Without them, glibc creates an arena for a new thread until there are eight for each core, and what is freed in one
 /// arena does not serve another. Also, every large block that is freed raises the size (to 32 MiB at most) from which
-/// blocks have a mapping of their own, which is given back when they are freed: after a few large reviews, the blocks of
-/// all others stay on the heap. A process under its limit is then killed for memory that it no longer uses. Two arenas
-/// suffice for what an operator allocates, and a threshold that is set is not raised. See `mallopt(3)`.
+/// blocks have a mapping of their own, which is given back when they are freed: after a few large reviews, the blocks
+/// of all others stay on the heap. A process under its limit is then killed for memory that it no longer uses. Two
+/// arenas suffice for what an operator allocates, and a threshold that is set is not raised. See `mallopt(3)`.
 ///
 /// musl and other allocators ignore both.
 pub const ALLOCATOR_ENV: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "1048576")];
@@ -71,8 +72,8 @@ impl Workload {
             "spec": {
                 "replicas": self.replicas,
                 "selector": { "matchLabels": self.labels.selector() },
-                // A webhook that is away keeps every write of its kind from happening, so a replica goes when its
-                // successor is ready.
+                // While a webhook is down, every write of its kind fails, so a replica ends after its successor is
+                // ready.
                 "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
                 "template": {
                     "metadata": {
@@ -140,7 +141,7 @@ impl Workload {
         })
     }
 
-    /// One may be evicted at a time, and one that does not work may always be: it serves nobody.
+    /// One may be evicted at a time, and one that is not ready may always be: it serves no requests.
     fn disruption_budget(&self) -> Value {
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self.metadata(),
@@ -151,14 +152,14 @@ impl Workload {
         })
     }
 
-    /// Nothing comes in but calls of webhooks, probes and scrapes. From where cannot be said: API servers and kubelets
-    /// are no Pods, and their addresses are those of the cluster.
+    /// Only webhook calls, probes and scrapes come in. The sources cannot be named: API servers and kubelets are no
+    /// Pods, and their addresses differ by cluster.
     ///
-    /// There are no rules for what goes out, and so all of it may. A rule would have to name the API server, whose
+    /// There are no rules for egress, so all of it is allowed. A rule would have to name the API server, whose
     /// addresses and port (behind `kubernetes.default`, a policy sees those of the endpoints) are known to the cluster
-    /// only; the DNS service, which is elsewhere in each distribution; and wherever the controllers have business. One
-    /// that guesses cuts the operator off, and its webhooks then fail closed. Who knows the cluster adds a policy of
-    /// their own beside this one: rules of several policies add up, and only one of them has to speak of `Egress`.
+    /// only; the DNS service, which is elsewhere in each distribution; and whatever the controllers call. A wrong guess
+    /// would cut the operator off, and its webhooks would fail closed. An administrator who knows the cluster adds
+    /// another policy: rules of several policies add up, and only one of them has to contain `Egress`.
     fn network_policy(&self) -> Value {
         let ports = self.webhooks.iter().map(|_| WEBHOOKS).chain([HEALTH]);
         let ports: Vec<Value> = ports.map(|port| json!({ "port": port, "protocol": "TCP" })).collect();
@@ -177,7 +178,7 @@ impl Workload {
     }
 }
 
-/// No limit of CPU: being throttled in the middle of a review is time that a user waits.
+/// There is no CPU limit: a user would wait while a review is throttled.
 fn resources() -> Value {
     json!({ "requests": { "cpu": "50m", "memory": "64Mi" }, "limits": { "memory": "512Mi" } })
 }

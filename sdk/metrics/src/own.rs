@@ -42,7 +42,7 @@ impl CustomMetrics {
         Ok(())
     }
 
-    /// Adds others.
+    /// Adds the metrics of another collection.
     pub(super) fn adopt(&mut self, others: Self) -> Result<(), MetricNameError> {
         let Self { names, registries } = others;
         for name in names {

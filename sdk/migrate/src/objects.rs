@@ -63,10 +63,10 @@ pub struct Refusal {
 }
 
 enum Written {
-    Anew,
-    AsItWas,
+    Rewritten,
+    Unchanged,
     Gone,
-    Not(String, NoAnswer),
+    Failed(String, NoAnswer),
 }
 
 /// All objects of one kind, in every namespace.
@@ -89,8 +89,8 @@ impl<'a> Objects<'a> {
         Self { writer: Writer { client, plan, params }, tally: Tally::default() }
     }
 
-    /// Writes them all. After each page, tells `progress` how many are done and, where the API server says it, how many
-    /// are left.
+    /// Writes them all. After each page, calls `progress` with how many are done and, where the API server says it, how
+    /// many are left.
     pub(crate) async fn rewrite(&mut self, mut progress: impl FnMut(usize, Option<usize>)) -> Result<(), MigrateError> {
         let Self { writer, tally } = self;
         let all: Api<DynamicObject> = Api::all_with(writer.client.clone(), &writer.plan.resource);
@@ -134,10 +134,10 @@ impl Writer<'_> {
         let name = object.name_any();
         let patch = Patch::Merge(json!({}));
         let written = match tried(|| api.patch_metadata(&name, &self.params, &patch)).await {
-            Ok(now) if now.resource_version() == object.resource_version() => Written::AsItWas,
-            Ok(_) => Written::Anew,
+            Ok(now) if now.resource_version() == object.resource_version() => Written::Unchanged,
+            Ok(_) => Written::Rewritten,
             Err(error) if error.code() == Some(404) => Written::Gone,
-            Err(error) => Written::Not(error.to_string(), error),
+            Err(error) => Written::Failed(error.to_string(), error),
         };
         (object, written)
     }
@@ -151,10 +151,10 @@ impl Tally {
     fn count(&mut self, object: &Metadata, written: Written) -> Result<(), MigrateError> {
         let Self { rewritten, unchanged, gone, refused, failed } = self;
         match written {
-            Written::Anew => *rewritten += 1,
-            Written::AsItWas => *unchanged += 1,
+            Written::Rewritten => *rewritten += 1,
+            Written::Unchanged => *unchanged += 1,
             Written::Gone => *gone += 1,
-            Written::Not(reason, error) => {
+            Written::Failed(reason, error) => {
                 refused.count += 1;
                 if refused.objects.len() < NAMED {
                     let namespace = object.namespace().unwrap_or_default();

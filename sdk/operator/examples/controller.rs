@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-/// Somebody with a name.
+/// A person with a name.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "demo.example",
@@ -55,7 +55,7 @@ struct EntityStatus {
 
 #[derive(clap::Args, Clone, Debug)]
 struct Args {
-    /// A name that nobody may have
+    /// A forbidden name
     #[arg(long, default_value = "forbidden")]
     forbid: String,
     /// Think this long about each name, in milliseconds
@@ -99,7 +99,7 @@ async fn reconcile(cx: Reconcile<Entity>) -> Result<Action, ControllerError> {
 
 /// Greets every entity in a ConfigMap of its name.
 async fn greet(runtime: Runtime) -> anyhow::Result<()> {
-    // The watches wait for a CRD that comes later, and `Components::controller` would do. Whoever would rather be told asks
+    // The watches wait for a CRD that comes later, and `Components::controller` would do. To fail instead, ask
     // first, and ends when asked to.
     let (client, one) = (runtime.client.clone(), ListParams::default().limit(1));
     let entities: Api<Entity> = match runtime.scope.restricted_to() {

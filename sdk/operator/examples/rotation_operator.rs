@@ -44,7 +44,7 @@ mod v1 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// Somebody's wish.
+    /// A wish of a user.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "rotation.example", version = "v1", kind = "Ticket", plural = "tickets", namespaced)]
     pub(crate) struct TicketSpec {
@@ -62,7 +62,7 @@ mod v2 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// Somebody's wish.
+    /// A wish of a user.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "rotation.example", version = "v2", kind = "Ticket", plural = "tickets", namespaced)]
     pub(crate) struct TicketSpec {

@@ -22,7 +22,7 @@ mod v1 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// Somebody with a name.
+    /// A person with a name.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "versions.example", version = "v1", kind = "Person", plural = "people", namespaced)]
     pub(crate) struct PersonSpec {
@@ -37,7 +37,7 @@ mod v2 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// Somebody with a name.
+    /// A person with a name.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "versions.example", version = "v2", kind = "Person", plural = "people", namespaced)]
     #[serde(rename_all = "camelCase")]
@@ -56,7 +56,7 @@ mod v3 {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
 
-    /// Somebody with a name.
+    /// A person with a name.
     #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
     #[kube(group = "versions.example", version = "v3", kind = "Person", plural = "people", namespaced)]
     pub(crate) struct PersonSpec {
@@ -102,14 +102,14 @@ fn v3_to_v2(new: v3::Person) -> v2::Person {
 
 #[derive(clap::Args, Clone, Debug)]
 struct Args {
-    /// Log everybody's name
+    /// Log the name of each person
     #[arg(long)]
     name: bool,
 }
 
 /// A controller that has not learnt of later versions yet: the API server has what it reads converted.
 async fn name(cx: Reconcile<v1::Person>) -> Result<Action, ControllerError> {
-    info!(name = cx.object.spec.name, "somebody is there");
+    info!(name = cx.object.spec.name, "reconciled a person");
     Ok(Action::await_change())
 }
 

@@ -19,16 +19,16 @@ pub(super) struct Background {
     pub(super) runtime: Runtime,
     /// The leases, which say who owns a namespace, and who leads.
     pub(super) leases: Leases,
-    /// Learns when the leases are known.
+    /// Becomes ready when the leases are known.
     pub(super) health: Health,
-    /// Ends when the webhooks are not served any more: until then they ask the leases whose a namespace is.
+    /// Ends when the webhooks are not served any more: until then they ask the leases who owns a namespace.
     pub(super) serving: CancellationToken,
-    /// Ends when their last call is answered: what they read from is as much a part of them as what they call.
+    /// Ends when their last call is answered: until then they read the caches.
     pub(super) answered: CancellationToken,
 }
 
 /// Starts the tasks of every replica, and fills the caches that webhooks read. All of it ends with the `stop` of
-/// `runtime`, and is given the scope of one who follows, whoever leads: it never writes.
+/// `runtime`, and gets the scope of a follower, whichever replica leads: it never writes.
 pub(super) fn start_replica_tasks(
     replica_tasks: BTreeMap<String, Task>,
     caches: &Caches,
@@ -54,8 +54,8 @@ impl Background {
     /// Starts all of it. The controllers wait for `first`, and then for this process to lead.
     ///
     /// The Lease is given back when the controllers have ended, whether they were asked to, failed, panicked or were
-    /// dropped: whoever takes it begins at once, so nothing may be written here any more; and while somebody renews it
-    /// in vain, nobody else begins.
+    /// dropped: the next holder begins at once, so nothing may be written here any more; and while it is renewed
+    /// in vain, no other replica begins.
     pub(super) fn start(
         self,
         components: Components,
@@ -75,7 +75,7 @@ impl Background {
             &health,
             tasks,
         );
-        // While webhooks are off, the controllers ask those that read the caches.
+        // While webhooks are off, the controllers evaluate validators that read the caches.
         let first = async move {
             first.await;
             if validates_offline {

@@ -56,10 +56,10 @@ impl Caches {
     }
 
     /// Returns when those that are awaited are filled, or after half a minute.
-    pub(super) async fn filled(&self, tell: impl Fn(String)) {
+    pub(super) async fn filled(&self, report: impl Fn(String)) {
         let one_by_one = async {
             for (source, filler) in &self.awaited {
-                tell(format!("the first list of {}", source.resource()));
+                report(format!("the first list of {}", source.resource()));
                 filler.wait_until_filled().await;
             }
         };

@@ -22,7 +22,7 @@ pub(super) struct Controllers {
 }
 
 impl Controllers {
-    /// Runs them while this replica leads, again and again, until `stop`.
+    /// Runs them whenever this replica leads, until `stop`.
     pub(super) async fn lead(self, election: Option<Election>, stop: CancellationToken) -> Result<(), RunError> {
         let Some(Election { lease, name, margin }) = election else {
             return self.term(Leadership::always(), std::future::pending(), Duration::MAX, &stop).await;
@@ -39,7 +39,7 @@ impl Controllers {
         Ok(())
     }
 
-    /// One time from their start to their end, when `lost` ends or `stop` is cancelled, or one of them fails.
+    /// Runs them once, until `lost` ends, `stop` is cancelled, or one of them fails.
     async fn term(
         &self,
         leadership: Leadership,
@@ -55,7 +55,7 @@ impl Controllers {
             tasks.spawn(format!("controller {name}"), &end, (controller.run)(runtime.clone()));
         }
         let (mut result, limit) = tokio::select! {
-            // The others end too, and the process with them: nobody goes on reconciling here.
+            // The others end too, and the process with them: no reconcile goes on here.
             Some(ended) = tasks.next() => (ended, CONTROLLERS),
             () = stop.cancelled() => (Ok(()), CONTROLLERS),
             () = lost => (Ok(()), margin),
@@ -91,7 +91,7 @@ mod tests {
     use crate::components::Task;
     use portcullis_client::error_chain;
 
-    /// The rest of the world waits for a Lease that is kept: without an end, nobody would reconcile.
+    /// Other replicas wait for the Lease: if it were kept, no replica would reconcile.
     #[tokio::test(start_paused = true)]
     async fn a_failed_controller_ends_the_term_even_if_another_hangs() {
         let nowhere =

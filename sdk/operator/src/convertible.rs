@@ -1,4 +1,4 @@
-//! CRDs and conversions, brought together.
+//! The pairs of CRDs and conversions.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;

@@ -244,7 +244,7 @@ impl EmbeddedOperator {
         let conversions = self.served_conversions()?;
         let converts = !conversions.is_empty();
         if converts {
-            let health = self.health.part("the versions that are stored, as the CRDs tell them");
+            let health = self.health.part("the stored versions of the CRDs");
             let work = follow_storage(self.prompt.clone(), conversions, health, shutdown.serving.clone());
             tasks.spawn("the versions that are stored", &shutdown.serving, work.map(Ok::<_, Infallible>));
         }
@@ -324,7 +324,7 @@ impl std::fmt::Debug for EmbeddedOperator {
 }
 
 /// Waits until the API server can call our conversion, because controllers can read nothing that is stored in another
-/// version before. What prevents that may be theirs to repair, so they start in any case.
+/// version before. They may have to repair the cause themselves, so they start in any case.
 async fn convertible_soon(webhooks: &Health) {
     if timeout(CONVERTIBLE, webhooks.until_ready()).await.is_err() {
         let seconds = CONVERTIBLE.as_secs();

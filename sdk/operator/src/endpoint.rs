@@ -25,7 +25,7 @@ const CERTIFICATE_TRIES: u32 = 10;
 pub(super) struct Endpoint<H> {
     pub(super) operator: &'static str,
     pub(super) server: Server,
-    /// The address that it has.
+    /// The bound address.
     pub(super) address: SocketAddr,
     pub(super) server_name: String,
     pub(super) handler: H,
@@ -34,7 +34,7 @@ pub(super) struct Endpoint<H> {
 }
 
 impl<H: Handler> Endpoint<H> {
-    /// Serves until `stop`, and then until the answers under way are given.
+    /// Serves until `stop`, and then until the calls in flight are answered.
     pub(super) async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let Self { operator, server, address, server_name, handler, source, health } = self;
         info!(%address, "Starting webhook server");
@@ -84,7 +84,7 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
             Ok(material) => return Ok(material),
             // A restart would not help: another program or a user has to repair this pair, so wait for it.
             Err(error @ CertificateError::ProvidedCertificates { .. }) => {
-                warn!(%error, "no certificates yet: no webhook is served until this Secret is mended");
+                warn!(%error, "no certificates yet: no webhook is served until this Secret is repaired");
                 health.waiting_for(format!("certificates: {error}"));
             }
             // A permanent error stays until a user does what it says.
@@ -92,6 +92,7 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
                 return Err(error);
             }
             Err(error) => {
+                health.waiting_for(format!("certificates: {error}"));
                 warn!(
                     %error,
                     attempt = tries,
@@ -105,8 +106,8 @@ async fn certificates(source: &CertificateSource, health: &Health) -> Result<Ser
     }
 }
 
-/// Ready when the bundle is published everywhere and a call like the API server's succeeds under it. The call goes to our
-/// own listener: a Service leads nowhere before its Pods are ready.
+/// Ready when the bundle is published everywhere and a call like the API server's succeeds under it. The call goes to
+/// our own listener: a Service leads nowhere before its Pods are ready.
 async fn callable(
     source: &CertificateSource,
     address: SocketAddr,

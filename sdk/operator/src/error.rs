@@ -36,7 +36,7 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
-    /// There is no certificate to serve the webhooks with. [`CertificateError::is_permanent`] of the source tells
+    /// There is no certificate to serve the webhooks with. [`CertificateError::is_permanent`] of the source says
     /// whether a retry may help.
     #[error("no certificates to serve webhooks with")]
     Certificates(#[source] CertificateError),

@@ -18,10 +18,10 @@ use portcullis_metrics::Metrics;
 /// The time that a wait at start may take before it is logged.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: a webhook
-/// whose endpoints go away because of a passing fault takes the cluster's writes with it.
+/// Says whether the process lives and whether it can do its work. Ready once, it stays ready until it ends: if
+/// endpoints went away because of a passing fault, the cluster's writes would fail.
 ///
-/// Each part of the process tells of itself; the whole is ready when all are.
+/// Each part of the process reports for itself; the whole is ready when all are.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     /// The condition that each part waits for.
@@ -67,21 +67,21 @@ impl Health {
         let _ = waiting_for.wait_for(|parts| !parts.contains_key(self.part)).await;
     }
 
-    /// Waits for `work`. While it lasts, what this part waits for is said in the log once it has waited for some time, and
-    /// whenever that is something else: who reads the log does not always read `/readyz`.
+    /// Waits for `work`. While it lasts, what this part waits for is logged once it has waited for some time, and
+    /// whenever that changes: not every reader of the log reads `/readyz`.
     pub(super) async fn logged_during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
-        let mut told = None;
+        let mut logged = None;
         loop {
             tokio::select! {
                 done = &mut work => return done,
                 () = sleep(PATIENCE) => {}
             }
             let now = self.waiting_for.borrow().get(self.part).cloned();
-            if let Some(what) = now.as_ref().filter(|_| now != told) {
+            if let Some(what) = now.as_ref().filter(|_| now != logged) {
                 warn!("not ready yet: waiting for {what}");
             }
-            told = now;
+            logged = now;
         }
     }
 

@@ -6,15 +6,15 @@ use portcullis_webhook::Webhooks;
 
 use super::error::ComponentsError;
 
-/// The DNS domain of clusters, unless another is said.
+/// The DNS domain of clusters, unless another is given.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// Name of the Service of a release, unless another is said.
+/// Name of the Service of a release, unless another is given.
 pub(super) fn service_of(release: &str) -> String {
     format!("{release}-webhook")
 }
 
-/// Name of the Secret with a release's pair, unless another is said.
+/// Name of the Secret with a release's pair, unless another is given.
 pub(super) fn secret_of(release: &str) -> String {
     format!("{release}-webhook-tls")
 }
@@ -66,11 +66,12 @@ pub struct SetupContext {
     pub restricted_to: Option<String>,
     /// Whether webhooks validate; when they are off, controllers do.
     pub webhooks: Switch,
-    /// The operator's own namespace, where the command line or `POD_NAMESPACE` tells it.
+    /// The operator's own namespace, where the command line or `POD_NAMESPACE` names it.
     pub namespace: Option<String>,
     /// Name of the installation: its ServiceAccounts are called `<release>` and `<release>-<controller>`.
     pub release: String,
-    /// Name of the Secret with the serving certificate. Its authority is in `<secret>-ca`, or with cert-manager in `<secret>-root`.
+    /// Name of the Secret with the serving certificate. Its authority is in `<secret>-ca`, or with cert-manager in
+    /// `<secret>-root`.
     pub secret: String,
 }
 

@@ -18,8 +18,8 @@ use portcullis_client::error_chain;
 use portcullis_manifest::names::OPERATOR;
 use portcullis_metrics::Metrics;
 
-/// Time between two looks at which installation holds the Lease.
-const TELL: Duration = Duration::from_secs(1);
+/// The time between two checks which installation holds the Lease.
+const HOLDER_CHECK: Duration = Duration::from_secs(1);
 /// The pause between two checks whether the leases are known, for readiness.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -77,7 +77,7 @@ impl Leases {
         Ok(Self { scope, election, candidacy, scopes: Some(scopes), watch: Some(watch) })
     }
 
-    /// Shows their health there.
+    /// Registers their metrics.
     pub(super) fn register_metrics(&self, metrics: &Metrics) {
         if let Some(Election { lease, name, .. }) = &self.election {
             metrics.families::<ScopeMetrics>().lease(name, lease.clone());
@@ -87,7 +87,7 @@ impl Leases {
         }
     }
 
-    /// The work behind it: what has to run, and what readiness waits for. `give_back` ends when the controllers have
+    /// Returns the tasks of the leases, which readiness waits for. `give_back` ends when the controllers have
     /// ended, `stop` when the webhooks are not served any more.
     pub(super) fn work(
         self,
@@ -121,7 +121,7 @@ impl Leases {
                 info!("every Lease that this replica depends on was read");
                 health.ready();
             };
-            let others = stop.run_until_cancelled(tell(election.as_ref()));
+            let others = stop.run_until_cancelled(log_other_installations(election.as_ref()));
             tokio::join!(hold, watch, known, others);
             stop.cancelled().await;
             Ok(())
@@ -130,13 +130,13 @@ impl Leases {
 }
 
 /// Logs whenever another installation begins or ends to hold the Lease.
-async fn tell(election: Option<&Election>) {
+async fn log_other_installations(election: Option<&Election>) {
     let Some(Election { lease, name, .. }) = election else { return };
-    let mut told = None;
+    let mut logged = None;
     loop {
         let other = lease.health().other_installation;
         match &other {
-            Some(installation) if told != other => {
+            Some(installation) if logged != other => {
                 warn!(
                     installation,
                     lease = name,
@@ -145,11 +145,11 @@ async fn tell(election: Option<&Election>) {
                      one to a namespace (--restrict-to-namespace)"
                 );
             }
-            None if told.is_some() => info!(lease = name, "no other installation holds the Lease: this one may lead"),
+            None if logged.is_some() => info!(lease = name, "no other installation holds the Lease: this one may lead"),
             _ => {}
         }
-        told = other;
-        sleep(TELL).await;
+        logged = other;
+        sleep(HOLDER_CHECK).await;
     }
 }
 

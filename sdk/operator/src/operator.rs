@@ -55,7 +55,7 @@ impl<A> Operator<A> {
     }
 
     /// Sets the CRDs that the operator installs, each with all its versions ([`kube::core::crd::merge_crds`]). A CRD
-    /// whose conversion is among the webhooks is generated with its conversion stanza.
+    /// with a conversion is generated with its conversion stanza.
     pub fn crds(mut self, crds: Vec<CustomResourceDefinition>) -> Self {
         self.crds = crds;
         self
@@ -99,8 +99,8 @@ impl<A> Operator<A> {
     /// Sets a function that makes further webhooks and controllers from the operator's own arguments. State that they
     /// share is created in it.
     ///
-    /// `Args` is a `clap::Args` for an operator with a [command line](Self::main), whose `run`, `generate` and `dev` then
-    /// have these flags; any type for one that is [embedded](Self::embed_with_args).
+    /// `Args` is a `clap::Args` for an operator with a [command line](Self::main), whose `run`, `generate` and `dev`
+    /// then have these flags; any type for one that is [embedded](Self::embed_with_args).
     pub fn setup<Args>(self, setup: impl Fn(&Args) -> Result<Components, BoxError> + 'static) -> Operator<Args> {
         self.setup_with_context(move |args, _| setup(args))
     }

@@ -1,4 +1,4 @@
-//! A client for requests that somebody waits for: each is given up when no answer begins in time.
+//! A client with a deadline: each request is given up when no answer begins in time.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use portcullis_controller::BoxError;
 use tokio::time::timeout;
 use tower::service_fn;
 
-/// The timeout until an answer begins. A busy API server has time to answer, and Leases have shorter limits of their own.
+/// The timeout until an answer begins. A busy API server has time to answer, and Leases have shorter limits of their
+/// own.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Returns a client that sends its requests by `client`, and gives up on one that gets no answer in 10 s.
 ///
 /// A `client` may pause before an answer: kube's own repeats a request that is answered with 429, 503 or 504, with
 /// pauses of up to 82 s in total or as long as `Retry-After` says. Leases and certificates cannot wait that long, and
-/// who asks for them tries again anyway.
+/// their callers retry anyway.
 pub(super) fn prompt_client(client: &Client) -> Client {
     let inner = client.clone();
     let send = move |request: http::Request<Body>| {

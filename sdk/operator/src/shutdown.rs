@@ -15,7 +15,7 @@ use super::tasks::Tasks;
 pub(super) const SHUTDOWN: Duration = Duration::from_secs(27);
 /// The deadline of controllers: it leaves time to release the Lease.
 pub(super) const CONTROLLERS: Duration = Duration::from_secs(22);
-/// The longest that a listener may go on after SIGTERM: calls under way need time to end after it.
+/// The longest time for which a listener accepts after SIGTERM: calls in flight need time to end after it.
 pub(super) const LONGEST_DRAIN: Duration = Duration::from_secs(15);
 
 /// The phases of a shutdown: the token of each, and what ends when it is cancelled.

@@ -15,8 +15,8 @@ use super::health::Health;
 use portcullis_client::{error_chain, relist_after_outage};
 use portcullis_webhook::conversion::{Conversion, Engine};
 
-/// Follows the CRDs until `stop`, and tells the engines of their conversions what tells a write from a read
-/// ([`Engine::set_storage`]). Ready when every engine has been told: until then a write may lose data.
+/// Watches the CRDs until `stop`, and sets in the engines of their conversions what distinguishes a write from a read
+/// ([`Engine::set_storage`]). Ready when every engine is set: until then a write may lose data.
 pub(super) async fn follow_storage(
     client: Client,
     conversions: Vec<Conversion>,
@@ -30,14 +30,14 @@ pub(super) async fn follow_storage(
         events.map(move |event| (index, event)).boxed()
     });
     let mut events = select_all(events);
-    let mut untold: BTreeSet<usize> = (0..conversions.len()).collect();
+    let mut unset: BTreeSet<usize> = (0..conversions.len()).collect();
     let follow = async {
         while let Some((index, event)) = events.next().await {
             let Some(Conversion { crd: name, engine, .. }) = conversions.get(index) else { continue };
             match event {
-                // One that is deleted has no objects, and one that is made again says what it stores.
+                // A deleted CRD has no objects, and one that is created again says what it stores.
                 Ok(crd) => {
-                    if crd.is_some_and(|crd| tell(engine, &crd)) && untold.remove(&index) && untold.is_empty() {
+                    if crd.is_some_and(|crd| set_storage(engine, &crd)) && unset.remove(&index) && unset.is_empty() {
                         health.ready();
                     }
                 }
@@ -53,8 +53,8 @@ pub(super) async fn follow_storage(
     stop.run_until_cancelled(futures::future::join(follow, ready)).await;
 }
 
-/// Tells the engine what the CRD says, once its status says something.
-fn tell(engine: &Engine, crd: &CustomResourceDefinition) -> bool {
+/// Sets in the engine the stored versions of the CRD, once its status has them.
+fn set_storage(engine: &Engine, crd: &CustomResourceDefinition) -> bool {
     let storage = crd.spec.versions.iter().find(|version| version.storage);
     let stored = crd.status.as_ref().and_then(|status| status.stored_versions.clone());
     let (Some(storage), Some(stored)) = (storage, stored) else { return false };

@@ -35,7 +35,7 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
-    /// Runs what names its own components.
+    /// Runs tasks that name their own components.
     pub(super) fn adopt(&mut self, task: impl Future<Output = Result<(), RunError>> + Send + 'static) {
         let handle = self.running.spawn(task);
         self.names.insert(handle.id(), "a component".to_owned());

@@ -74,15 +74,15 @@ fn setup_gets_the_command_lines_restriction_and_webhooks() {
         (vec![], plain),
     ];
     for (flags, expected) in table {
-        let told = Rc::new(RefCell::new(Vec::new()));
-        let tell = told.clone();
+        let contexts = Rc::new(RefCell::new(Vec::new()));
+        let seen = contexts.clone();
         let operator = Operator::new("op").setup_with_context(move |(): &(), context| {
-            tell.borrow_mut().push(context.clone());
+            seen.borrow_mut().push(context.clone());
             Ok(Components::default())
         });
         let words = ["op", "generate", "rbac", &out].into_iter().chain(flags.iter().copied());
         operator.main_with_args(words);
-        assert_eq!(*told.borrow(), [expected], "{flags:?}");
+        assert_eq!(*contexts.borrow(), [expected], "{flags:?}");
     }
 }
 

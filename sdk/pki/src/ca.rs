@@ -1,4 +1,4 @@
-//! The authority and what it issues.
+//! Certificate authorities, and the certificates that they issue.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -159,8 +159,8 @@ impl Ca {
     }
 }
 
-/// Whether the kinds of a name's parts are such that rcgen writes: of others (2.40 and above) the reader makes arcs that no
-/// identifier has, and the writer panics. No authority is called by them.
+/// Whether rcgen can write the attribute types of a name: for others (2.40 and above) its reader returns invalid
+/// identifiers, and its writer panics. No real CA uses them.
 fn can_be_written_again(name: &X509Name<'_>) -> bool {
     name.iter_attributes().all(|part| part.attr_type().as_bytes().first().is_some_and(|first| *first < 120))
 }
@@ -169,8 +169,8 @@ fn strange_subject() -> PkiError {
     PkiError::Certificate("its subject has a form that issued certificates cannot repeat".to_owned())
 }
 
-/// Issues a certificate for the authority's own key, and looks whether it verifies under the authority's certificate: in a
-/// damaged one the name may have a form that is not written again as it was, and the key another algorithm than it says.
+/// Issues a certificate for the authority's own key, and checks that it verifies under the authority's certificate: a
+/// damaged one may have a name that is not written back unchanged, or a key of another algorithm.
 fn issues_what_verifies(issuer: &Issuer<'static, KeyPair>, authority: &[u8]) -> Result<(), PkiError> {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -186,7 +186,7 @@ fn issue(error: rcgen::Error) -> PkiError {
     PkiError::Issue(Box::new(error))
 }
 
-/// Parameters with this validity and nothing else.
+/// Empty parameters with this validity.
 fn validity(not_before: Timestamp, not_after: Timestamp) -> Result<rcgen::CertificateParams, PkiError> {
     let outside = || PkiError::Validity { not_before, not_after };
     let at = |time: Timestamp| {

@@ -126,8 +126,8 @@ pub(crate) fn parse_pem(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiE
     Ok(found)
 }
 
-/// The first private key of a PEM text. What stands before it does not matter, as it does not to Go: `openssl ecparam
-/// -genkey` writes the curve there, others the certificate.
+/// The first private key of a PEM text. Other blocks before it are skipped, as Go does: `openssl ecparam -genkey`
+/// writes the curve there, others the certificate.
 pub(crate) fn parse_key(pem: &[u8]) -> Result<KeyPair, String> {
     let der = PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         PemError::NoItemsFound => "it holds no private key in PEM, or one with a passphrase".to_owned(),
@@ -155,7 +155,7 @@ pub(crate) fn timestamp(time: ASN1Time) -> Result<Timestamp, PkiError> {
 
 fn fingerprint(der: &[u8]) -> String {
     digest::digest(&digest::SHA256, der).as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })

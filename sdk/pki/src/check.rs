@@ -1,4 +1,4 @@
-//! Can a stored pair go on serving?
+//! Checks whether a stored pair can be served.
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::PublicKeyData as _;
@@ -6,7 +6,7 @@ use rcgen::PublicKeyData as _;
 use crate::certificate::{Certificate, parse, parse_key, parse_pem, spki};
 use crate::trust::{TrustProblem, verify};
 
-/// Why a stored pair cannot be used; each says in one sentence what is wrong.
+/// The reason why a stored pair cannot be used, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairProblem {

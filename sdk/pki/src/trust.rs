@@ -1,9 +1,10 @@
-//! Whether callers that trust a bundle accept a chain, and why not.
+//! Checks whether callers that trust a bundle accept a chain.
 //!
 //! The callers are API servers, so the rules are those of Go's `crypto/x509` (1.25), each cited where it is applied:
-//! `Certificate.Verify` tries every way from the leaf over the intermediates to a root, `Certificate.CheckSignatureFrom`
-//! asks of each signer whether it has signed and may, and `Certificate.isValid` for whom, when and how deep below it. Not
-//! looked at are constraints on names, extensions that Go does not know, and weak signatures: a TLS handshake finds those.
+//! `Certificate.Verify` tries every way from the leaf over the intermediates to a root,
+//! `Certificate.CheckSignatureFrom` checks that each signer has signed and may sign, and `Certificate.isValid` its
+//! usage, validity and path length. Name constraints, unknown extensions and weak signatures are not checked: a TLS
+//! handshake finds those.
 
 use std::collections::VecDeque;
 
@@ -14,10 +15,10 @@ use x509_parser::certificate::X509Certificate;
 use crate::PkiError;
 use crate::certificate::{Certificate, parse, parse_pem, timestamp};
 
-/// The most intermediate certificates of a chain that are looked at. Go tries 100 signatures.
+/// The largest number of intermediate certificates that are tried. Go tries 100 signatures.
 const MAX_INTERMEDIATES: usize = 8;
 
-/// Why callers that trust a bundle refuse a certificate; each says in one sentence what is wrong.
+/// The reason why callers that trust a bundle refuse a certificate, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustProblem {
@@ -91,7 +92,7 @@ pub enum TrustProblem {
 }
 
 impl TrustProblem {
-    /// Ranks problems: the one that comes closest to trust says most.
+    /// Ranks problems: the one closest to trust is the most useful.
     fn closeness(&self) -> u8 {
         match self {
             Self::Foreign { .. } => 0,
@@ -117,20 +118,20 @@ pub fn check_trust(chain_pem: &[u8], ca_pem: &[u8], now: Timestamp) -> Result<Ce
     verify(&chain, &roots, now)
 }
 
-/// Finds a way from the leaf to a root, the shortest one (Go's `Certificate.Verify` and `buildChains`).
+/// Finds the shortest path from the leaf to a root (Go's `Certificate.Verify` and `buildChains`).
 pub(crate) fn verify(
     chain: &[CertificateDer<'_>],
     roots: &[CertificateDer<'_>],
     now: Timestamp,
 ) -> Result<Certificate, TrustProblem> {
     let leaf = parse(&chain[0]).map_err(unreadable_chain)?;
-    // A bundle is read whole or not at all: one that is cut off must not pass for what is left of it.
+    // A bundle is read completely or not at all: a truncated one must not count as its remainder.
     let authorities: Vec<_> =
         roots.iter().map(|der| parse(der)).collect::<Result<_, _>>().map_err(unreadable_bundle)?;
     if roots.contains(&chain[0]) {
         return Certificate::from_der(&chain[0]).map_err(unreadable_bundle);
     }
-    // Intermediates that do not read lead nowhere.
+    // Intermediates that cannot be read are skipped.
     let intermediates = chain[1..].iter().take(MAX_INTERMEDIATES);
     let mut untried: Vec<_> = intermediates.filter_map(|der| parse(der).ok()).collect();
     let held = || authorities.iter().map(|ca| format!("'{}'", ca.subject())).collect();
@@ -155,7 +156,7 @@ pub(crate) fn verify(
     Err(closest.unwrap_or(TrustProblem::Empty))
 }
 
-/// Whether this authority vouches at `now` for the certificate, which has so many intermediates below it.
+/// Whether this authority verifies the certificate at `now`, which has so many intermediates below it.
 fn accepts(
     ca: &X509Certificate<'_>,
     certificate: &X509Certificate<'_>,
@@ -200,7 +201,7 @@ pub(crate) fn signed_by(certificate: &X509Certificate<'_>, ca: &X509Certificate<
     if certificate.verify_signature(Some(ca.public_key())).is_err() {
         return Err(TrustProblem::OtherKey { issuer });
     }
-    // Go lets a root of version 1 sign, which has no basic constraints. Nobody makes those any more.
+    // Go lets a root of version 1 sign, which has no basic constraints. They are not issued any more.
     if !ca.is_ca() {
         return Err(TrustProblem::NotACa { issuer });
     }

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let folder = out.unwrap_or_else(|| PathBuf::from(&name));
     match write(&name, kind, group, &folder, &sdk) {
         Ok(()) => {
-            // It is written, whether or not anybody reads this. In which order imports stand depends on the names.
+            // The project is written even if standard output is closed. The order of imports depends on the names.
             let _ = writeln!(
                 io::stdout(),
                 "{} is written. Then run:\n\n  cd {0}\n  cargo fmt\n  cargo test",

@@ -1,4 +1,4 @@
-//! The answer, written as the API server reads it.
+//! The response, as the API server reads it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn warnings_that_are_left_out_are_counted() {
-        // (length of each, how many there are, how many are told, the last one)
+        // (length of each, how many there are, how many are reported, the last one)
         let w = |n: usize| "w".repeat(n);
         let cases = [
             (200, 20, 20, w(200)),

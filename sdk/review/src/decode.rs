@@ -1,4 +1,4 @@
-//! A raw object as a type, or the path of the field that does not fit.
+//! Decodes a raw object as a type, or returns the path of the field that does not decode.
 
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
@@ -29,7 +29,7 @@ pub fn decode_without_managed_fields<T: DeserializeOwned>(object: &str) -> Resul
         .or_else(|_| explain(without_managed_fields(&mut serde_json::Deserializer::from_str(object))))
 }
 
-/// Decodes a second time, for what fails: keeping track of the path would slow down every object that decodes.
+/// Decodes a failed object a second time: tracking the path would slow down every object that decodes.
 fn explain<'de, T: DeserializeOwned>(
     from: impl Deserializer<'de, Error = serde_json::Error>,
 ) -> Result<T, DecodeError> {

@@ -118,8 +118,8 @@ fn changed<'t>(before: &'t str, after: &'t str) -> Changed<'t> {
     })
 }
 
-/// Compares objects that have the same members in the same order, as two that one type wrote mostly do; `None` if these
-/// have not. Text that both share is read once where it comes before all changes, and not at all behind the last one.
+/// Compares objects that have the same members in the same order, as two from one type usually do; otherwise `None`.
+/// Text that both share is read once where it comes before all changes, and not at all behind the last one.
 fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
     let shared = shared(before.as_bytes(), after.as_bytes());
     let (mut before, mut after, mut changed) = (members(before), members(after), Changed::new());
@@ -131,7 +131,7 @@ fn in_step<'t>(before: &'t str, after: &'t str) -> Option<Changed<'t>> {
             continue;
         }
         let is = after.next()?;
-        // A member that is there twice counts as the last of them says.
+        // The last of a repeated member counts.
         if was.key != is.key || changed.contains_key(&is.key) {
             return None;
         }
@@ -214,7 +214,7 @@ mod tests {
             (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, vec![]),
             ("{}", r#"{"a":1}"#, vec!["a"]),
             ("{}", "{}", vec![]),
-            // The last one counts.
+            // The last of a repeated member counts.
             (r#"{"a":1,"a":2}"#, r#"{"a":3,"a":2}"#, vec![]),
             (r#"{"a":1,"a":2}"#, r#"{"a":1,"a":3}"#, vec!["a"]),
             (r#"{"a\"":1,"a\"":2}"#, r#"{"a\"":3,"a\"":2}"#, vec![]),

@@ -81,7 +81,7 @@ pub struct GroupVersionResource {
 pub struct UserInfo {
     /// Name of the user, such as `system:serviceaccount:ns:name`.
     pub username: String,
-    /// Identifier that tells users of the same name over time apart; may be empty.
+    /// Identifier that distinguishes users of the same name over time; may be empty.
     pub uid: String,
     /// Groups of the user.
     pub groups: Vec<String>,

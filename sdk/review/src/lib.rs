@@ -38,7 +38,7 @@ mod merge;
 mod object;
 mod patch;
 mod result;
-// This is for the conversion engine, which reads objects in the same way.
+// The conversion engine uses it, too.
 #[doc(hidden)]
 pub mod scan;
 mod verdict;

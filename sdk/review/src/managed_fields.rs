@@ -1,8 +1,8 @@
-//! A reader that goes past `metadata.managedFields`: who wrote which field. They are often half of an object and of no
+//! A reader that skips `metadata.managedFields`. They are often half of an object and of no
 //! use to a handler, and to decode them costs more than to decode all the rest.
 //!
 //! It stands between the text and the type, and looks at the keys of two objects: those of the document and those of
-//! its metadata. So nothing is copied or read twice, and what the type sees of the rest is what it would have seen.
+//! its metadata. So nothing is copied or read twice, and the type sees the rest unchanged.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_as_without_it() {
+    fn a_value_that_does_not_fit_is_reported_as_missing() {
         for text in
             [r#"{"metadata":{"name":7}}"#, "[]", r#"{"metadata":true}"#, r#"{"metadata":{"managedFields":["#, "{"]
         {

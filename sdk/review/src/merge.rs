@@ -1,8 +1,8 @@
 //! The three-way merge that carries typed edits over to a raw object.
 //!
-//! A type is a lossy view: it drops members that it does not know and writes defaults that nobody sent. So its output
-//! is never compared with the raw object, only with its own output before the handler ran; the difference between
-//! those two is what the handler did, and it is done again on the raw object.
+//! A type is a lossy view: it drops members that it does not know and writes defaults that the client did not send. So
+//! its output is never compared with the raw object, only with its own output before the handler ran; the difference
+//! between those two is what the handler did, and it is done again on the raw object.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,8 +47,8 @@ fn carry_object(
             (Some(old), Some(under)) => {
                 merged.insert(key.clone(), three_way_merge(under, old, value));
             }
-            // Whole, though only a part may have changed: where raw has nothing, the rest was a default of the type
-            // as a whole, and a part of it need not decode.
+            // Take the whole value, though only a part may have changed: where raw has nothing, the rest was the type's
+            // default, and a part of it need not decode.
             _ => {
                 merged.insert(key.clone(), value.clone());
             }
@@ -79,7 +79,7 @@ fn places(raw: &[Value], before: &[Value]) -> Vec<Option<usize>> {
     let mut places = origins(raw, before);
     let known: HashSet<usize> = places.iter().flatten().copied().collect();
     for (index, place) in places.iter_mut().enumerate() {
-        // One that the type gave another name.
+        // An element that the type gave another name.
         if place.is_none() && !known.contains(&index) {
             *place = Some(index);
         }

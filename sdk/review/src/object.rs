@@ -12,7 +12,7 @@ use crate::scan::{member, members};
 /// stored object, since a client can send any value.
 pub fn is_being_deleted(object: &RawValue) -> bool {
     let text = object.get();
-    // Nearly no object is, and most of those that are not do not have the word anywhere, escaped or not.
+    // Almost no object is being deleted, and most of the others do not contain the word at all.
     if !text.contains("deletionTimestamp") && !text.contains("\\u") {
         return false;
     }

@@ -1,7 +1,9 @@
-//! Finds the members of a JSON object in its text, and reads nothing else. For the crates of this SDK: no stable API.
+//! Finds the members of a JSON object in its text, without parsing the values. It is for the crates of this SDK, and no
+//! stable API.
 //!
-//! It trusts that the text is JSON: whoever has it as a [`RawValue`](serde_json::value::RawValue), has decoded it or
-//! has written it knows that. Other text gives fewer members or wrong ones, and never a panic. Nothing here recurses.
+//! It trusts that the text is JSON: a caller that has it as a [`RawValue`](serde_json::value::RawValue), has decoded it
+//! or has written it knows that. Other text gives fewer members or wrong ones, and never a panic. Nothing here
+//! recurses.
 
 use std::borrow::Cow;
 

@@ -26,7 +26,7 @@ pub struct Verdict {
     pub(crate) audit: BTreeMap<String, String>,
 }
 
-/// Why a request is denied: message, code, causes.
+/// The reason why a request is denied: message, code, causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     pub(crate) message: String,
@@ -122,7 +122,7 @@ impl Verdict {
     }
 
     /// Adds a warning for the user; kubectl prints it as `Warning: …`. The response has at most 256 characters of each
-    /// warning and 4096 of all together, which is what Kubernetes keeps; the last one tells how many were left out.
+    /// warning and 4096 of all together, which is what Kubernetes keeps; the last one says how many were left out.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
         self

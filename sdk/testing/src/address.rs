@@ -1,14 +1,14 @@
-//! Addresses for servers that are told theirs.
+//! Addresses for servers that get theirs as a flag.
 
 #![allow(clippy::panic, reason = "in a test this is the failure")]
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// An address of 127.0.0.1 on which nobody listens, for a server that is told its address.
+/// An unused address of 127.0.0.1, for a server that gets its address as a flag.
 ///
-/// Its port lies between 10,000 and 29,999, which Linux gives to nobody unasked: a port that the kernel chooses may be
-/// the source of another connection by the time the server starts.
+/// Its port lies between 10,000 and 29,999, which Linux does not assign by itself: a port that the kernel chooses may
+/// be the source of another connection by the time the server starts.
 ///
 /// # Panics
 /// When none of a hundred such ports is free.

@@ -113,7 +113,7 @@ fn missing_servers_are_named_with_their_install_command() {
     }
 }
 
-/// The holder: starts a control plane, tells what it holds, and ends in the way asked.
+/// The holder: starts a control plane, prints what it holds, and ends in the way asked.
 fn hold(runtime: &Runtime, way: &str) {
     let killed = way == "SIGKILL";
     let builder = ControlPlane::builder();
@@ -173,7 +173,7 @@ fn mentioned_by(path: &Path) -> usize {
     String::from_utf8_lossy(&listed.stdout).matches(path).count()
 }
 
-/// Whether the process runs; one that has ended and that nobody has collected does not.
+/// Whether the process runs; a zombie does not.
 fn alive(pid: u32) -> bool {
     if Path::new("/proc/self").exists() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

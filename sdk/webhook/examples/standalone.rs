@@ -42,7 +42,7 @@ struct Flags {
     log: String,
 }
 
-/// A kind in two versions: the second one tells a name from a surname.
+/// A kind in two versions: the second one separates name and surname.
 mod v1 {
     use kube::CustomResource;
     use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Common parts of validating and mutating webhooks: which requests reach a handler, and with what.
+//! Common parts of validating and mutating webhooks: the requests that reach a handler, and its arguments.
 
 use futures::future::BoxFuture;
 use kube_core::{GroupVersionKind, Resource};
@@ -50,7 +50,7 @@ impl Decision {
         Self { verdict, patch: None, note: None }
     }
 
-    /// Allows a request that is not the handler's business.
+    /// Allows a request that the handler does not decide.
     pub(super) fn skipped(why: &str) -> Self {
         Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
     }
@@ -59,7 +59,7 @@ impl Decision {
 /// The message for the user when a handler failed or panicked.
 pub(super) const HANDLER_FAILED: &str = "handler failed";
 
-/// Why there is no decision. Becomes an HTTP error, so that the failure policy decides.
+/// The reason why there is no decision. It becomes an HTTP error, so that the failure policy decides.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The error is for the log alone, because it may contain secrets.
@@ -85,7 +85,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The decision where this is one after all.
+    /// The decision, if this failure is one.
     pub(super) fn into_decision(self) -> Result<Decision, Self> {
         match self {
             Self::Undecoded(decision) => Ok(*decision),

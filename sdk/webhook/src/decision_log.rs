@@ -1,4 +1,5 @@
-//! One line per decision, `validate create` or the like: who asked for what, what was answered, and why. Never the object.
+//! One line per decision, `validate create` or the like: who asked for what, what was answered, and why. Never the
+//! object.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use portcullis_manifest::messages::{MUTATE, VALIDATE};
 pub(super) enum Outcome<'a> {
     /// It was answered; the note takes the place of the denial's message.
     Decided { verdict: &'a Verdict, note: Option<&'a str> },
-    /// It was not; the failure policy decides, unless the webhook answers with a denial then.
+    /// It was not answered; the failure policy decides, unless the webhook then answers with a denial.
     Failed { problem: &'a str },
 }
 

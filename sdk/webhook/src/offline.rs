@@ -1,5 +1,5 @@
-//! The registered validators without the API server: what a controller asks about stored objects while webhooks are
-//! off, and what a person asks about a manifest.
+//! Evaluates the registered validators without the API server: for a controller while webhooks are off, and for a
+//! manifest.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -34,8 +34,8 @@ impl Webhooks {
     /// order of registration. `object` needs `apiVersion` and `kind`. Nothing is requested from the API server or
     /// written.
     ///
-    /// An object of another version than the webhook's is converted first, if the kind has a conversion. Compared with a
-    /// request to the API server:
+    /// An object of another version than the webhook's is converted first, if the kind has a conversion. Compared with
+    /// a request to the API server:
     ///
     /// - there is no old object, so that handlers of updates ([`on_update`](super::Validate::on_update)) are not
     ///   called;
@@ -147,7 +147,7 @@ impl Webhooks {
         problems
     }
 
-    /// Whether the webhook is called when such an object is created, as far as can be told without asking it.
+    /// Whether the webhook is called when such an object is created, as far as is known without calling it.
     fn is_for(&self, webhook: &dyn Admit, resource: &ApiResource, object: &Value) -> bool {
         let manifest = webhook.manifest().with_overrides(&self.overrides);
         let named = |names: &[String], name: &str| names.iter().any(|it| it == name || it == "*");
@@ -174,7 +174,7 @@ impl Webhooks {
     }
 }
 
-/// Asks the webhook as the API server would.
+/// Evaluates the webhook as the API server would call it.
 async fn evaluate(
     webhook: &dyn Admit,
     kind: &GroupVersionKind,
@@ -203,7 +203,7 @@ async fn evaluate(
     Ok(webhook.admit(&review.request, context).await?.verdict)
 }
 
-/// Whether the webhook's selectors want the object, as far as that can be told from the object alone.
+/// Whether the webhook's selectors match the object, as far as the object alone shows it.
 fn selected(webhook: &Webhook, object: &Value) -> bool {
     let metadata = object.get("metadata");
     let labels = metadata.and_then(|metadata| metadata.get("labels")).cloned();
@@ -213,7 +213,7 @@ fn selected(webhook: &Webhook, object: &Value) -> bool {
     let by_labels = webhook.object_selector.as_ref().is_none_or(|selector| matches(selector, &labels));
     let by_namespace = webhook.namespace_selector.as_ref().zip(namespace).is_none_or(|(selector, namespace)| {
         let mut selector = selector.clone();
-        // Other labels of the namespace are not known here: what is asked of them counts as met.
+        // Other labels of the namespace are not known here: requirements on them count as met.
         let labels = selector.match_labels.get_or_insert_default();
         labels.retain(|key, _| key == NAMESPACE_NAME);
         let expressions = selector.match_expressions.get_or_insert_default();

@@ -1,6 +1,6 @@
 //! The reasons for which a call is not answered with a review.
 
-/// Why a call got no review for an answer, as metrics tell it.
+/// The reason why a call got no review as an answer, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejected {
     /// No such path or method, or not JSON.

@@ -77,10 +77,10 @@ impl Endpoint for ReviewCalls {
 }
 
 impl ReviewCalls {
-    /// Has the webhook decide, within the deadline and whatever its handler does.
+    /// Runs the webhook within the deadline, whatever its handler does.
     async fn decide(&self, review: &Review<'_>, call: Call) -> Result<Bytes, HttpError> {
         let request = &review.request;
-        // This comes before anything is decoded: another operator's objects may be of a version that we cannot read.
+        // Check this before decoding: another operator's objects may be of a version that we cannot read.
         if let Some(why) = (self.skip)(&request.namespace) {
             let skips = match self.kind {
                 WebhookKind::Validating => "validation",
@@ -129,8 +129,8 @@ impl ReviewCalls {
         review.answer(verdict, patch.as_ref()).into()
     }
 
-    /// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that. The log may be
-    /// told more than the user.
+    /// The answer where there is no decision: an HTTP error, or a denial where the webhook chose that. The log may
+    /// say more than the user sees.
     fn failed(
         &self,
         review: &Review<'_>,

@@ -54,7 +54,7 @@ impl<K: AdmissionObject> Validate<K> {
 }
 
 impl Validate<DynamicObject> {
-    /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] tells which. It is registered as
+    /// Creates a webhook for untyped objects of one kind or several; [`Context::kind`] says which. It is registered as
     /// `{name}.{plural}.{group}`, or as `{name}.dynamic.portcullis.dev` when the target is more than one resource.
     pub fn dynamic(name: impl Into<String>, target: impl Into<Target>) -> Self {
         Self::with_subject(name, Subject::dynamic(target.into()))

@@ -1,7 +1,7 @@
 //! Helm, as a user runs it, on the charts of this repository.
 //!
-//! It is the program that hack/helm pins, from the per-user cache. What it keeps (its configuration, its cache) goes to a
-//! folder of its own that ends with the value.
+//! It is the program that hack/helm pins, from the per-user cache. What it keeps (its configuration, its cache) goes to
+//! a folder of its own that ends with the value.
 
 #![allow(clippy::panic, clippy::missing_panics_doc, reason = "in a test this is the failure")]
 
@@ -38,7 +38,7 @@ pub fn chart(name: &str) -> PathBuf {
     repository("charts").join(name)
 }
 
-/// Everything that is in the cluster and that somebody means: kind, namespace and name. What controllers make of it by
+/// Everything in the cluster that a manifest names: kind, namespace and name. What controllers make of it by
 /// themselves, and take away again when they come to it, is left out.
 pub async fn inventory(client: Client) -> BTreeSet<String> {
     let derived = ["Event", "EndpointSlice", "Endpoints", "ReplicaSet", "Pod", "ControllerRevision", "APIService"];
@@ -111,7 +111,7 @@ impl Helm {
     /// Runs helm and returns its output, or its errors if it fails.
     ///
     /// # Errors
-    /// With its standard error, and its standard output where `lint` tells what is wrong.
+    /// With its standard error, and its standard output where `lint` says what is wrong.
     pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         for (variable, folder) in

@@ -1,7 +1,8 @@
 //! Real identity providers as child processes: the example provider of Zitadel's Go library, and npm's `oidc-provider`.
 //!
-//! Both listen on loopback, give tokens by client credentials (RFC 6749, section 4.4) with the audience that is asked for, and end with the process
-//! that started them, whichever way it ends. `make identity-providers` builds them (hack/identity-providers).
+//! Both listen on loopback, give tokens by client credentials (RFC 6749, section 4.4) with the audience that is asked
+//! for, and end with the process that started them, whichever way it ends. `make identity-providers` builds them
+//! (hack/identity-providers).
 
 mod http;
 mod process;
@@ -146,8 +147,8 @@ impl Provider {
         answer["access_token"].as_str().map(str::to_owned).with_context(|| format!("no token: {answer}"))
     }
 
-    /// Signs with a new key from now on. `oidc-provider` still publishes the former one, and forgets opaque tokens; Zitadel's, whose key lives
-    /// as long as its process, is started again at its address.
+    /// Signs with a new key from now on. `oidc-provider` still publishes the former one, and forgets opaque tokens;
+    /// Zitadel's, whose key lives as long as its process, is started again at its address.
     pub async fn rotate_keys(&mut self) -> Result<()> {
         match self.kind {
             Kind::Zitadel => {
@@ -158,7 +159,7 @@ impl Provider {
         }
     }
 
-    /// Ends it; nobody listens at its address when this returns.
+    /// Ends it; its address is free when this returns.
     pub async fn stop(&mut self) -> Result<()> {
         match self.process.take() {
             Some(process) => process.stop().await,

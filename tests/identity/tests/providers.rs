@@ -1,4 +1,4 @@
-//! The providers that the other tests rely on do what those are told of them.
+//! The providers behave as the other tests expect.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use base64::Engine as _;

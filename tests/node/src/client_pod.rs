@@ -1,4 +1,4 @@
-//! A pod that calls an MCP server again and again, and tells what each call came to.
+//! A pod that calls an MCP server again and again, and logs each result.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub enum Outcome {
         /// JSON-RPC error message.
         text: String,
     },
-    /// Nobody answered.
+    /// There was no answer.
     Lost {
         /// The error that the client saw.
         text: String,
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_client_tells_of_one_call() {
+    fn a_line_of_a_client_is_about_one_call() {
         let call = |line: &str| serde_json::from_str::<Call>(line).unwrap();
         let answered = call(r#"{"outcome":"answered","text":"Hi Ada","began":1795456367510,"milliseconds":5}"#);
         assert_eq!((answered.began, answered.milliseconds), (1_795_456_367_510, 5));

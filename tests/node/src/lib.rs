@@ -1,7 +1,7 @@
-//! Tests on a cluster of one real node, which `make e2e` (or `make node-up`) brings up: namespaces that tell what
+//! Tests on a cluster of one real node, which `make e2e` (or `make node-up`) brings up: namespaces that print what
 //! happened in them when a test fails, and pods that call what the test installs.
 
-#![allow(clippy::panic, clippy::print_stderr, reason = "helpers of tests fail and tell as tests do")]
+#![allow(clippy::panic, clippy::print_stderr, reason = "helpers of tests fail and print as tests do")]
 
 mod client_pod;
 pub mod greeter;

@@ -133,7 +133,7 @@ impl Namespace {
     /// The names of a Deployment's pods that are not on their way out, sorted.
     ///
     /// # Panics
-    /// When the API server does not tell.
+    /// When the API server does not answer.
     pub async fn pods(&self, deployment: &str) -> Vec<String> {
         pods_of(&self.client, &self.name, deployment).await
     }
@@ -143,7 +143,7 @@ impl Namespace {
     /// # Panics
     /// When that does not come about.
     pub async fn replaced(&self, deployment: &str, before: &[String]) -> Vec<String> {
-        // The pods themselves tell: for a while after one went, the Deployment's status is that of before.
+        // Read the pods themselves: for a while after one went, the Deployment's status is outdated.
         wait_until(&format!("the pods of {deployment} to be replaced"), DEADLINE, || async {
             let wanted = self.api::<Deployment>().get(deployment).await.ok()?.spec?.replicas?;
             let pods = staying(&self.client, &self.name, deployment).await;
@@ -196,7 +196,7 @@ impl Namespace {
     /// The log of a pod's container.
     ///
     /// # Panics
-    /// When the kubelet does not tell.
+    /// When the kubelet does not answer.
     pub async fn log(&self, pod: &str) -> String {
         let pods: Api<Pod> = self.api();
         let log = pods.logs(pod, &LogParams::default()).await;
@@ -207,7 +207,7 @@ impl Namespace {
 /// The names of a Deployment's pods that are not on their way out, sorted.
 ///
 /// # Panics
-/// When the API server does not tell.
+/// When the API server does not answer.
 pub(crate) async fn pods_of(client: &Client, namespace: &str, deployment: &str) -> Vec<String> {
     let mut names: Vec<String> =
         staying(client, namespace, deployment).await.iter().map(ResourceExt::name_any).collect();

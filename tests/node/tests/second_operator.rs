@@ -1,5 +1,5 @@
-//! The second operator, installed by Helm as its guide has it: hook Jobs make its certificates, and what the guide tells people to
-//! look at is there. The rest of the guide is kept by the tests of dynamo/webhooks, without pods.
+//! The second operator, installed by Helm as its guide has it: hook Jobs make its certificates, and the guide's
+//! instructions to look at is there. The rest of the guide is kept by the tests of dynamo/webhooks, without pods.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "in a test this is the failure")]
 
 use std::io::{BufRead as _, BufReader};
@@ -90,9 +90,9 @@ async fn helm_installs_dynamo_webhooks_as_the_guide_describes() {
     let denied = kubectl_in(NAMESPACE, &["logs", &deployment, "--all-pods=true"]);
     assert!(denied.contains("validate create") && denied.contains("without-services"), "{denied}");
     assert!(!denied.contains("ERROR"), "{denied}");
-    assert!(port_forwarded(), "the guide's port-forward finds nobody on 9443");
+    assert!(port_forwarded(), "the guide's port-forward finds no server on 9443");
 
-    // The guide's manual rotation: admission is lost between the two commands at most for as long as nobody has a certificate.
+    // The guide's manual rotation: admission is lost between the two commands at most while there is no certificate.
     let before = certificate();
     kubectl_in(NAMESPACE, &["delete", "secret", SECRET]);
     // As it has one do it again that failed.
@@ -103,7 +103,7 @@ async fn helm_installs_dynamo_webhooks_as_the_guide_describes() {
     wait_until("the new certificate to be served", DEADLINE, || async { answer(&bad).contains(REFUSAL).then_some(()) })
         .await;
 
-    // To the rotation by the operator itself and back, while somebody writes.
+    // To the rotation by the operator itself and back, under writes.
     let stop = Arc::new(AtomicBool::new(false));
     let writer = {
         let (stop, bad) = (stop.clone(), bad.clone());
@@ -140,7 +140,7 @@ fn certificate() -> String {
 fn port_forwarded() -> bool {
     let words = ["--namespace", NAMESPACE, "port-forward", &format!("deployment/{NAME}"), ":9443"];
     let mut forward = Command::new(KUBECTL).args(words).stdout(Stdio::piped()).spawn().unwrap();
-    // It ends when nobody reads what it says.
+    // It ends when its output is closed.
     let (mut said, mut line) = (BufReader::new(forward.stdout.take().unwrap()), String::new());
     // "Forwarding from 127.0.0.1:40000 -> 9443"
     said.read_line(&mut line).unwrap();

@@ -1,7 +1,7 @@
 //! Services that tests start as processes, and a network between them that fails on demand.
 //!
 //! [`RedisServer`] is the `redis-server` of the distribution, on loopback. It ends with the process that started it, whichever way that ends.
-//! [`Toxic`] stands before any TCP server and relays connections, until it is told of a [`Fault`].
+//! [`Toxic`] relays connections to any TCP server, until it gets a [`Fault`].
 
 mod redis;
 mod toxic;

@@ -153,7 +153,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Kills it; nobody listens at its address when this returns.
+    /// Kills it; its address is free when this returns.
     pub async fn kill(&mut self) -> Result<()> {
         let Some(Process { mut guard, stdin }) = self.process.take() else { return Ok(()) };
         drop(stdin);

@@ -21,8 +21,8 @@ const GARBAGE: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
 pub enum Fault {
     /// Nothing: bytes pass.
     None,
-    /// Connections stay open and are accepted, and their bytes vanish, as when the other end is gone without a word. A connection that has lost bytes
-    /// stays so when the fault is over.
+    /// Connections stay open and are accepted, and their bytes vanish, as when the other end is gone without a word. A
+    /// connection that has lost bytes stays so when the fault is over.
     Silent,
     /// Each piece of an answer comes this much later.
     Slow(Duration),
@@ -143,7 +143,7 @@ impl Pump {
             }
             let lost = self.lost.load(Ordering::Relaxed);
             if length == 0 {
-                // The client does not hear that the server has gone.
+                // The client does not notice that the server has gone.
                 return if lost && self.is_answer { pending().await } else { Ok(()) };
             }
             if lost {

@@ -17,7 +17,7 @@ use crate::report::Report;
 /// The binaries that take longest, longest first: begun last, they would run alone at the end.
 const LONGEST: &[&str] =
     &["sdk_operator", "e2e", "data_plane", "mcp_operator", "charts", "webhook", "project", "dynamo"];
-/// A test that takes longer is listed: it costs everybody on every change.
+/// A test that takes longer is listed: it costs time on every change.
 const SLOW: Duration = Duration::from_secs(10);
 
 /// Runs all tests and prints each binary's results as it ends. Returns whether all passed.
@@ -58,7 +58,7 @@ pub(crate) fn run(jobs: usize, threads: usize) -> anyhow::Result<bool> {
 fn longest_first(binaries: Vec<Binary>, list: &[&str]) -> anyhow::Result<Vec<Binary>> {
     for name in list {
         let found = binaries.iter().any(|binary| binary.name == *name);
-        ensure!(found, "no test binary has the name {name}: mend LONGEST in tests/suite/src/all.rs");
+        ensure!(found, "no test binary has the name {name}: correct LONGEST in tests/suite/src/all.rs");
     }
     let mut sorted = binaries;
     sorted.sort_by_key(|binary| list.iter().position(|name| *name == binary.name).unwrap_or(list.len()));

@@ -69,7 +69,7 @@ pub(crate) fn run(names: &[String], runs: usize, threads: usize) -> anyhow::Resu
             }
         }
     }
-    println!("figures: {}; a file that is deleted begins anew", folder.display());
+    println!("figures: {}; delete the file to start again", folder.display());
     Ok(passed)
 }
 
@@ -140,7 +140,7 @@ mod tests {
     use crate::report::Report;
 
     #[test]
-    fn figures_tell_how_many_runs_are_missing() {
+    fn figures_say_how_many_runs_are_missing() {
         let output =
             "test a ... ok <1.0s>\ntest b ... FAILED <2.0s>\ntest result: FAILED. 1 passed; 1 failed; 0 ignored";
         let run = |report| Run { name: "x".to_owned(), report, took: Duration::from_secs(3), log: "/".into() };

@@ -47,8 +47,8 @@ impl Imports {
         self.edges.iter().map(|(from, to)| (from.join("::"), to.join("::")))
     }
 
-    /// The circles among modules of one folder, each taken with all that is below it: empty where imports go in one
-    /// direction. A circle is told by the imports that it consists of.
+    /// The circles of modules of one folder, each taken with all that is below it: empty where imports go in one
+    /// direction. A circle is described by its imports.
     pub fn circles(&self) -> Vec<String> {
         let mut levels: BTreeMap<&[String], Level> = BTreeMap::new();
         for (from, to) in &self.edges {
@@ -60,8 +60,8 @@ impl Imports {
         let circles = levels.values().flat_map(|level| {
             level.keys().filter_map(|start| {
                 let circle = way(level, start, start)?;
-                // Each circle is met from each of its modules; it is told once.
-                (circle.iter().min() == Some(start)).then(|| told(level, &circle))
+                // Each circle is found from each of its modules; it is reported once.
+                (circle.iter().min() == Some(start)).then(|| described(level, &circle))
             })
         });
         circles.collect()
@@ -89,7 +89,7 @@ fn way(level: &Level, start: &str, end: &str) -> Option<Vec<String>> {
     None
 }
 
-fn told(level: &Level, circle: &[String]) -> String {
+fn described(level: &Level, circle: &[String]) -> String {
     let next = circle.iter().cycle().skip(1);
     circle.iter().zip(next).map(|(from, to)| level[from][to].as_str()).collect::<Vec<_>>().join("; ")
 }

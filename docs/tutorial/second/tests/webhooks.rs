@@ -29,7 +29,7 @@ async fn only_an_admin_shortens_the_time_that_backups_are_kept() {
 }
 
 #[tokio::test]
-async fn what_nobody_said_is_filled_in_once() {
+async fn a_missing_field_gets_its_default_once() {
     let reviews = Reviews::new(&webhooks()).unwrap();
     let answer = reviews.create(&backup(None, 7)).mutate("defaults").await;
     assert_eq!(answer.patched()["spec"]["schedule"], json!("0 3 * * *"));

@@ -1,4 +1,4 @@
-//! Requests. Until one is being profiled, its spec may be mended; after that it is immutable.
+//! Requests. The spec of a request can be corrected until profiling starts; after that it is immutable.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
@@ -60,7 +60,7 @@ async fn on_invalid(cx: Reconcile<Request>, problem: String) -> Result<Action, C
     Ok(Action::await_change())
 }
 
-/// Tells that the change of the spec is not accepted. The condition keeps the event from being published again by the
+/// Reports that the change of the spec is not accepted. The condition keeps the event from being published again by the
 /// next process.
 async fn reject(cx: &Reconcile<Request>, why: &str) -> Result<Action, ControllerError> {
     let request = &*cx.object;
@@ -86,8 +86,8 @@ fn too_late(request: &Request) -> Option<String> {
     })
 }
 
-/// Whether nothing was begun for the request: it has no state, or the one that it gets here. Dynamo never looks again at
-/// one that it refused.
+/// Whether nothing was begun for the request: it has no state, or the one that it gets here. Dynamo never looks again
+/// at one that it refused.
 fn is_new(status: Option<&Status>) -> bool {
     let refused = |status: &Status| {
         let mut conditions = status.conditions.iter().flatten();

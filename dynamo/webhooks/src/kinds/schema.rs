@@ -3,14 +3,14 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// An object whose members the API server keeps as they are. A field with this schema needs `#[serde(default)]`: nothing
-/// else tells the derive that it may be absent.
+/// An object whose members the API server keeps as they are. A field with this schema needs `#[serde(default)]`:
+/// nothing else makes the field optional for the derive.
 pub(super) fn open_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// CEL rules of a spec whose fields stay as they were, set or not. The webhook says the same where the CRD in the cluster
-/// has no such rules: those of Dynamo 0.7 and 0.8 have none, its guide promises them.
+/// CEL rules of a spec whose fields stay as they were, set or not. The webhook says the same where the CRD in the
+/// cluster has no such rules: those of Dynamo 0.7 and 0.8 have none, its guide promises them.
 pub(super) fn immutable<const N: usize>(fields: [&str; N]) -> Value {
     let rule = |field: &str| {
         json!({

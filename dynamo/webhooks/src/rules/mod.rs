@@ -52,8 +52,8 @@ pub trait Rules: Sized {
     /// Validates what `user` changed.
     fn check_change(&self, old: &Self, user: &str, context: &RuleContext) -> Findings;
 
-    /// Validates an update. The order is Dynamo's: of an object that is refused by itself nothing else is said, and where the
-    /// change is refused, only what was found of the change.
+    /// Validates an update. The order is Dynamo's: of an object that is refused by itself nothing else is said, and
+    /// where the change is refused, only what was found of the change.
     fn check_update(&self, old: &Self, user: &str, context: &RuleContext) -> Findings {
         let mut findings = self.check(context);
         if findings.error.is_some() {
@@ -68,7 +68,7 @@ pub trait Rules: Sized {
     }
 }
 
-/// The change of a framework, of which components and graphs are told the same.
+/// The change of a framework, which gives the same message for components and graphs.
 fn framework_change(old: Option<&String>, new: Option<&String>) -> Option<(String, String)> {
     let changed = old.map(String::as_str).unwrap_or_default() != new.map(String::as_str).unwrap_or_default();
     changed.then(|| (crate::kinds::is_immutable("backendFramework"), may_surprise("backendFramework")))

@@ -38,7 +38,7 @@ fn dynamos_flags_are_accepted_and_unused_ones_named_once() {
 }
 
 #[test]
-fn a_flag_that_nobody_knows_is_refused_with_the_exit_code_of_go() {
+fn an_unknown_flag_is_refused_with_the_exit_code_of_go() {
     let (code, said) = started(&["--enable-webhooks", "--no-such-flag"]);
     assert!(code == 2 && said.contains("--no-such-flag"), "{code} {said}");
 }

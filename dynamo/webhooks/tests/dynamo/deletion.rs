@@ -1,5 +1,5 @@
-//! Objects that are being deleted can always go, whatever the webhooks do: the match condition of the generated configuration
-//! keeps the API server from asking them.
+//! Objects that are being deleted can always go, whatever the webhooks do: the match condition of the generated
+//! configuration keeps the API server from asking them.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::clusters::{binary, unguarded};
 
 /// The configuration that is put beside the generated one.
 const BESIDE: &str = "beside";
-/// A port on which nobody listens.
+/// A port without a listener.
 const DISCARD: u16 = 9;
 
 /// The fault of the webhooks.
@@ -106,7 +106,8 @@ impl Home {
         self.objects(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
-    /// Puts a copy of the generated configuration beside it, in which this is wrong: the operator mends its own, while it lives.
+    /// Puts a copy of the generated configuration beside it, with this fault: the operator repairs its own while it
+    /// runs.
     async fn puts(&self, generated: &ValidatingWebhookConfiguration, state: State) {
         let mut webhooks = json!(generated.webhooks);
         for webhook in webhooks.as_array_mut().unwrap() {
@@ -175,7 +176,7 @@ async fn invalid_objects_can_be_deleted_whatever_the_webhooks_do() {
     let wrongs = [Wrong::Nothing, Wrong::AnswersAnError, Wrong::CaBundle, Wrong::NobodyListens, Wrong::ProcessIsDead];
     let states: Vec<_> =
         wrongs.iter().flat_map(|&wrong| ["Fail", "Ignore"].map(|policy| State { wrong, policy })).collect();
-    // Nobody refuses them yet.
+    // No webhook refuses them yet.
     cluster.install_crds(&dynamo_webhooks::kinds::crds()).await;
     for index in 0..states.len() {
         home.leave(&format!("object-{index}")).await;

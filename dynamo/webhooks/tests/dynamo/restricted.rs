@@ -25,7 +25,7 @@ async fn a_restricted_operator_judges_its_own_namespace_only() {
     let mode = "Configuring webhooks for namespace-restricted mode (no lease checking)";
     assert!(log.lines().any(|line| line.contains(mode) && line.contains(&team)), "{log}");
 
-    // Two of the three are wrong, and nobody says so.
+    // Two of the three are invalid, and no condition says so.
     assert_eq!(answered_otherwise(cluster, &others, &of_restricted).await.len(), 2);
     assert!(!operator.log().contains(&others), "{}", operator.log());
 }

@@ -82,7 +82,7 @@ async fn refusal(cluster: &ControlPlane, namespace: &str) -> Option<String> {
     tried(cluster, namespace, "nameless", "").await.err().map(|error| error.to_string())
 }
 
-/// Waits until ten objects in a row are each validated by this operator and by no other. Somebody validates each of them, all
+/// Waits until ten objects in a row are each validated by this operator and by no other. Each of them is validated, all
 /// the while.
 async fn validated_by(cluster: &ControlPlane, namespace: &str, operators: &[(&str, &RunningOperator)], who: &str) {
     let right = || async {
@@ -91,7 +91,7 @@ async fn validated_by(cluster: &ControlPlane, namespace: &str, operators: &[(&st
             tried(cluster, namespace, &name, "a").await.unwrap();
             let judges = operators.iter().filter(|(_, operator)| validated(operator, &name));
             let judges: Vec<_> = judges.map(|(who, _)| *who).collect();
-            assert!(!judges.is_empty(), "nobody validated {name} in {namespace}");
+            assert!(!judges.is_empty(), "no operator validated {name} in {namespace}");
             if judges != [who] {
                 return None;
             }

@@ -124,7 +124,7 @@ async fn an_invalid_object_is_found_with_webhooks_off() {
     assert!(!log.contains("Registering validation webhooks"), "{log}");
 }
 
-/// A graph and a request that are refused have a state, too, which goes when they are mended.
+/// Refused graphs and requests have a state, too, which goes when their spec is fixed.
 #[tokio::test]
 async fn a_refused_graph_or_request_is_in_dynamos_failed_state() {
     let home = Home::new().await;
@@ -155,7 +155,7 @@ async fn a_refused_graph_or_request_is_in_dynamos_failed_state() {
         assert_eq!((status.get("state"), says(&status, condition)), (None, None), "{kind}");
         assert_eq!(valid(&status).unwrap().0, "True", "{kind}");
     }
-    // Nobody is there whom a warning could be an answer to.
+    // There is no request that a warning could answer.
     let warning = "spec.profilingConfig.config.engine.backend (sglang) will be overwritten by spec.backend (vllm)";
     let log = home.operator.log();
     let mut lines = log.lines().filter(|line| line.contains("Validation warning") && line.contains(&home.namespace));
@@ -225,7 +225,7 @@ async fn a_request_changed_during_profiling_keeps_its_generation() {
         status["observedGeneration"] == 1 && status["state"] == "Profiling" && rejected
     };
     home.until(kind, "profiled", "as it was", as_it_was).await;
-    // Further reconciles, as after a restart, have nothing new to tell.
+    // Further reconciles, as after a restart, publish nothing.
     let maps: Api<ConfigMap> = Api::namespaced(home.cluster.admin(), &home.namespace);
     for round in 0..3 {
         let before = home.reconciles().await;

@@ -1,4 +1,4 @@
-//! An operator in a process that is somebody else's: this one.
+//! An operator embedded in another process: this one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,7 @@ use entity_operator::webhooks;
 use portcullis_testing::admission::Reviews;
 
 #[tokio::test]
-async fn nobody_is_called_forbidden() {
+async fn the_name_forbidden_is_refused() {
     let reviews = Reviews::new(&webhooks()).unwrap();
     let entity = |username: &str| Entity::new("ada", EntitySpec { username: username.into(), ..EntitySpec::default() });
 

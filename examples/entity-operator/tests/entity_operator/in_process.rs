@@ -17,7 +17,7 @@ fn entity(spec: Value) -> v3::Entity {
 
 /// K2
 #[tokio::test]
-async fn who_wants_to_be_overwritten_is_and_nobody_else() {
+async fn only_an_object_that_asks_for_it_is_overwritten() {
     let reviews = reviews();
     let answer = reviews.create(&entity(json!({"username": "overwrite"}))).mutate("overwrite").await;
     answer.assert_patch(&json!([{"op": "replace", "path": "/spec/username", "value": "random overwritten"}]));

@@ -26,7 +26,7 @@ pub(crate) struct ToolCallFilter {
     guard: Guard,
 }
 
-/// What becomes of a message.
+/// The outcome for a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// It goes on as it is.
@@ -41,7 +41,7 @@ pub(crate) enum Call {
 
 impl ToolCallFilter {
     pub(crate) fn new(parameters: ToolFilterParameters, context: &BuildContext) -> Result<Self, BuildError> {
-        // Whoever waits for the answer on a stream reads no more of the response than its status.
+        // A client that waits for the answer on a stream reads only the status of the response.
         let hidden = if context.settings.answers_on_stream { StatusCode::BAD_REQUEST } else { StatusCode::OK };
         Ok(Self { names: Arc::new(ToolNames::build(parameters, context)?), hidden, guard: context.guard() })
     }

@@ -10,7 +10,7 @@ use mcp_runconfig::{ParseError, ToolFilterParameters, ToolOverride};
 pub(crate) struct ToolNames {
     /// The names that clients see; empty means all.
     shown: BTreeSet<String>,
-    /// How tools are presented, by the MCP server's name.
+    /// The presentation of tools, by the MCP server's name.
     overrides: BTreeMap<String, ToolOverride>,
     /// The MCP server's name of each renamed tool, by its new name.
     renamed: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! What a mutating webhook may do to a request (toolhive-runner §3.8): RFC 6902 within `/mcp_request/`.
+//! The edits that a mutating webhook may make to a request (toolhive-runner §3.8): RFC 6902 within `/mcp_request/`.
 //!
 //! Not with the crate `json-patch`: it works on `serde_json::Value`, which rounds large numbers, drops their text and sorts or rewrites
 //! what no operation touches, and it knows no bound on what `copy` makes. Here the rest of a request keeps its bytes.
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::pointer::tokens;
 use super::tree::{Node, NotThere, Work};
 
-/// What every path must start with.
+/// The prefix of every path.
 const SCOPE: &str = "/mcp_request/";
 /// More operations than any review needs.
 const MAX_OPERATIONS: usize = 10_000;
@@ -34,7 +34,7 @@ pub(crate) enum PatchError {
 }
 
 impl PatchError {
-    /// What the MCP client is told.
+    /// The message for the MCP client.
     pub(crate) fn client_message(&self) -> &'static str {
         match self {
             Self::Unsupported(_) => "Unsupported patch type from webhook",

@@ -163,7 +163,8 @@ fn a_patch_cannot_keep_the_proxy_at_work() {
             result => panic!("{:.80}: {:.80}", patch, format!("{result:?}")),
         }
     }
-    // What looks long and is not: the members of two long objects in another order, and a long array that grows at its end.
+    // Patches that look long and are not: the members of two long objects in another order, and a long array that grows
+    // at its end.
     let reversed = (0..50_000).rev().map(|at| format!(r#""m{at}":0"#)).collect::<Vec<_>>().join(",");
     let patch = format!(r#"[{{"op":"test","path":"/mcp_request/a","value":{{{reversed}}}}}]"#);
     assert!(patched(&object, &patch).is_ok());

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::pointer::index;
 
-/// How deep the opened part of a document may get.
+/// The greatest depth of the opened part of a document.
 const MAX_DEPTH: usize = 128;
 
 /// A value.
@@ -30,7 +30,7 @@ const MISSING: NotThere = NotThere("the path does not exist");
 
 /// More than any review needs: some tens of milliseconds.
 const MAX_VISITS: usize = 1 << 23;
-/// How many bytes are parsed in the time of one visit, about.
+/// The approximate number of bytes that are parsed in the time of one visit.
 const BYTES_PER_VISIT: usize = 16;
 
 /// The work that is left for a document: visits to members and elements.
@@ -134,7 +134,7 @@ impl<'a> Node<'a> {
         Ok(self)
     }
 
-    /// How deep it is opened.
+    /// The depth to which it is opened.
     fn depth(&self, work: &mut Work) -> Result<usize, NotThere> {
         work.spend(1)?;
         let mut deepest = 0;

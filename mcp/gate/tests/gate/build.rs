@@ -1,4 +1,4 @@
-//! What a chain may be made of: a bad document stops the start, with the member named and the fix.
+//! Validation of chains: a bad document stops the start with an error that names the member and the fix.
 
 use portcullis_pki::Usage;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What enters the chain, in which form, and what the other middleware do.
+//! The requests that enter the chain, and the effects of the other middleware.
 
 use std::task::Poll;
 
@@ -262,7 +262,7 @@ async fn slow_uploads_do_not_keep_a_quick_client_out() {
                 let quick = proxy.send_from(client, post("application/json", CALL)).await;
                 assert_eq!(quick.status, 200, "{client:?} beside uploads of {length}, {entries}: {quick:?}");
             }
-            // What they held is free again.
+            // Their memory is free again.
             drop(uploads);
             assert!(futures::poll!(Box::pin(proxy.send_from(other, unfinished(&start)))).is_pending());
         }

@@ -1,4 +1,4 @@
-//! What a middleware further out learns of a refusal.
+//! The record of a refusal, as an outer middleware sees it.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::{CALL, Files, configs, entry, post, webhook};
 
-/// Who was refused, by which middleware, as one that stands outside of them sees it.
+/// The refused caller and the refusing middleware, as an outer middleware sees them.
 struct Audit(Arc<Mutex<Vec<Option<String>>>>);
 
 impl Middleware for Audit {

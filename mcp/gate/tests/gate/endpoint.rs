@@ -31,7 +31,7 @@ impl Call {
     }
 }
 
-/// What the webhook does with a call.
+/// The webhook's behaviour for a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Answer(StatusCode, Vec<u8>),
@@ -98,7 +98,7 @@ impl Endpoint {
         self.state.calls.lock().unwrap().clone()
     }
 
-    /// How many connections were accepted.
+    /// The number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         *self.state.connections.lock().unwrap()
     }

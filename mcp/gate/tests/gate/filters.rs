@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Files, configs, post};
 
-/// What the filters of a chain saw: the tools' names, and the memory for answers that was in use.
+/// The observations of a chain's filters: the tools' names, and the used memory for answers.
 type Seen = Arc<Mutex<Vec<(Vec<String>, usize)>>>;
 
-/// Asks somebody which tools the caller may see: all but those with a name that begins with `secret`. It fails for one called `broken`.
+/// Asks somebody which tools the caller may see: all but those with a name that begins with `secret`. It fails for one
+/// called `broken`.
 struct Permit {
     seen: Seen,
     chain: Arc<OnceLock<Chain>>,

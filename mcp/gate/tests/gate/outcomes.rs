@@ -1,4 +1,4 @@
-//! What each answer of a webhook, or the want of one, means for the call (toolhive-runner §3.9).
+//! The effect of each answer of a webhook, or of none, on the call (toolhive-runner §3.9).
 
 use std::net::TcpListener;
 
@@ -14,7 +14,7 @@ use crate::support::{CALL, Files, Proxy, authority, chain, entry, issue, local_s
 const LONGEST: &str = "1 MiB";
 const TOO_LONG: &str = "too big by a byte";
 
-/// What a situation amounts to, before kind and failure policy are asked.
+/// The outcome of a situation, before kind and failure policy apply.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     Allowed,

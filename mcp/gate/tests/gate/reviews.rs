@@ -1,4 +1,4 @@
-//! What webhooks are told, in which order they are asked, and what of it reaches the backend.
+//! The requests to webhooks, their order, and their effect on the request to the backend.
 
 use std::sync::mpsc;
 use std::time::Duration;

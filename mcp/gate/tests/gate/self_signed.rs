@@ -20,7 +20,7 @@ fn self_signed(name: &str, change: fn(&mut CertificateParams)) -> Pair {
     Pair { cert_pem: params.self_signed(&key).unwrap().pem(), key_pem: key.serialize_pem() }
 }
 
-/// What the manual of openssl says to type; `None` on a machine that has no openssl.
+/// The command line of openssl's manual; `None` on a machine without openssl.
 fn openssl() -> Option<Pair> {
     let files = tempfile::tempdir().unwrap();
     let path = |name: &str| files.path().join(name);
@@ -84,7 +84,7 @@ async fn a_certificate_in_the_bundle_is_not_taken_for_another_server_time_or_pur
     ] {
         assert_eq!(call(&pair, &pair.cert_pem).await, 403, "{which}");
     }
-    // Of the same name, and not the one in the bundle.
+    // A CA of the same name that is not the one in the bundle.
     let (shown, trusted) = (self_signed("127.0.0.1", |_| {}), self_signed("127.0.0.1", |_| {}));
     assert_eq!(call(&shown, &trusted.cert_pem).await, 403);
 }

@@ -160,7 +160,7 @@ impl Middleware for Caller {
     }
 }
 
-/// A middleware that says who calls, by the identity among the extensions of the request.
+/// A middleware that names the caller, by the identity among the extensions of the request.
 struct Identified;
 
 impl Middleware for Identified {
@@ -172,7 +172,7 @@ impl Middleware for Identified {
     }
 }
 
-/// What reached the backend.
+/// The requests that reached the backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarded {
     pub(crate) headers: HeaderMap,
@@ -314,8 +314,9 @@ impl Write for Sink {
 
 impl Log {
     pub(crate) fn capture() -> Self {
-        // Whether anybody listens is settled for each line of the source when it logs for the first time, and a listener that another thread adds
-        // just then is missed. So there is always one, who hears everything and writes nothing.
+        // Whether anybody listens is settled for each line of the source when it logs for the first time, and a
+        // listener that another thread adds just then is missed. So there is always one, who hears everything and
+        // writes nothing.
         static LISTENER: Once = Once::new();
         LISTENER.call_once(|| tracing::subscriber::set_global_default(tracing_subscriber::registry()).unwrap());
         let text = Arc::new(Mutex::new(Vec::new()));

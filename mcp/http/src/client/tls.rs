@@ -16,7 +16,7 @@ use x509_parser::prelude::FromDer;
 
 use super::TlsFile;
 
-/// What the files of a client hold.
+/// The content of a client's files.
 pub(super) struct Material {
     /// The only roots that are trusted; `None` means the system's.
     pub(super) ca: Option<Vec<u8>>,
@@ -53,8 +53,8 @@ fn chains(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Trust, St
     let mut roots = RootCertStore::empty();
     let given = ca.map(|pem| authorities(pem, &mut roots)).transpose()?.unwrap_or_default();
     if ca.is_none() {
-        // The platform's roots and not a compiled-in list: an image or a cluster adds its own authority to them, and they
-        // are renewed without a new proxy.
+        // The platform's roots and not a compiled-in list: an image or a cluster adds its own authority to them, and
+        // they are renewed without a new proxy.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             return Err("is not set, and the system has no root certificates".to_owned());
@@ -66,7 +66,8 @@ fn chains(ca: Option<&[u8]>, provider: &Arc<CryptoProvider>) -> Result<Trust, St
     Ok(Trust::Chains { authorities, given })
 }
 
-/// Adds the certificates in `pem` to `roots` and returns them. An entry that cannot be used is left out with a warning, as Go does.
+/// Adds the certificates in `pem` to `roots` and returns them. An entry that cannot be used is left out with a warning,
+/// as Go does.
 fn authorities(pem: &[u8], roots: &mut RootCertStore) -> Result<Vec<CertificateDer<'static>>, String> {
     let (mut given, mut entries) = (Vec::new(), 0);
     for (index, entry) in CertificateDer::pem_slice_iter(pem).enumerate() {
@@ -95,7 +96,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if certificates.is_empty() { Err("holds no PEM certificate".to_owned()) } else { Ok(certificates) }
 }
 
-/// Checks the server's certificate as far as `trust` says, and always that the server has the key of the certificate it shows.
+/// Checks the server's certificate as far as `trust` says, and always that the server has the key of the certificate it
+/// shows.
 #[derive(Debug)]
 struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
@@ -107,9 +109,11 @@ struct Verifier {
 enum Trust {
     /// Any.
     Any,
-    /// What the authorities have signed and, as Go does, the `given` certificates themselves: none where the authorities are the system's.
+    /// Trusts certificates that the authorities have signed and, as Go does, the `given` certificates themselves: none
+    /// where the authorities are the system's.
     ///
-    /// webpki takes no authority for a server. `openssl req -x509` makes certificates that are both, and so do self-signed issuers.
+    /// webpki takes no authority for a server. `openssl req -x509` makes certificates that are both, and so do
+    /// self-signed issuers.
     Chains { authorities: Arc<WebPkiServerVerifier>, given: Vec<CertificateDer<'static>> },
 }
 
@@ -154,8 +158,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Checks a certificate that is trusted by itself: for which server, when and for what it is valid (Go's `Certificate.Verify`
-/// with the certificate among its roots).
+/// Checks a certificate that is trusted by itself: for which server, when and for what it is valid (Go's
+/// `Certificate.Verify` with the certificate among its roots).
 fn verify_given(
     certificate: &CertificateDer<'_>,
     server_name: &ServerName<'_>,

@@ -47,8 +47,8 @@ impl Guard {
         }
     }
 
-    /// Judges a name that a proxy will look up: it may choose any of the addresses, so each that is known here must be allowed. A name that
-    /// nobody knows here is the proxy's to judge.
+    /// Judges a name that a proxy will look up: it may choose any of the addresses, so each that is known here must be
+    /// allowed. A name that nobody knows here is the proxy's to judge.
     pub(super) async fn check_behind_proxy(&self, resolver: &GaiResolver, to: &Uri) -> Result<(), ForbiddenAddress> {
         let (Some(policy), Some(host)) = (&self.0, to.host()) else { return Ok(()) };
         let Ok(name) = host.parse::<Name>() else { return Ok(()) };
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// What a name server says, one answer after the other.
+    /// The answers of a name server, one after the other.
     struct Answers(Vec<&'static [&'static str]>);
 
     impl Service<Name> for Answers {

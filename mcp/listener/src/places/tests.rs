@@ -20,7 +20,7 @@ fn the_client_that_holds_most_gives_what_it_needs_least() {
         (&[(1, 's', 9), (1, 'i', 3), (1, 'S', 9), (2, 'i', 9)], Some(1)),
         (&[(1, 'S', 9), (1, 's', 3), (1, 's', 4), (2, 'i', 9)], Some(2)),
         (&[(1, 'S', 3), (1, 'S', 4), (1, '-', 9), (2, 's', 9)], Some(1)),
-        // Whoever holds less than its share keeps its streams, and no idle connection.
+        // A client below its share keeps its streams, and no idle connection.
         (&[(1, '-', 3), (1, '-', 4), (1, '-', 9), (2, 's', 9)], None),
         (&[(1, '-', 3), (1, '-', 4), (1, '-', 9), (2, 's', 9), (2, 'i', 1)], Some(4)),
     ] {

@@ -69,7 +69,7 @@ async fn few_connections_share_a_thread_many_are_spread_and_none_changes_its_thr
     for (client, on) in &mut clients {
         assert_eq!(thread_of(client).await, *on);
     }
-    // What one thread loses it gets again.
+    // A thread gets again what it loses.
     clients.retain(|(_, on)| on != "worker-1");
     timeout(PATIENCE, async {
         while open.usage().open > clients.len() {

@@ -24,7 +24,7 @@ pub(super) struct FilteredEvents<J> {
     events: Events,
     /// Keeps the events that are not filtered yet, and what could not be sent yet.
     share: Share,
-    /// How much of the latter was sent.
+    /// The number of its bytes that were sent.
     sent: usize,
     ended: bool,
 }
@@ -44,7 +44,7 @@ pub(super) struct Events {
 /// Looks for the empty line that ends an event.
 #[derive(Clone, Copy, Debug, Default)]
 struct EventEnd {
-    /// How much of the event was looked at.
+    /// The number of bytes of the event that were scanned.
     seen: usize,
     /// Whether the line has any bytes so far.
     in_line: bool,
@@ -136,7 +136,7 @@ impl<J: Judge> FilteredEvents<J> {
         Body::new(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
     }
 
-    /// What is kept; nothing where it had to give way.
+    /// The kept bytes; none where it had to give way.
     fn take(&mut self) -> Kept {
         self.share.take().unwrap_or_else(|NoRoom| self.lose())
     }
@@ -147,7 +147,8 @@ impl<J: Judge> FilteredEvents<J> {
         Kept::default()
     }
 
-    /// The next piece for the client, and the stream behind it. What is held lies in the share while this waits, so that it can give way.
+    /// The next piece for the client, and the stream behind it. What is held lies in the share while this waits, so
+    /// that it can give way.
     async fn next(mut self) -> Option<(Result<Bytes, BoxError>, Self)> {
         loop {
             let mut kept = match self.share.take() {
@@ -312,12 +313,14 @@ pub(super) fn may_have_data(event: &str) -> bool {
     event.split(is_break).any(|line| line.trim_start_matches(MARK).starts_with("data"))
 }
 
-/// Whether some readers (those that use Python's `splitlines`) end a line at `c`, which is not a line break of server-sent events.
+/// Whether some readers (those that use Python's `splitlines`) end a line at `c`, which is not a line break of
+/// server-sent events.
 fn is_other_break(c: char) -> bool {
     matches!(c, '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// `event` as every reader reads it once it is encoded; `None` where its data is not JSON, or another field has such a character.
+/// `event` as every reader reads it once it is encoded; `None` where its data is not JSON, or another field has such a
+/// character.
 fn without_other_breaks(event: Event) -> Option<Event> {
     let data = event.data.as_deref()?;
     serde_json::from_str::<IgnoredAny>(data).ok()?;

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp_http::{Body, BoxError, Kept, NoRoom, Share, full};
 
-/// What goes to the connection at once, in bytes. The connection holds a few times as much of any body.
+/// The largest write to the connection, in bytes. The connection holds a few times as much of any body.
 const PIECE: usize = 64 << 10;
 
 /// The body of these bytes, which count in `share` until they are sent.

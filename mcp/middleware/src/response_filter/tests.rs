@@ -1,4 +1,4 @@
-//! What is shown to a filter, and what becomes of what cannot be shown.
+//! The messages that filters see, and the handling of those that they cannot see.
 
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr};
@@ -46,13 +46,13 @@ fn withheld() -> Withheld {
     Withheld { id: Some("7".into()), middleware: "words" }
 }
 
-/// What the client gets of `response`.
+/// Returns the part of `response` that the client gets.
 async fn filtered<J: Judge>(judge: &Arc<J>, response: Response<Body>, share: Share) -> Response<Body> {
     let refuse = |refusal| json(StatusCode::INTERNAL_SERVER_ERROR, withheld().body(refusal));
     super::filtered(judge, response, &withheld(), share).await.unwrap_or_else(refuse)
 }
 
-/// What the client gets of a stream that comes in these pieces.
+/// Returns the part that the client gets of a stream in these pieces.
 fn events(pieces: &[&[u8]], withheld: Withheld) -> String {
     let frames: Vec<_> = pieces.iter().map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece)))).collect();
     let body = StreamBody::new(stream::iter(frames)).boxed_unsync();

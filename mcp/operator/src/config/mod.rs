@@ -28,7 +28,7 @@ pub use plan::{ConfigInputs, ConfigPlan, plan_config};
 
 /// A kind of configuration.
 pub trait ConfigKind: Subject + HasStatus<Status: Clone + From<ConfigStatus> + Into<ConfigStatus>> {
-    /// How the conditions of workloads speak of it.
+    /// Its name in the conditions of workloads.
     const WORDS: Words;
 
     /// The annotation of a proxy's Deployment by which versions before the guards' digest told, as `NAME/HASH`, which

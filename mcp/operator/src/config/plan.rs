@@ -19,20 +19,20 @@ pub struct ConfigInputs<'a, K> {
     pub config: &'a K,
     /// The objects of its namespace that refer to it now, in any order.
     pub referrers: &'a [Referrer],
-    /// What the operator was started with.
+    /// The operator's settings.
     pub settings: &'a Settings,
     /// The time, for conditions that change.
     pub now: Timestamp,
 }
 
-/// What should become of one configuration.
+/// The plan for one configuration.
 #[derive(Clone, Debug)]
 pub struct ConfigPlan {
     /// It is being deleted and nobody refers to it any more.
     pub may_go: bool,
-    /// What its status should say.
+    /// The desired status.
     pub report: ConfigStatus,
-    /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
+    /// The events to publish: only what the last status does not say yet.
     pub events: Vec<PlannedEvent>,
 }
 

@@ -9,8 +9,8 @@ use portcullis::controller::{Action, Cleanup, ControllerError, Deletion, Reconci
 use super::Stores;
 use crate::config::{ConfigInputs, ConfigKind, plan_config};
 
-/// How soon a deletion is looked at again that is blocked by an object whose references are not known: such a one wakes
-/// nobody when it goes.
+/// The delay before a blocked deletion is checked again when the references of the blocking object are unknown: its
+/// removal enqueues nothing.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Keeps the status of configurations.

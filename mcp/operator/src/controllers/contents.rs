@@ -35,7 +35,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Those of the Secrets in `stores`, when the key of their digests is known; `None` when the controller has to end
+    /// Returns the digests of the Secrets in `stores`, once their key is known; `None` when the controller has to end
     /// before that.
     pub(super) async fn of(runtime: &Runtime, stores: Arc<Stores>) -> Option<Self> {
         let name = rights::digest_secret(&runtime.release);

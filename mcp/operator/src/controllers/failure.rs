@@ -1,4 +1,4 @@
-//! What a status says when a child could not be written.
+//! The status of a workload whose child could not be written.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -8,43 +8,44 @@ use portcullis::controller::{EventType, PlannedEvent, truncate_message};
 
 use crate::workload::{Plan, Workload};
 
-/// What keeps a child from being written.
+/// A reason why a child is not written, as a sentence or the end of one.
 pub(super) enum ApplyFailure {
     /// The API server refused it, or did not answer.
     Failed(String),
     /// An object that is not ours has its name.
     NameTaken(String),
-    /// The one that exists has to go first, or to change its owner: a sentence.
-    Waits(String),
+    /// The one that exists has to be gone first.
+    BeingDeleted(String),
+    /// The one that exists gets another owner first.
+    TakenOver(String),
 }
 
 // === impl ApplyFailure ===
 
 impl ApplyFailure {
-    /// The one that exists is being deleted, and somebody's finalizer may hold it.
+    /// The one that exists is being deleted, and a finalizer may hold it.
     pub(super) fn being_deleted(kind: ChildKind, name: &str) -> Self {
-        Self::Waits(format!("{} {name} is being deleted; it is made anew once it is gone", kind.as_str()))
+        Self::BeingDeleted(format!("{} {name} is being deleted; it is created again once it is gone", kind.as_str()))
     }
 
-    fn phase(&self) -> Phase {
-        match self {
-            Self::Failed(_) | Self::NameTaken(_) => Phase::Failed,
-            Self::Waits(_) => Phase::Pending,
-        }
+    pub(super) fn phase(&self) -> Phase {
+        if matches!(self, Self::Failed(_) | Self::NameTaken(_)) { Phase::Failed } else { Phase::Pending }
     }
 
     /// Reason of `Ready=False`, and of the event.
     fn reason(&self) -> &'static str {
         match self {
-            Self::Failed(_) | Self::NameTaken(_) => "ApplyFailed",
-            Self::Waits(_) => "ChildBeingDeleted",
+            Self::Failed(_) => "ApplyFailed",
+            Self::NameTaken(_) => "NameTaken",
+            Self::BeingDeleted(_) => "ChildBeingDeleted",
+            Self::TakenOver(_) => "ChildTakenOver",
         }
     }
 
     fn message(&self) -> String {
         match self {
             Self::Failed(problem) | Self::NameTaken(problem) => format!("a child could not be written: {problem}"),
-            Self::Waits(why) => why.clone(),
+            Self::BeingDeleted(why) | Self::TakenOver(why) => why.clone(),
         }
     }
 }
@@ -63,16 +64,14 @@ pub(super) fn report<W: Workload>(plan: &mut Plan, workload: &W, failure: &Apply
         observed_generation: workload.meta().generation,
         last_transition_time: unchanged.map_or(Time(Timestamp::now()), |old| old.last_transition_time.clone()),
     };
-    let told = previous.is_some_and(|old| old.reason == reason && old.message == message);
+    let published = previous.is_some_and(|old| old.reason == reason && old.message == message);
     let conditions = plan.report.conditions.get_or_insert_default();
     conditions.retain(|old| old.type_ != condition::READY);
     conditions.push(ready);
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
-    plan.events = if told { Vec::new() } else { vec![PlannedEvent::new(EventType::Warning, reason, &message)] };
+    plan.events = if published { Vec::new() } else { vec![PlannedEvent::new(EventType::Warning, reason, &message)] };
     plan.report.message = message;
     plan.report.phase = failure.phase();
-    if let ApplyFailure::NameTaken(_) = failure {
-        // It may be the proxy's Service: the address would lead to somebody else.
-        plan.report.url = None;
-    }
+    // The name may be that of the proxy's Service: the address would lead to another workload.
+    plan.report.url = plan.report.url.take().filter(|_| !matches!(failure, ApplyFailure::NameTaken(_)));
 }

@@ -1,4 +1,4 @@
-//! Who refers to an object by what the API server has now.
+//! Finds the referrers of an object, by the current state of the API server.
 //!
 //! The stores follow the API server by watches, which may lag behind, and what refers to an object that does not decode is
 //! not known there. Where a wrong answer cannot be taken back, the API server is asked.

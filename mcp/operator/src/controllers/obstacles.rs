@@ -75,14 +75,14 @@ pub(super) async fn make_way<W: Workload>(
                  the next reconcile goes on",
                 child.reference.name
             );
-            handed_over = Some(ApplyFailure::Waits(note));
+            handed_over = Some(ApplyFailure::TakenOver(note));
         }
     }
     Ok(handed_over)
 }
 
-/// The children of `plan` that this operator applied and that name no owner. They are deleted and made anew: whoever writes under
-/// its name may have put anything into them. A ServiceAccount stays: it runs nothing, and the tokens of pods end with it.
+/// The children of `plan` that this operator applied and that name no owner. They are deleted and created again, since any client
+/// may write under its name. A ServiceAccount stays: it runs nothing, and the tokens of pods end with it.
 pub(super) fn unowned<W: Workload>(stores: &Stores, cx: &Reconcile<W>, plan: &Plan) -> Vec<ChildRef> {
     let manager = marks(&W::kind(&())).name;
     let children = plan.children.iter().map(|child| &child.reference);

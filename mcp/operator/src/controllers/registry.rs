@@ -1,4 +1,4 @@
-//! How a kind becomes a controller, a webhook and rights: one line in [`crate::kinds`].
+//! The registration of a kind, with its controller, webhook and rights: one line in [`crate::kinds`].
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -60,11 +60,11 @@ pub(super) trait Registered: Send + Sync {
     fn kind(&self) -> Cow<'static, str>;
     /// Its plural.
     fn plural(&self) -> &'static str;
-    /// What its controller does beside watching.
+    /// The rights of its controller beside watching.
     fn access(&self) -> Access;
 }
 
-/// What controllers are made from.
+/// The parts that controllers are built from.
 pub(super) struct Building {
     pub(super) stores: Arc<Stores>,
     pub(super) settings: Settings,

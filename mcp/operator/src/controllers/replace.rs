@@ -1,29 +1,29 @@
-//! Replaces the MCP server whose proxy tells that it can never be spoken to again.
+//! Replaces an MCP server that no proxy can reach again.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
     api::{DeleteParams, Preconditions},
 };
-use mcp_plan::workload::deaf::{Attached, is_deaf, told_at};
+use mcp_plan::workload::detached::{Attached, is_detached, reported_at};
 use portcullis::controller::{ControllerError, EventType, PlannedEvent, Reconcile};
 
 use super::request::{gone, in_time};
 use crate::workload::Workload;
 
-/// Deletes the pod that the workload's proxy attaches to, where one of the `proxies` has told that the server in it stays.
-pub(super) async fn replace_deaf<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod]) -> Result<(), ControllerError> {
-    let (Some(Attached { pod, container }), Some(told)) = (cx.object.attached(), told_at(proxies)) else {
+/// Deletes the pod that the proxy attaches to, if one of the `proxies` has reported that its server keeps running.
+pub(super) async fn replace_detached<W: Workload>(cx: &Reconcile<W>, proxies: &[&Pod]) -> Result<(), ControllerError> {
+    let (Some(Attached { pod, container }), Some(reported)) = (cx.object.attached(), reported_at(proxies)) else {
         return Ok(());
     };
     let pods: Api<Pod> = Api::namespaced(cx.client(), &cx.key.namespace);
     let what = || format!("Pod {}/{pod}", cx.key.namespace);
     let Some(server) = in_time("get", what, pods.get_opt(&pod)).await? else { return Ok(()) };
-    if !is_deaf(&server, container, &told) || !is_backend::<W>(&server, cx) {
+    if !is_detached(&server, container, &reported) || !is_backend::<W>(&server, cx) {
         return Ok(());
     }
     cx.may_write().await?;
-    // That pod, and not the one that takes its place.
+    // The precondition keeps its successor from being deleted.
     let preconditions = Some(Preconditions { uid: server.metadata.uid, resource_version: None });
     in_time("delete", what, gone(pods.delete(&pod, &DeleteParams { preconditions, ..DeleteParams::default() })))
         .await?;

@@ -36,7 +36,7 @@ pub(super) const OPEN_SESSIONS: &str = "open-sessions";
 
 /// One store per kind.
 pub struct Stores {
-    /// Of our own kinds, by their names.
+    /// The stores of our own kinds, by their names.
     kinds: BTreeMap<Cow<'static, str>, Arc<dyn KindStore>>,
     /// Kinds without a store.
     outsiders: Vec<Outsider>,

@@ -1,4 +1,4 @@
-//! What is kept of built-in objects.
+//! The stored forms of built-in objects.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use mcp_api::names::{annotation, label};
 use mcp_plan::{
     guards::{ProxyContainer, TEMPLATE_HASH},
     reference::Entry,
-    workload::{Opened, Ways, deaf},
+    workload::{Opened, Ways, detached},
 };
 use portcullis::controller::{
     ChildTrace, Stored,
@@ -28,7 +28,7 @@ use tokio::sync::OnceCell;
 
 use super::foreign;
 
-/// What managers are called, before the kind.
+/// The prefix of field managers, before the kind.
 const MANAGER: &str = "portcullis-";
 
 /// Marks the children of workloads of this kind.
@@ -52,12 +52,12 @@ fn kind_of(metadata: &ObjectMeta) -> &str {
 /// Annotations, by their keys.
 type Annotations = BTreeMap<String, String>;
 
-/// What is kept of a child, or of a Secret or ConfigMap that something may refer to.
+/// The stored form of a child, or of a Secret or ConfigMap that an object may refer to.
 #[derive(Debug)]
 pub struct Trace {
     namespace: String,
     name: String,
-    /// What the decision to write needs.
+    /// The part that the decision to write needs.
     pub live: Live,
     /// Whether it has ToolHive's label, as ToolHive's objects have, and anybody's may.
     pub labelled: bool,
@@ -108,7 +108,7 @@ struct AnnotationsTrace {
     annotations: Annotations,
 }
 
-/// What is kept of a proxy's pod.
+/// The stored form of a proxy's pod.
 #[derive(Debug)]
 pub struct PodTrace {
     namespace: String,
@@ -364,7 +364,7 @@ fn reduced(status: PodStatus) -> PodStatus {
                 ..ContainerStateTerminated::default()
             }),
         }),
-        last_state: container.last_state.filter(|state| state.terminated.as_ref().is_some_and(deaf::tells)),
+        last_state: container.last_state.filter(|state| state.terminated.as_ref().is_some_and(detached::reports)),
         ..ContainerStatus::default()
     });
     PodStatus {

@@ -26,7 +26,7 @@ use super::{
     failure::{self, ApplyFailure},
     obstacles::{make_way, unowned},
     reach,
-    replace::replace_deaf,
+    replace::replace_detached,
     traces::marks,
 };
 use crate::workload::{Inputs, PROXY_REMOVED, Plan, Workload, deleted, plan_workload};
@@ -35,7 +35,7 @@ use crate::workload::{Inputs, PROXY_REMOVED, Plan, Workload, deleted, plan_workl
 /// said: one status instead of two.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// How long the end of such a wait is remembered: longer than the reconcile that follows it may take to come.
+/// The time for which the end of such a wait is kept: longer than the following reconcile may take to start.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
 /// The pause before pods behind a proxy are looked at again that wait for the StatefulSet's controller.
@@ -56,13 +56,13 @@ pub(super) struct WorkloadController {
     settling: Mutex<HashMap<Key, Instant>>,
 }
 
-/// What was done about the children.
+/// The result of writing the children.
 #[derive(Default)]
 struct Done {
     writes: usize,
     /// The first child that could not be written, and why.
     failed: Option<ControllerError>,
-    /// What else keeps a child from being written.
+    /// Another reason why a child is not written.
     failure: Option<ApplyFailure>,
 }
 
@@ -94,7 +94,7 @@ impl WorkloadController {
         let Some(contents) = contents else { return Ok(Action::requeue(SETTLE)) };
         let (key, workload) = (&cx.key, &*cx.object);
         let proxies = self.pods.find(&key.namespace, &key.name);
-        replace_deaf(&cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
+        replace_detached(&cx, &proxies.iter().map(|trace| &trace.pod).collect::<Vec<_>>()).await?;
         let unseen = self.stores.lag(&key.namespace, &workload.references()).await;
         let (mut plan, mut unreadable) = self.plan(&contents, workload, denied, unseen).await;
         let mut done = Done::default();
@@ -123,8 +123,8 @@ impl WorkloadController {
             return Ok(Action::requeue(rest));
         }
         if let Some(failure) = failure {
-            // What is being deleted is gone in a moment, unless somebody's finalizer holds it.
-            if matches!(failure, ApplyFailure::Waits(_))
+            // A child that is being deleted is gone in a moment, unless a finalizer holds it.
+            if failure.phase() == Phase::Pending
                 && let Some(rest) = self.settle(key, true)
             {
                 return Ok(Action::requeue(rest));
@@ -233,14 +233,14 @@ impl WorkloadController {
         found.filter(|trace| refusal(&trace.live, &uid, &manager).is_none())
     }
 
-    /// How much longer to wait for the first pods of `key`, if at all. Writing children begins a wait.
+    /// Returns the rest of the wait for the first pods of `key`, if there is one. Writing children begins a wait.
     fn settle(&self, key: &Key, written: bool) -> Option<Duration> {
         let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let until = match settling.get(key) {
             Some(until) => *until,
             None if written => {
-                // Of a workload without a finalizer nobody is told that it is gone.
+                // The deletion of a workload without a finalizer causes no reconcile.
                 settling.retain(|_, until| *until + FORGOTTEN > now);
                 *settling.entry(key.clone()).or_insert(now + SETTLE)
             }
@@ -260,7 +260,7 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
             // A delayed child was written before, and is again when its turn comes.
             Ok(Applied::Unchanged | Applied::Delayed) => {}
             Ok(Applied::Written) => done.writes += 1,
-            // What comes after one that cannot be written may rely on it: a proxy must not start with no RunConfig,
+            // Later children may rely on one that cannot be written: a proxy must not start with no RunConfig,
             // nor with one that is about to go and lacks the guard that the proxy is said to have.
             Ok(Applied::Terminating) => {
                 done.failure = Some(ApplyFailure::being_deleted(*kind, name));
@@ -270,7 +270,7 @@ async fn apply<W: Workload>(cx: &Reconcile<W>, children: &[Child], done: &mut Do
                 done.failure = Some(ApplyFailure::NameTaken(format!("{} {name}: {refusal}", kind.as_str())));
                 return Ok(());
             }
-            // Its pods would go anyway; once it is gone, it is made anew.
+            // Its pods would go anyway; once it is gone, it is created again.
             Err(error) if keeps_its_strategy(&error) => {
                 remove(cx, &[ChildRef::new(*kind, name)], done).await;
                 done.failure = Some(ApplyFailure::being_deleted(*kind, name));
@@ -321,7 +321,7 @@ async fn report<W: Workload>(cx: &Reconcile<W>, plan: Plan) -> Result<(), Contro
 // === impl Done ===
 
 impl Done {
-    /// What the workload's author has to know, if anything.
+    /// Returns the warning for the workload's author, if there is one.
     fn failure(&mut self) -> Option<ApplyFailure> {
         self.failure.take().or_else(|| self.failed.as_ref().map(|error| ApplyFailure::Failed(error.to_string())))
     }

@@ -1,5 +1,5 @@
-//! What is checked of every kind of workload before anything is rendered, and what authors are told of it: in conditions
-//! and at `kubectl apply`.
+//! The checks of every kind of workload before anything is rendered, for conditions and for warnings at `kubectl
+//! apply`.
 
 use mcp_api::{
     names::{annotation::FAIL_CLOSED, condition, reason},

@@ -1,4 +1,4 @@
-//! What all workload kinds share: a proxy that clients call, what runs behind it, and one status that tells of both.
+//! The common part of all workload kinds: a proxy that clients call, the backend behind it, and one status for both.
 //!
 //! A kind says what is particular to it ([`Workload`]): its configurations, its rules, its children. From that there is one
 //! [plan](plan_workload) and one controller for all of them. Unlike [`mcp_plan::workload`],
@@ -18,7 +18,7 @@ use mcp_plan::{
     reference::{Data, Reference},
     session_storage,
     settings::Settings,
-    workload::{Child, ChildKind, ChildRef, Owner, Previous, Report, deaf::Attached},
+    workload::{Child, ChildKind, ChildRef, Owner, Previous, Report, detached::Attached},
 };
 use mcp_runconfig::chain::AUTH;
 use portcullis::controller::{ConditionStatus, Conditions, PlannedEvent};
@@ -40,7 +40,7 @@ pub trait Workload: Subject {
     /// The servers behind it.
     const BEHIND: Behind = Behind::Container;
 
-    /// What a workload is called in messages.
+    /// The name of a workload in messages.
     const NOUN: &'static str;
 
     /// The reasons of its condition `Ready`: while that is true, and while it is false.
@@ -56,31 +56,31 @@ pub trait Workload: Subject {
     /// The kinds of children that it may have: its controller's account may write these and no others.
     const CHILDREN: &'static [ChildKind];
 
-    /// Those of [`CHILDREN`](Self::CHILDREN) that ToolHive made and this operator only deletes.
+    /// The kinds of [`CHILDREN`](Self::CHILDREN) that ToolHive made and this operator only deletes.
     const OBSOLETE: &'static [ChildKind] = &[];
 
-    /// What the Roles among its children grant. Nobody can grant what they do not hold, so its controller's account holds
-    /// it.
+    /// The grants of the Roles among its children. A right can only be granted by an account that holds it, so the
+    /// controller's account does.
     fn granted() -> Vec<PolicyRule> {
         Vec::new()
     }
 
-    /// What its controller does beside what every kind's does.
+    /// The rights of its controller beside those of every kind.
     fn rights() -> Vec<PolicyRule> {
         Vec::new()
     }
 
-    /// Whom its proxy attaches to, if it does.
+    /// The container that its proxy attaches to, if it does.
     fn attached(&self) -> Option<Attached> {
         None
     }
 
-    /// What its status says of a pod that will never serve, before the reason.
+    /// The status message about a pod that will never serve, before the reason.
     fn failure() -> String {
         format!("{} pod failed", Self::NOUN)
     }
 
-    /// What the message of its status says of what keeps it from being rendered.
+    /// The status message about the reason why it is not rendered.
     fn refusal(block: &Block) -> String {
         block.message.clone()
     }
@@ -106,10 +106,10 @@ pub trait Workload: Subject {
         self.references().into_iter().chain(inherited.iter().flat_map(ConfigUse::references)).collect()
     }
 
-    /// What its last status said.
+    /// The last status.
     fn previous(&self) -> Previous<'_>;
 
-    /// How many proxies are wanted; none leaves the number to an autoscaler, or 1.
+    /// The desired number of proxies; none leaves the number to an autoscaler, or 1.
     fn replicas(&self) -> Option<i32>;
 
     /// The restart that its author asked for last.
@@ -131,7 +131,7 @@ pub trait Workload: Subject {
     /// The Service by which clients reach the proxy, where there is a proxy.
     fn front(&self) -> Option<ChildRef>;
 
-    /// What runs behind the proxy, where that is a child.
+    /// The backend behind the proxy, where that is a child.
     fn backend(&self) -> Option<ChildRef>;
 
     /// The port on which its proxy asks what runs behind it, where it asks over the network.
@@ -176,17 +176,17 @@ pub struct Restart {
     pub immediate: bool,
 }
 
-/// What checks find: each says it as a condition, and what keeps a workload from being rendered is a block as well.
+/// The findings of checks: each is a condition, and one that prevents rendering is a block as well.
 #[derive(Debug)]
 pub struct Findings<'a> {
     /// The conditions of the status under construction.
     pub conditions: Conditions<'a>,
-    /// What the operator was started with.
+    /// The operator's settings.
     pub settings: &'a Settings,
     blocks: Vec<Block>,
 }
 
-/// What keeps a workload from being rendered.
+/// A reason why a workload is not rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The kind of the configuration that cannot be used, where one cannot.
@@ -199,14 +199,14 @@ pub struct Block {
     pub message: String,
 }
 
-/// What children are rendered from, beside the workload itself.
+/// The input of children, beside the workload itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Rendering<'a> {
     /// The configurations, all of them usable.
     pub uses: &'a Uses,
     /// The Secrets and ConfigMaps that it and its configurations refer to.
     pub data: &'a Data,
-    /// What the operator was started with.
+    /// The operator's settings.
     pub settings: &'a Settings,
 }
 

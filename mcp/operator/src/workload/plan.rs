@@ -46,7 +46,7 @@ pub const PROXY_REMOVED: &str = "ProxyRemoved";
 /// The time after which proxies are asked again whether their remote server answers.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What a message about a block ends with where it takes nothing down.
+/// The end of a message about a block that stops nothing that runs.
 const LEFT: &str = "; what runs already is left as it is";
 
 /// Everything [`plan_workload`] looks at.
@@ -78,13 +78,13 @@ pub struct Inputs<'a, W> {
     pub backend_pods: &'a [&'a Pod],
     /// The word of its proxies on their remote server, where they check one.
     pub reach: Option<&'a Reach>,
-    /// What the operator was started with.
+    /// The operator's settings.
     pub settings: &'a Settings,
     /// The time, for conditions that change.
     pub now: Timestamp,
 }
 
-/// What should become of one workload.
+/// The plan for one workload.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Objects to apply, in this order. What is neither here nor in `absent` is left as it is.
@@ -92,9 +92,9 @@ pub struct Plan {
     /// Objects to delete where they exist and are ours, in this order, before the children are applied. One of them
     /// may be planned as a child again once it is gone.
     pub absent: Vec<ChildRef>,
-    /// What its status should say.
+    /// The desired status.
     pub report: Report,
-    /// What to tell a reader of `kubectl describe`; only what the last status did not say yet.
+    /// The events to publish: only what the last status does not say yet.
     pub events: Vec<PlannedEvent>,
     /// When to plan anew though nothing has changed.
     pub again: Option<Duration>,
@@ -236,7 +236,7 @@ pub fn plan_workload<W: Workload>(inputs: &Inputs<'_, W>) -> Plan {
     Plan { children, absent, report, events, again }
 }
 
-/// What should become of a workload that is being deleted. It needs nothing that has to be read.
+/// Plans a workload that is being deleted. It reads nothing else.
 ///
 /// What closes the way around the proxy stays until what runs behind it has ended: `ended` says so.
 pub fn deleted<W: Workload>(workload: &W, pods: &[&Pod], ended: bool, now: Timestamp) -> Plan {
@@ -274,7 +274,7 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
         );
         findings.block(GUARDS_ENFORCED, GUARD_NOT_BUILT, message);
     }
-    // Of several configurations of one kind, one that cannot be used decides what their condition says.
+    // If one of several configurations of a kind cannot be used, it decides the condition of all.
     let (good, bad): (Vec<_>, Vec<_>) = uses.conditions().partition(|condition| condition.good);
     for UseCondition { type_, reason, message, .. } in good {
         findings.conditions.set(type_, ConditionStatus::True, reason, message.clone());
@@ -373,7 +373,7 @@ fn state<W: Workload>(inputs: &Inputs<'_, W>, pods: &[&Pod], backend: Option<&Ba
     })
 }
 
-/// What of a workload that cannot be rendered must not go on.
+/// The children of a workload that cannot be rendered, and that must be removed.
 fn must_not_go_on<W: Workload>(
     inputs: &Inputs<'_, W>,
     uses: &Uses,
@@ -387,7 +387,7 @@ fn must_not_go_on<W: Workload>(
         Standing::Missing => all_that_runs(inputs.workload),
         // A proxy that an older version made may have such a text as an option, which opens it whatever its guards are.
         _ if inputs.workload.has_option_as_image() => proxies(inputs.workload),
-        // What cannot be read may be as it was: an error that passes takes down nothing that has its guards.
+        // A configuration that cannot be read may be unchanged: a passing error removes nothing that has its guards.
         _ if inputs.unreadable.is_some() || inputs.unseen => Vec::new(),
         Standing::NoProxy if !uses.can_be_enforced() => all_that_runs(inputs.workload),
         // The content that the proxy enforces is not the one that is asked for. What runs behind it does no wrong.
@@ -408,7 +408,7 @@ fn all_that_runs<W: Workload>(workload: &W) -> Vec<ChildRef> {
     workload.all_children().into_iter().filter(runs).collect()
 }
 
-/// What the last status did not say: a new phase, a new failure, a new warning.
+/// The news since the last status: a new phase, a new failure, a new warning.
 fn events<W: Workload>(
     conditions: &Conditions<'_>,
     previous: Previous<'_>,

@@ -1,9 +1,9 @@
-//! Configurations, whatever their kind: what the plan of a workload takes from them, and the uses that a workload makes of
-//! them. The trait of their kinds, and the plan of their own status, are the operator's.
+//! Configurations, whatever their kind: what the plan of a workload takes from them, and the uses that a workload makes
+//! of them. The trait of their kinds, and the plan of their own status, are the operator's.
 //!
-//! A use has a [role](Role). A *guard* protects: a proxy without it must not serve, and the guards that a proxy was made
-//! with are written on its pods ([`guards`](crate::guards)). A *setting* shapes: a change of it rolls the Deployment, and one
-//! that cannot be used leaves what runs as it is.
+//! A use has a [role](Role). A *guard* protects: a proxy without it must not serve, and the guards that a proxy was
+//! made with are written on its pods ([`guards`](crate::guards)). A *setting* shapes: a change of it rolls the
+//! Deployment, and one that cannot be used leaves what runs as it is.
 
 mod look_up;
 mod part;
@@ -44,11 +44,11 @@ pub struct Words {
     pub data_not_found: &'static str,
     /// Reason: what one of those holds cannot be used.
     pub data_not_valid: &'static str,
-    /// How they speak of the CA bundle that it names in a ConfigMap, for a kind that can.
+    /// The name of its CA bundle in a ConfigMap, in messages, for a kind that can have one.
     pub bundle: Option<BundleWords>,
 }
 
-/// How the conditions of workloads speak of a CA bundle in a ConfigMap.
+/// The name of a CA bundle in a ConfigMap, in the conditions of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleWords {
     /// The condition's type.
@@ -118,7 +118,8 @@ pub trait Config: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The configuration that stands in the texts that it [needs](Self::needs), which exist in `data`; none where it needs no text.
+    /// The configuration that stands in the texts that it [needs](Self::needs), which exist in `data`; none where it
+    /// needs no text.
     ///
     /// # Errors
     /// A text cannot be used: the sentence about it.

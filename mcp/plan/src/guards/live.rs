@@ -1,4 +1,4 @@
-//! What a proxy says of its guards: in the annotation of its pods, or in those of its Deployment.
+//! The guards of a proxy, from the annotation of its pods or of its Deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,8 @@ fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// What controls these pods and how they are deleted, a sentence for each controller. None where there are no pods.
+/// The controllers of these pods and the way to delete them, a sentence for each controller. None where there are no
+/// pods.
 pub(super) fn deletions<'a>(pods: impl Iterator<Item = &'a &'a Pod>) -> Option<String> {
     let mut controlled: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
     let mut namespace = "";
@@ -76,7 +77,7 @@ pub(super) fn parse(digest: &str) -> Live {
     each.collect()
 }
 
-/// Of the mark of a guard what tells its content; the rest tells what the reference says.
+/// The part of a guard's mark that identifies its content; the rest identifies its reference.
 pub(super) fn content(mark: &str) -> &str {
     mark.split_once('/').map_or(mark, |(content, _)| content)
 }

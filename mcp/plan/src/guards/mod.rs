@@ -1,10 +1,10 @@
 //! The guards of a workload: what its spec asks to stand between a caller and the MCP server, and what stands there.
 //!
-//! A guard is a configuration without which a workload must not run. The guards that a proxy was made with are written on
-//! its pod template ([`GUARDS`]), where users' overrides cannot reach, so every pod says which guards it enforces. One
-//! function compares what is asked for with what is there ([`judge`]): where a guard is missing, old pods go before new ones
-//! come; where one has changed or is not asked for any more, the Deployment rolls. The status says more of the pods that
-//! serve: that their proxy container is the one that was made ([`ProxyContainer`]).
+//! A guard is a configuration without which a workload must not run. The guards that a proxy was made with are written
+//! on its pod template ([`GUARDS`]), where users' overrides cannot reach, so every pod says which guards it enforces.
+//! One function compares what is asked for with what is there ([`judge`]): where a guard is missing, old pods go before
+//! new ones come; where one has changed or is not asked for any more, the Deployment rolls. The status says more of the
+//! pods that serve: that their proxy container is the one that was made ([`ProxyContainer`]).
 
 mod container;
 mod live;
@@ -46,8 +46,8 @@ pub struct Running<'a> {
     pub serving: &'a [&'a Pod],
     /// The pods among them that serve until they are gone.
     pub ending: &'a [&'a Pod],
-    /// The pods with the labels of a proxy that no ReplicaSet of the Deployment controls: whatever they say of themselves,
-    /// they enforce nothing.
+    /// The pods with the labels of a proxy that no ReplicaSet of the Deployment controls: whatever they say of
+    /// themselves, they enforce nothing.
     pub foreign: &'a [&'a Pod],
     /// The proxy containers of the pods, by the pods' names.
     pub containers: &'a BTreeMap<&'a str, &'a ProxyContainer>,
@@ -64,12 +64,12 @@ pub struct Verdict {
     pub standing: Standing,
     /// The guards of the pods that serve; none where nothing is asked for.
     pub in_force: Option<InForce>,
-    /// The hash of each configuration that is in force, by the field that asks for it: of the pods that serve, an older one
-    /// first; where none serves, the one that new pods will have.
+    /// The hash of each configuration that is in force, by the field that asks for it: of the pods that serve, an older
+    /// one first; where none serves, the one that new pods will have.
     pub hashes: Vec<(&'static str, String)>,
 }
 
-/// What a proxy that exists enforces, compared with what is asked for.
+/// The guards of an existing proxy, compared with the requested ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// There is no proxy.
@@ -82,7 +82,7 @@ pub enum Standing {
     Missing,
 }
 
-/// What the pods that serve enforce.
+/// The guards that the serving pods enforce.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
     /// Whether every one of them enforces what is asked for.
@@ -110,13 +110,14 @@ struct Judge<'a> {
 // === impl Judge ===
 
 impl Judge<'_> {
-    /// What the live proxy enforces, compared with what is asked for.
+    /// The guards of the live proxy, compared with the requested ones.
     ///
-    /// A pod that somebody else made with the labels of a proxy would not go with the Deployment, so it must not make the
-    /// Deployment go. The status tells of it ([`in_force`](Self::in_force)).
+    /// A pod that somebody else made with the labels of a proxy would not go with the Deployment, so it must not make
+    /// the Deployment go. The status tells of it ([`in_force`](Self::in_force)).
     ///
-    /// Pods of an older content are a rollout under way: whether the proxy is outdated is for its template to say. Where
-    /// the Deployment is gone its pods count until they have ended: a proxy made anew must not serve beside open ones.
+    /// Pods of an older content are a rollout under way: whether the proxy is outdated is for its template to say.
+    /// Where the Deployment is gone its pods count until they have ended: a proxy made anew must not serve beside open
+    /// ones.
     fn standing(&self) -> Standing {
         let deployment = self.runs.deployment;
         let counts = |pod: &Pod| deployment.is_none() || pod.metadata.deletion_timestamp.is_none();
@@ -139,7 +140,8 @@ impl Judge<'_> {
         let with = |standing| serving.iter().filter(|pod| self.of_pod(pod) == standing).count();
         let (older, without) = (with(Standing::Outdated), with(Standing::Missing));
         let lacking = ending.iter().filter(|pod| !has_ended(pod) && self.lacks(pod)).count();
-        // Those of a Deployment that was deleted without them (`--cascade=orphan`) stay, and keep a new one from being made.
+        // Pods of a Deployment that was deleted without them (`--cascade=orphan`) stay, and keep a new one from being
+        // made.
         let orphans: Vec<&Pod> = match deployment {
             Some(_) => Vec::new(),
             None => own.iter().copied().filter(|pod| self.lacks(pod)).collect(),
@@ -175,9 +177,9 @@ impl Judge<'_> {
         Some(InForce { asked, message, reason, by_hand })
     }
 
-    /// A sentence on the pods that serve, or serve until they are gone, and have another proxy container than the operator
-    /// makes: pods tell of guards in an annotation, which anybody may copy. Where the operator makes no proxy now, nothing
-    /// can be told.
+    /// A sentence on the pods that serve, or serve until they are gone, and have another proxy container than the
+    /// operator makes: pods tell of guards in an annotation, which anybody may copy. Where the operator makes no proxy
+    /// now, nothing can be told.
     fn changed(&self) -> Option<String> {
         let Running { serving, ending, rendered, .. } = *self.runs;
         let asked = rendered.and_then(|pod| ProxyContainer::of(&PodSpec::deserialize(pod).ok()?));
@@ -241,8 +243,8 @@ impl Judge<'_> {
         each.max().unwrap_or(Standing::Current)
     }
 
-    /// The guards that a pod says it enforces. One without the annotation was made by a version before it, and has the guards of
-    /// its Deployment; which content they have it does not say.
+    /// The guards that a pod says it enforces. One without the annotation was made by a version before it, and has the
+    /// guards of its Deployment; which content they have it does not say.
     fn live(&self, pod: &Pod) -> Live {
         annotation(&pod.metadata, GUARDS).map_or_else(|| self.before_the_digest(false), parse)
     }

@@ -1,4 +1,4 @@
-//! What is kept of the values of Secrets and ConfigMaps: a keyed digest of each, and what it can be used for. The values
+//! The stored form of the values of Secrets and ConfigMaps: a keyed digest of each, and its possible uses. The values
 //! are dropped, but for the texts of ConfigMaps that documents of proxies have.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -15,7 +15,7 @@ use crate::digest::{DigestKey, digest};
 /// Per Secret or ConfigMap that exists, by its name: its entries, by their keys.
 pub type Entries = BTreeMap<String, BTreeMap<String, Entry>>;
 
-/// What a value is used as.
+/// The use of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Bytes that nothing more is known of, but that there are some.
@@ -33,7 +33,7 @@ pub enum Content {
     },
 }
 
-/// What is known of one value of a Secret or ConfigMap.
+/// The stored form of one value of a Secret or ConfigMap.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     /// A keyed digest of the value.
@@ -41,7 +41,7 @@ pub struct Entry {
     /// The value itself, where [`of_text`](Self::of_text) made this.
     pub text: Option<Arc<str>>,
     empty: bool,
-    /// What keeps it from being a bundle of authorities.
+    /// The reason why it is no bundle of authorities.
     authorities: Option<String>,
     /// A digest of the public key of the certificate that it is, or why it is none.
     certificate: Result<String, String>,
@@ -67,7 +67,8 @@ impl Entry {
         Self { text: std::str::from_utf8(value).ok().map(Into::into), ..Self::of(value, key) }
     }
 
-    /// What keeps the value from being used as `content`, if anything. `at` finds the value of another Secret and key.
+    /// The reason why the value cannot be used as `content`, if there is one. `at` finds the value of another Secret
+    /// and key.
     pub fn problem<'a>(&self, content: &Content, at: impl Fn(&str, &str) -> Option<&'a Self>) -> Option<String> {
         if self.empty {
             return Some("is empty".to_owned());
@@ -93,7 +94,7 @@ impl fmt::Debug for Entry {
     }
 }
 
-// What the libraries say of a value that they cannot read may quote it: nothing of that is passed on.
+// Error messages of libraries may quote the value, so they are not passed on.
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> =

@@ -1,11 +1,11 @@
-//! What is known of the Secrets and ConfigMaps that a workload and its configurations refer to.
+//! The Secrets and ConfigMaps that a workload and its configurations refer to.
 
 use std::{collections::BTreeSet, fmt};
 
 use super::{CONFIG_MAP, Content, Entries, Entry, SECRET};
 use crate::digest::digest;
 
-/// What is known of the Secrets and ConfigMaps that are referred to and exist.
+/// The referenced Secrets and ConfigMaps that exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Data {
     /// The Secrets.
@@ -68,15 +68,15 @@ impl Data {
         missing.into_iter().collect()
     }
 
-    /// What keeps an entry from being used as `content`, if it exists and anything does.
+    /// The reason why an entry cannot be used as `content`, if it exists and there is one.
     pub fn problem(&self, source: &Source, key: &str, content: &Content) -> Option<String> {
         let of_secret = |secret: &str, key: &str| self.secrets.get(secret).and_then(|entries| entries.get(key));
         let problem = self.entry(source, key)?.problem(content, of_secret)?;
         Some(format!("{source}/{key} {problem}"))
     }
 
-    /// A keyed digest of these values of Secrets, by name and key: what reaches a process as environment reaches it only in
-    /// a new pod, so a changed value has to roll the pods. None where there are none.
+    /// A keyed digest of these values of Secrets, by name and key: what reaches a process as environment reaches it
+    /// only in a new pod, so a changed value has to roll the pods. None where there are none.
     pub fn checksum<'a>(&self, wanted: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
         let mut lines: Vec<String> = wanted
             .map(|(secret, key)| {

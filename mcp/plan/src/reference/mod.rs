@@ -1,8 +1,8 @@
 //! Which object names which: from a workload or a configuration to configurations, groups, Secrets and ConfigMaps of
 //! its own namespace.
 //!
-//! Each kind says once what it refers to. The index of the stores, the wake-ups, the referrers in a status, the block of a
-//! deletion and the warnings at admission all follow from that.
+//! Each kind says once what it refers to. The index of the stores, the wake-ups, the referrers in a status, the block
+//! of a deletion and the warnings at admission all follow from that.
 
 pub mod bundle;
 mod content;
@@ -35,7 +35,7 @@ pub struct Reference {
     pub name: String,
     /// The field that names it, such as `spec.secrets`.
     pub field: Cow<'static, str>,
-    /// What happens while it does not exist: the end of a sentence.
+    /// The consequence while it does not exist: the end of a sentence.
     pub while_missing: &'static str,
     /// Whether its texts are read, and not only digests of them. No text of a Secret is.
     pub is_text: bool,
@@ -103,18 +103,18 @@ impl Reference {
         }
     }
 
-    /// What its holder is found by in a store.
+    /// The token by which a store finds its holder.
     pub fn token(&self) -> String {
         token(&self.kind, &self.name)
     }
 }
 
-/// What is wrong with a reference to this key of the Secret of this name, whatever exists.
+/// The problem of a reference to this key of the Secret of this name, whether the Secret exists or not.
 pub fn incomplete_key(secret: &str, key: &str) -> Option<&'static str> {
     (secret.is_empty() || key.is_empty()).then_some("names no Secret or no key of it; set both")
 }
 
-/// What the objects that refer to this one are found by in a store.
+/// The token by which a store finds the objects that refer to this one.
 pub fn token(kind: &str, name: &str) -> String {
     format!("{kind}/{name}")
 }

@@ -13,7 +13,7 @@ pub struct MountedFile {
     pub source: Source,
     /// The key of its data.
     pub key: String,
-    /// What the value is used as.
+    /// The use of the value.
     pub content: Content,
     /// Name of the volume.
     pub volume: String,

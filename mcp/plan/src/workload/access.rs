@@ -1,8 +1,8 @@
 //! ServiceAccounts, pull secrets, and the one right that a proxy may need.
 //!
-//! A proxy may create no workload. Only one that attaches to its MCP server's pod needs the API at all: `get, create` on
-//! `pods/attach` of that pod (a WebSocket attach is a GET). Other proxies get no Role, and no token. Where the server in that pod
-//! has to be replaced, the operator does it.
+//! A proxy may create no workload. Only one that attaches to its MCP server's pod needs the API at all: `get, create`
+//! on `pods/attach` of that pod (a WebSocket attach is a GET). Other proxies get no Role, and no token. Where the
+//! server in that pod has to be replaced, the operator does it.
 
 use k8s_openapi::api::{
     core::v1::{LocalObjectReference, ServiceAccount},
@@ -37,12 +37,12 @@ fn account_with(owner: &Owner<'_>, name: &str, automount: Option<bool>) -> Child
     Child::new(ChildKind::ServiceAccount, name, &account)
 }
 
-/// What [`attach_permission`] grants, of every pod.
+/// The grant of [`attach_permission`], for every pod.
 pub fn attach_grant() -> PolicyRule {
     policy_rule("", &["pods/attach"], &["get", "create"])
 }
 
-/// What the operator does with the pod that a proxy attaches to: it looks whether it [has to be replaced](super::deaf), and deletes it.
+/// The grant to read the pod that a proxy attaches to, and to delete it when it [has to be replaced](super::detached).
 pub fn replace_grant() -> PolicyRule {
     policy_rule("", &["pods"], &["get", "delete"])
 }

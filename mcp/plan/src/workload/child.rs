@@ -1,4 +1,4 @@
-//! What a plan says about children.
+//! The children of a plan.
 
 use k8s_openapi::{
     Resource,

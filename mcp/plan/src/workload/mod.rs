@@ -1,5 +1,4 @@
-//! What a workload is made of, whatever its kind: a proxy that clients call, the way to what runs behind it, and the state
-//! that its pods tell of.
+//! The parts of a workload of any kind: a proxy that clients call, the path to its backend, and its state by its pods.
 //!
 //! The trait of the kinds, and the plan that decides which children there are, are the operator's.
 //!
@@ -8,7 +7,7 @@
 pub mod access;
 pub mod backend;
 mod child;
-pub mod deaf;
+pub mod detached;
 mod document;
 pub mod names;
 pub mod network;

@@ -1,5 +1,5 @@
-//! What a workload's author adds to the proxy's objects: what the API server takes of it. A label, an annotation or a
-//! variable that it does not take keeps the object from being written at all.
+//! The additions of a workload's author to the proxy's objects, checked as the API server does. A label, an annotation
+//! or a variable that it does not take keeps the object from being written at all.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const MAX_DOMAIN: usize = 253;
 
 type Entries = Option<BTreeMap<String, String>>;
 
-/// What is wrong with `spec.resourceOverrides`.
+/// The problems of `spec.resourceOverrides`.
 pub fn problems(overrides: &ResourceOverrides) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (at, var) in overrides.proxy_deployment.iter().flat_map(|it| it.env.iter().flatten()).enumerate() {
@@ -93,7 +93,7 @@ pub fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
-/// What is wrong with such a name.
+/// The problem of such a name.
 pub fn variable_message(name: &str) -> String {
     format!("{name:?} cannot name an environment variable; use letters, digits and _")
 }

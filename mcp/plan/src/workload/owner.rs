@@ -1,4 +1,4 @@
-//! Who owns a workload's children, and whose wish for a label counts.
+//! The owner of a workload's children, and the precedence of labels.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// What is fetched always has a name, a namespace and a uid.
+    /// A fetched object always has a name, a namespace and a uid.
     pub fn of<W: Resource<DynamicType = ()>>(workload: &'a W) -> Self {
         let metadata = workload.meta();
         Self {
@@ -51,7 +51,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// What the operator and a user want together; for a key that both set, the operator's value counts.
+/// Merges the values of the operator and a user; for a key that both set, the operator's value counts.
 pub fn merged(operator: BTreeMap<String, String>, user: Option<&BTreeMap<String, String>>) -> BTreeMap<String, String> {
     let mut all = user.cloned().unwrap_or_default();
     all.extend(operator);

@@ -12,7 +12,7 @@ pub(super) const FIELD: &str = "spec.podTemplateSpec";
 /// A pod template as it was read.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// What this version knows of it.
+    /// The fields of it that this version knows.
     pub known: PodTemplateSpec,
     /// The fields that it does not know, which have no effect: sent to an API server that does not know them either,
     /// they would keep the pods from being made.
@@ -20,7 +20,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// What its author has to know of it: a sentence for each kind of thing that has no effect.
+    /// The warnings for its author: a sentence for each kind of setting without effect.
     pub fn notes(&self) -> Vec<String> {
         const SAID: usize = 10;
         let labels = self.known.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());

@@ -59,7 +59,7 @@ pub struct Proxy<'a> {
     pub env: Vec<EnvVar>,
     /// The port that it listens on.
     pub port: i32,
-    /// How many pods; none leaves the number to an autoscaler, or 1.
+    /// The number of pods; none leaves the number to an autoscaler, or 1.
     pub replicas: Option<i32>,
     /// The word of `sessionAffinity`.
     pub session_affinity: &'static str,
@@ -69,7 +69,8 @@ pub struct Proxy<'a> {
     pub account: String,
     /// The file with the root certificates that it trusts in place of those of its image.
     pub ca_bundle: Option<MountedFile>,
-    /// Whether it speaks to the Kubernetes API. One that does not, and uses no configuration for which it does, carries no token for it.
+    /// Whether it speaks to the Kubernetes API. One that does not, and uses no configuration for which it does, carries
+    /// no token for it.
     pub needs_api: bool,
     /// Whether no pod of it may run beside another, not even while it rolls.
     pub is_alone: bool,
@@ -81,11 +82,12 @@ pub struct Proxy<'a> {
     pub secrets: Vec<SecretVariable>,
     /// The path at which the pod is asked whether it is ready.
     pub readiness_path: &'static str,
-    /// The time after its start when the pod is asked for the first time whether it is ready, in seconds; none for the end of its startup probe.
+    /// The time after its start when the pod is asked for the first time whether it is ready, in seconds; none for the
+    /// end of its startup probe.
     pub readiness_delay: Option<i32>,
-    /// What users add.
+    /// The additions of users.
     pub overrides: Option<&'a ResourceOverrides>,
-    /// What users add to its pods.
+    /// The additions of users to its pods.
     pub template: Option<PodTemplateSpec>,
 }
 
@@ -97,8 +99,8 @@ impl Proxy<'_> {
         let labels = names::proxy_labels(self.app, name);
 
         let of_user = |annotations: Option<&BTreeMap<String, String>>| {
-            // Written by a user, these would tell a later plan of guards that the pods do not have, or would be written over by Kubernetes
-            // without end.
+            // Written by a user, these would tell a later plan of guards that the pods do not have, or would be written
+            // over by Kubernetes without end.
             let mut kept = annotations.cloned().unwrap_or_default();
             kept.retain(|key, _| !annotation::TELL_GUARDS.contains(&key.as_str()) && !key.starts_with(KUBERNETES));
             kept
@@ -223,7 +225,8 @@ impl Proxy<'_> {
                 (false, true) => None,
                 (false, false) => Some(false),
             },
-            // A Service called `kubernetes` would set the variable by which the proxy knows the address of the Kubernetes API.
+            // A Service called `kubernetes` would set the variable by which the proxy knows the address of the
+            // Kubernetes API.
             enable_service_links: Some(false),
             // The default, for the same reason as the path of the termination message.
             dns_policy: Some("ClusterFirst".to_owned()),
@@ -237,7 +240,7 @@ impl Proxy<'_> {
         }
     }
 
-    /// What the proxy reads as files; all of it mounted as directories, so that changes reach a running pod.
+    /// The files of the proxy, all mounted as directories, so that changes reach a running pod.
     fn volumes(&self, uses: &Uses) -> Vec<(Volume, VolumeMount)> {
         let run_config =
             ConfigMapVolumeSource { name: names::run_config(self.owner.name), ..ConfigMapVolumeSource::default() };
@@ -268,8 +271,8 @@ fn with_checksum(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env
 }
 
-/// The arguments of a proxy's process: its own, and what the operator was told of all of them: the networks that they may call, the proxy
-/// through which they do, and the root certificates that they trust.
+/// The arguments of a proxy's process: its own, and what the operator was told of all of them: the networks that they
+/// may call, the proxy through which they do, and the root certificates that they trust.
 pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
     let networks: Vec<String> = settings.exempt_endpoints.iter().map(ToString::to_string).collect();
     if !networks.is_empty() {
@@ -282,8 +285,8 @@ pub fn arguments(mut own: Vec<String>, settings: &Settings) -> Vec<String> {
     own
 }
 
-/// The operator's variables, then the user's but for those that the operator alone sets, then those that the runner needs and both leave out. For a name that comes
-/// twice, the first counts.
+/// The operator's variables, then the user's but for those that the operator alone sets, then those that the runner
+/// needs and both leave out. For a name that comes twice, the first counts.
 pub fn run_environment(operators: Vec<EnvVar>, overrides: Option<&ResourceOverrides>) -> Vec<EnvVar> {
     let users = overrides.and_then(|all| all.proxy_deployment.as_ref()?.env.as_deref()).unwrap_or_default();
     let mut all = operators;
@@ -312,7 +315,7 @@ pub fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value, value_from: None }
 }
 
-/// What a container asks for, absent where it asks for nothing.
+/// The resource requests of a container, absent where there are none.
 pub fn resources(limits: Option<&ResourceList>, requests: Option<&ResourceList>) -> Option<ResourceRequirements> {
     let amounts = |list: Option<&ResourceList>| {
         let list = list.cloned().unwrap_or_default();
@@ -329,7 +332,8 @@ pub fn resources(limits: Option<&ResourceList>, requests: Option<&ResourceList>)
     Some(ResourceRequirements { limits, requests, ..ResourceRequirements::default() })
 }
 
-/// The path at which proxies are asked whether they are ready. Other runners than ours may pass `/readyz` on to the server.
+/// The path at which proxies are asked whether they are ready. Other runners than ours may pass `/readyz` on to the
+/// server.
 pub fn readiness_path(settings: &Settings) -> &'static str {
     if settings.can_run(&[chain::READYZ]) { "/readyz" } else { "/health" }
 }

@@ -1,6 +1,6 @@
-//! The user's `podTemplateSpec` over the pod of a proxy: as over any pod ([`pod_template`]), but for what the gate rests on.
-//! A field has an effect where the tables here have it; the process, its environment, its files and the annotations that
-//! tell of guards stay the operator's.
+//! The user's `podTemplateSpec` over the pod of a proxy: as over any pod ([`pod_template`]), but for what the gate
+//! rests on. A field has an effect where the tables here have it; the process, its environment, its files and the
+//! annotations that tell of guards stay the operator's.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec};
 use mcp_api::names::annotation;
@@ -56,7 +56,8 @@ const OWN: [&str; 9] = [
 /// The probes of a container.
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
-/// The fields of the proxy's probes that have an effect. A probe asks the proxy over HTTP: it runs no program in its container.
+/// The fields of the proxy's probes that have an effect. A probe asks the proxy over HTTP: it runs no program in its
+/// container.
 const PROBE: [&str; 7] = [
     "failureThreshold",
     "httpGet",
@@ -161,7 +162,7 @@ pub fn variable_notes(user: &PodTemplateSpec) -> Vec<String> {
     notes.collect()
 }
 
-/// What the template says of the proxy's container, and where.
+/// The settings of the template for the proxy's container, with their paths.
 fn own(user: &PodTemplateSpec) -> impl Iterator<Item = (usize, &Container)> {
     let containers = user.spec.iter().flat_map(|spec| spec.containers.iter().enumerate());
     containers.filter(|(_, container)| container.name == CONTAINER)
@@ -171,7 +172,7 @@ fn keep(own: PodSpec, merged: &mut PodSpec) {
     for volume in own.volumes.into_iter().flatten() {
         put(merged.volumes.get_or_insert_default(), volume, |it| it.name.clone());
     }
-    // What a guard reads as files of the ServiceAccount is nobody else's to withhold or to bring.
+    // Files of the ServiceAccount that a guard reads cannot be withheld or replaced by others.
     let account = if own.automount_service_account_token == Some(true) { Some(ACCOUNT) } else { None };
     if account.is_some() {
         merged.automount_service_account_token = Some(true);

@@ -1,7 +1,8 @@
 //! Kubernetes quantities: `500m`, `128Mi`, `1.5`, `1e3`. Read to be checked and compared, never to be rewritten.
 //!
-//! Read here because `kube_quantity` 0.9 has numbers as `f64` and compares with factors of `f32`: `1073741900` is less than `1Gi` to it.
-//! It refuses `2E`, takes `Ki` and `--1` for quantities, and panics where a comparison overflows, as of `1000000P` with `1n`.
+//! Read here because `kube_quantity` 0.9 has numbers as `f64` and compares with factors of `f32`: `1073741900` is less
+//! than `1Gi` to it. It refuses `2E`, takes `Ki` and `--1` for quantities, and panics where a comparison overflows, as
+//! of `1000000P` with `1n`.
 
 use mcp_api::v1beta1::{ResourceList, ResourceRequirements};
 
@@ -71,7 +72,7 @@ pub fn parse(text: &str) -> Result<i128, String> {
     Ok(if negative { -value } else { value })
 }
 
-/// What is wrong with `spec.resources`.
+/// The problem of `spec.resources`.
 pub fn problems(resources: &ResourceRequirements) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut amounts = |kind: &str, list: Option<&ResourceList>| {

@@ -1,4 +1,5 @@
-//! The state of a workload, read from its proxy's pods (toolhive-operator §2.3) and what is known of the server behind it.
+//! The state of a workload, read from its proxy's pods (toolhive-operator §2.3) and what is known of the server behind
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -34,18 +35,18 @@ impl Phase {
     }
 }
 
-/// What the status of a workload says, whatever the kind.
+/// The status of a workload of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The conditions.
     pub conditions: Option<Vec<Condition>>,
-    /// What a person should know about the phase.
+    /// The message about the phase.
     pub message: String,
     /// The generation that this describes.
     pub observed_generation: Option<i64>,
     /// The state in one word.
     pub phase: Phase,
-    /// How many proxy pods serve.
+    /// The number of proxy pods that serve.
     pub ready: i32,
     /// Where clients inside the cluster reach it; none while nothing is there to reach.
     pub url: Option<String>,
@@ -60,7 +61,7 @@ impl Report {
     }
 }
 
-/// What a workload's last status said.
+/// The last status of a workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Previous<'a> {
     /// The conditions.
@@ -73,25 +74,25 @@ pub struct Previous<'a> {
     pub observed_generation: Option<i64>,
 }
 
-/// What a workload's pods say.
+/// The state of a workload by its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The state in one word.
     pub phase: Phase,
-    /// What a person should know about it.
+    /// The message about it.
     pub message: String,
-    /// How many pods serve.
+    /// The number of pods that serve.
     pub ready: i32,
 }
 
-/// What the state of a workload is read from.
+/// The input for the state of a workload.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
-    /// What the workload is called in messages.
+    /// The name of the workload in messages.
     pub noun: &'static str,
-    /// What is said of a pod that will never serve, before the reason.
+    /// The message about a pod that will never serve, before the reason.
     pub failure: String,
-    /// How many proxies are wanted.
+    /// The desired number of proxies.
     pub replicas: Option<i32>,
     /// The proxy's pods.
     pub pods: &'a [&'a Pod],
@@ -99,7 +100,7 @@ pub struct Observed<'a> {
     pub missing_backend: Option<&'static str>,
     /// The verdict on its pods, where it exists.
     pub backend: Option<&'a Backend>,
-    /// What the last status said; none where its Deployment is new.
+    /// The last status; none where its Deployment is new.
     pub previous: Option<Previous<'a>>,
 }
 
@@ -114,14 +115,14 @@ pub fn serving<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
     living(pods).filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
 }
 
-/// The pods that serve until they are gone: those of their calls that are open go on, and where no other pod serves, new
-/// ones come.
+/// The pods that serve until they are gone: those of their calls that are open go on, and where no other pod serves,
+/// new ones come.
 pub fn ending<'a>(pods: &[&'a Pod]) -> Vec<&'a Pod> {
     let ending = pods.iter().copied().filter(|pod| pod.metadata.deletion_timestamp.is_some());
     ending.filter(|pod| matches!(pod_state(pod), PodState::Serving)).collect()
 }
 
-/// How many pods serve.
+/// The number of pods that serve.
 pub fn ready(pods: &[&Pod]) -> i32 {
     i32::try_from(serving(pods).len()).unwrap_or(i32::MAX)
 }

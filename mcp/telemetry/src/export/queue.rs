@@ -82,8 +82,8 @@ impl Queue {
         }
     }
 
-    /// Waits until a batch is full, for `delay` at most, and takes what there is of it. With it comes whether it is the last: there are no more after
-    /// `ending`.
+    /// Waits until a batch is full, for `delay` at most, and takes what there is of it. With it comes whether it is the
+    /// last: there are no more after `ending`.
     pub(super) async fn batch(&self, delay: Duration, ending: &CancellationToken) -> (Vec<SpanData>, bool) {
         tokio::select! {
             () = self.filled.notified() => {}
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(queue.lost.get(), (QUEUED - OF_CLIENT) as u64);
         end("c", 1);
         assert_eq!(queue.lost.get(), (QUEUED - OF_CLIENT) as u64 + 1, "no place is left");
-        // What is under way has its place still, and no client's share.
+        // Spans in flight still take room in the queue, and no client's share.
         let (batch, is_last) = queue.batch(Duration::ZERO, &CancellationToken::new()).await;
         assert_eq!((batch.len(), is_last), (BATCH, false));
         assert!(batch.iter().all(|span| span.attributes.is_empty()), "the collector is not told");

@@ -57,7 +57,7 @@ pub(super) async fn export_metrics(reader: &Reader, mut link: Link) {
         let mut metrics = ResourceMetrics::default();
         if reader.collect(&mut metrics).is_ok() && metrics.scope_metrics().next().is_some() {
             let request = ExportMetricsServiceRequest::from(&metrics);
-            // What is not taken is in the next export, as all of it is cumulative.
+            // Metrics that are not accepted are in the next export, as all are cumulative.
             match link.collector.send(Signal::Metrics, request.encode_to_vec().into()).await {
                 Ok(answer) => link.taken(rejected_points(answer)),
                 Err(failure) => link.report.failed(&failure.problem),

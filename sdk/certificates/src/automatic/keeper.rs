@@ -1,4 +1,4 @@
-//! Looking after the stored certificates, and after the listener.
+//! Maintains the stored certificates, and the listener.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl<'a> Keeper<'a> {
             }
             let round = timeout(ROUND, self.round()).await.unwrap_or_else(|_| Err(source.unsettled()));
             let (pause, next) = round.unwrap_or_else(|error| self.failed(&error));
-            // A round that failed, or that someone undoes again and again, is repeated ever more slowly.
+            // A round that failed, or that someone undoes again and again, is repeated at growing intervals.
             if pause {
                 not_before = Instant::now() + pauses.next().unwrap_or(LONGEST_PAUSE);
             }
@@ -104,8 +104,8 @@ impl<'a> Keeper<'a> {
         (true, Duration::ZERO)
     }
 
-    /// Takes up what a round outcome: publishes, serves, and goes a step further. Says whether the round repaired
-    /// something or did again what it did before, and when to look again.
+    /// Applies the outcome of a round: publishes, serves, and takes the next step. Returns whether the round repaired
+    /// something or repeated itself, and when to check again.
     async fn take(&mut self, outcome: Outcome) -> Result<(bool, Duration), CertificateError> {
         let now = Instant::now();
         if outcome.certificate != self.stored {
@@ -131,7 +131,7 @@ impl<'a> Keeper<'a> {
                 if let Some(valid) = &outcome.valid {
                     self.source.advance(step, valid, &outcome).await?;
                 }
-                // No step of a rotation follows itself, so something has undone it.
+                // No step of a rotation follows itself, so another client has undone it.
                 (self.taken.replace(step) == Some(step), Duration::ZERO)
             }
         };
@@ -140,7 +140,7 @@ impl<'a> Keeper<'a> {
 
     /// Puts a new pair into the listener once callers trust it. Returns when to look again.
     ///
-    /// Nothing is gained by haste: while the previous pair is valid and trusted, serving that works.
+    /// There is no hurry: while the previous pair is valid and trusted, serving it works.
     fn serve(&mut self, held: Option<Duration>) -> Duration {
         if self.stored.cert_pem == self.served.cert_pem && self.stored.key_pem == self.served.key_pem {
             self.served.ca_pem.clone_from(&self.stored.ca_pem);

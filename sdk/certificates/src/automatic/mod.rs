@@ -1,7 +1,7 @@
-//! Certificates that the operator makes and keeps by itself.
+//! Certificates that the operator issues and maintains itself.
 //!
-//! A `round` reads both Secrets (`store`), repairs them and takes the steps of a rotation; `keeper` makes rounds for as long
-//! as the process lives, and decides when the listener goes over to a new pair.
+//! A `round` reads both Secrets (`store`), repairs them and takes the steps of a rotation; `keeper` makes rounds for as
+//! long as the process lives, and decides when the listener goes over to a new pair.
 
 mod keeper;
 mod round;
@@ -142,7 +142,7 @@ impl Automatic {
         self.ensured(issue).await
     }
 
-    /// Does as [`ensure`](Self::ensure), for certificates that nobody looks at again for a long time: those that a
+    /// Does as [`ensure`](Self::ensure), for certificates that are not checked again for a long time: those that a
     /// command makes at each upgrade, and [`ProvidedCertificates`](super::ProvidedCertificates) serve. One with less
     /// than [`RotationTiming::leaf_left`] is replaced by one that is valid for all of
     /// [`RotationTiming::leaf_validity`], under a new CA if the stored one would end before that; what is trusted stays
@@ -172,12 +172,12 @@ impl Automatic {
         Ok(())
     }
 
-    /// Has callers trust `certificate` beside what they trust now, in every entry that has a bundle: before an upgrade, so
-    /// that the pair before it and this one are accepted until the bundle of this one is published alone. Returns the objects
-    /// that were written.
+    /// Has callers trust `certificate` beside what they trust now, in every entry that has a bundle: before an upgrade,
+    /// so that the pair before it and this one are accepted until the bundle of this one is published alone. Returns
+    /// the objects that were written.
     ///
-    /// What is written is the field manager's own (`<operator>-ca-bundle`), also where another one has applied the bundle:
-    /// that one no longer removes it when it applies a manifest without one.
+    /// What is written is the field manager's own (`<operator>-ca-bundle`), also where another one has applied the
+    /// bundle: that one no longer removes it when it applies a manifest without one.
     ///
     /// # Errors
     /// When the API server refuses. It is safe to retry.
@@ -203,7 +203,7 @@ impl Automatic {
                     );
                 } else if let (Some(valid), false) = (&outcome.valid, matches!(step, Step::Wait(_))) {
                     match self.advance(step, valid, &outcome).await {
-                        // Done, or another writer was faster: what is stored then is seen in a moment.
+                        // The write succeeded, or another writer was faster: read again.
                         Ok(_) => {
                             sleep(pauses.next().unwrap_or(LONGEST_OVERTAKEN)).await;
                             continue;
@@ -270,8 +270,8 @@ impl Automatic {
     }
 
     /// Watches the Secrets until `stop` is cancelled: puts a changed pair into `tls`, repairs a damaged one, replaces
-    /// one that is about to expire, rotates the CA, and tells `bundle` what callers must trust. If a new pair cannot be
-    /// served, the previous one stays.
+    /// one that is about to expire, rotates the CA, and sets in `bundle` what callers must trust. If a new pair cannot
+    /// be served, the previous one stays.
     pub async fn maintain(
         &self,
         current: ServingCertificate,

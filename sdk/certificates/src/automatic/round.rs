@@ -1,4 +1,4 @@
-//! A round reads what is stored and repairs it; a step carries the rotation further.
+//! A round reads the Secrets and repairs them; a step advances the rotation.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
@@ -24,7 +24,7 @@ pub(super) struct Outcome {
     pub(super) certificate: ServingCertificate,
     /// The stored authorities and leaf; `None` if one of them is damaged.
     pub(super) valid: Option<Valid>,
-    /// A repair that the API server did not let us make.
+    /// A repair that the API server refused.
     pub(super) refused: Option<CertificateError>,
     /// Whether this round wrote something.
     pub(super) repaired: bool,
@@ -48,7 +48,7 @@ struct State {
     has_adopted: bool,
     /// The stored pair, with the bundle of `stored`.
     certificate: ServingCertificate,
-    /// The leaf of the pair, or why it cannot be served.
+    /// The leaf of the pair, or the reason why it cannot be served.
     leaf: Result<Certificate, String>,
 }
 
@@ -74,8 +74,8 @@ impl State {
 }
 
 impl Automatic {
-    /// Reads both Secrets, and repairs them until nothing is damaged. The authorities of `served` stay trusted, whatever
-    /// is stored.
+    /// Reads both Secrets, and repairs them until nothing is damaged. The authorities of `served` stay trusted,
+    /// whatever is stored.
     ///
     /// A round makes each repair at most once: if another client undoes it, the round ends with an error, and the next
     /// one follows after a pause.
@@ -107,7 +107,7 @@ impl Automatic {
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         let (cert_pem, key_pem) = (text(pair.tls_crt), text(pair.tls_key));
         let certificate = ServingCertificate { cert_pem, key_pem, ca_pem: String::new() };
-        // The listener has the last word on what it can serve.
+        // The TLS library decides what the listener can serve.
         let leaf = match &stored.leaf {
             Ok(leaf) => certificate.tls_config(&self.provider).map(|_| leaf.clone()).map_err(|error| error.to_string()),
             Err(problem) => Err(problem.to_string()),
@@ -135,7 +135,7 @@ impl Automatic {
         Ok(State { ca_secret, pair_secret, stored, has_adopted, certificate, leaf })
     }
 
-    /// Makes one repair. Says whether this writer was the one to make it.
+    /// Makes one repair. Returns whether this writer won.
     async fn repair(
         &self,
         repair: Repair,
@@ -148,7 +148,7 @@ impl Automatic {
             (Ok(authorities), Repair::IssueLeaf) => {
                 let problem = leaf.as_ref().err();
                 if pair_secret.is_none() && served.is_none() {
-                    info!(secret = self.secret, "there is no certificate yet; one is issued");
+                    info!(secret = self.secret, "no certificate is stored yet; issuing one");
                 } else {
                     warn!(secret = self.secret, problem, "the certificate is unusable; issuing a new one");
                 }
@@ -174,8 +174,8 @@ impl Automatic {
         let written = self.write_authorities(ca_secret, &authorities).await;
         let (secret, problem, trusted) = (self.ca_secret(), &lost.problem, lost.remains.len());
         match &written {
-            // A first start has no CA yet, which is no fault.
-            Ok(true) if ca_secret.is_none() && trusted == 0 => info!(secret, "there was no CA yet; one is made"),
+            // A first start has no CA yet, which is no error.
+            Ok(true) if ca_secret.is_none() && trusted == 0 => info!(secret, "no CA was stored yet; created one"),
             Ok(true) => warn!(secret, problem, trusted, "replaced the stored CA, which cannot issue"),
             Ok(false) => {}
             Err(_) => warn!(secret, problem, "cannot replace the stored CA, which cannot issue"),
@@ -183,7 +183,7 @@ impl Automatic {
         written
     }
 
-    /// Takes one step of a rotation. Says whether this writer was the one to take it.
+    /// Takes one step of a rotation. Returns whether this writer won.
     pub(super) async fn advance(&self, step: Step, valid: &Valid, outcome: &Outcome) -> Result<bool, CertificateError> {
         let Authorities { current, next, previous, .. } = &valid.authorities;
         let copy = |ca: &Ca| Ca::from_pem(ca.cert_pem(), ca.key_pem());
@@ -215,7 +215,7 @@ impl Automatic {
         Ok(written)
     }
 
-    /// Issues a leaf under the current authority, and stores it. Says whether this writer won.
+    /// Issues a leaf under the current authority, and stores it. Returns whether this writer won.
     async fn issue(&self, authorities: &Authorities, read: Option<&Secret>) -> Result<bool, CertificateError> {
         let (now, ca) = (self.time_of_day.now(), &authorities.current);
         let first = self.dns_names.first().map_or("webhook", String::as_str);
@@ -256,7 +256,7 @@ impl Automatic {
     }
 }
 
-/// The time after this one, or the end of time.
+/// The sum, or the latest time.
 fn from(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

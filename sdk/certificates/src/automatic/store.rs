@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Automatic;
 use crate::{CertificateError, ServingCertificate, read};
 
-/// Values of a Secret; those that are `None` are taken out.
+/// Values of a Secret; those that are `None` are removed.
 type Values<'a> = [(&'a str, Option<String>)];
 
 /// The values of the Secret of the CA.
@@ -38,7 +38,7 @@ fn value<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a [u8]> {
 }
 
 impl Automatic {
-    /// Stores the authorities, if nobody has changed what was read. Returns whether this writer won.
+    /// Stores the authorities, if the Secret has not changed since it was read. Returns whether this writer won.
     pub(super) async fn write_authorities(
         &self,
         read: Option<&Secret>,
@@ -55,7 +55,8 @@ impl Automatic {
         self.write(&self.ca_secret(), "Opaque", read, &values).await
     }
 
-    /// Stores the pair and the bundle, if nobody has changed what was read. Returns whether this writer won.
+    /// Stores the pair and the bundle, if the Secret has not changed since it was read. Returns whether this writer
+    /// won.
     pub(super) async fn write_pair(
         &self,
         read: Option<&Secret>,
@@ -70,8 +71,7 @@ impl Automatic {
         read(&self.client, &self.namespace, name).await
     }
 
-    /// Creates the Secret, or changes the one that was read if nobody has changed it since. Says whether this writer
-    /// won.
+    /// Creates the Secret, or updates it if it has not changed since it was read. Returns whether this writer won.
     async fn write(
         &self,
         name: &str,

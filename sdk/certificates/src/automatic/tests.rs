@@ -15,7 +15,7 @@ use portcullis_testing::Log;
 /// The number of requests in a minute above which nothing has waited.
 const MANY: usize = 200;
 
-/// An API server that has Secrets made, and answers every change with this status and does not make it.
+/// An API server that accepts new Secrets, and answers every change with this status without making it.
 #[derive(Default)]
 struct Stubborn {
     status: u16,
@@ -46,7 +46,7 @@ impl Stubborn {
                 secrets.insert(secret["metadata"]["name"].as_str().unwrap().to_owned(), secret.clone());
                 (201, secret)
             }
-            // An admission policy may take out again what is written.
+            // An admission policy may undo a write.
             _ if self.status == 200 => (200, secrets[&name].clone()),
             _ => (self.status, Value::Null),
         };
@@ -76,7 +76,7 @@ async fn a_replica_whose_writes_fail_or_are_undone_backs_off() {
         let error = source.rotate().await.unwrap_err();
         assert!(matches!(error, CertificateError::Unsettled { .. }), "{status}: {error}");
 
-        // The certificate is about to end; it does not read; the authorities are in disorder, or do not read.
+        // The certificate expires soon, or cannot be read; the authorities are inconsistent, or cannot be read.
         for damage in [None, Some(("tls", "tls.crt")), Some(("tls-ca", "next.crt")), Some(("tls-ca", "ca.crt"))] {
             *server.asked.lock().unwrap() = 0;
             source.time_of_day = TimeOfDay::with_offset(SignedDuration::from_hours(24 * 350));

@@ -48,7 +48,7 @@ impl Automatic {
                 Err(kube::Error::Api(status)) if status.code == 403 => {
                     info!(
                         object = published.object,
-                        "no right to read the published CA bundle; it is not kept trusted"
+                        "not allowed to read the published CA bundle; leaving its authorities out of the new bundle"
                     );
                 }
                 Err(error) => {
@@ -56,7 +56,7 @@ impl Automatic {
                     warn!(
                         error,
                         object = published.object,
-                        "cannot read the published CA bundle; it is not kept trusted"
+                        "cannot read the published CA bundle; leaving its authorities out of the new bundle"
                     );
                 }
             }

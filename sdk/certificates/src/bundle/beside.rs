@@ -24,8 +24,8 @@ pub(crate) struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Adds it to the bundle of each entry that has one, and returns the objects that were written. Those that do not exist
-    /// are none of them: callers are told when they are installed.
+    /// Adds it to the bundle of each entry that has one, and returns the objects that were written. Those that do not
+    /// exist are none of them: they get the bundle when they are installed.
     pub(crate) async fn publish(&self, configurations: &Configurations) -> kube::Result<Vec<String>> {
         let Configurations { validating, mutating, crds } = configurations;
         let mut written = Vec::new();
@@ -43,7 +43,7 @@ impl Beside<'_> {
 
     async fn add<C: BundleTarget>(&self, name: &str, ours: &[String]) -> kube::Result<Option<String>> {
         let api = Api::<C>::all(self.client.clone());
-        // A `get` would take another right than the one who publishes has.
+        // A `get` would need a right that a publisher does not have.
         let one = ListParams::default().fields(&format!("metadata.name={name}"));
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         let mut pauses = pauses(FIRST_PAUSE, LONGEST_PAUSE);
@@ -61,7 +61,7 @@ impl Beside<'_> {
         }
     }
 
-    /// The entries to write, and their bundle; nothing where they have it and keep it.
+    /// The entries to write, and their bundle; empty where they have it already.
     fn wanted<'o, C: BundleTarget>(&self, live: &'o C, ours: &[String]) -> Option<(Vec<&'o str>, Vec<u8>)> {
         let mine = live.entries().into_iter().filter(|entry| {
             ours.iter().any(|name| name == entry.name)
@@ -89,8 +89,8 @@ fn holds(bundle: &[u8], ca_pem: &str) -> bool {
     wanted.iter().all(|fingerprint| held.contains(fingerprint))
 }
 
-/// All of these, and the CA, as bytes that none of these are: by writing what is there already, nobody becomes the owner of
-/// a field.
+/// All of these, and the CA, as bytes that none of these are: writing the value that is there already makes no field
+/// manager the owner of a field.
 fn joined(carried: &[&[u8]], ca_pem: &str) -> Vec<u8> {
     let mut all: Vec<u8> = Vec::new();
     for bundle in carried.iter().copied().chain([ca_pem.as_bytes()]) {

@@ -11,10 +11,10 @@ use super::{Bundle, objects};
 use crate::Configurations;
 use crate::ServingCertificate;
 
-/// The meaning of an object by which nobody calls us ([`State::Absent`]), for one who waits.
+/// The meaning of an object without calls to us ([`State::Absent`]), for a caller that waits.
 #[derive(Clone, Copy)]
 enum Absence {
-    /// It counts as missing: nobody can call us.
+    /// It counts as missing: the API server cannot call us.
     Missed,
     /// It counts as done.
     Passed,
@@ -24,14 +24,14 @@ enum Absence {
 
 impl Bundle {
     /// Waits until every object has been seen with the bundle that is wanted now, and returns the bundle. It has no
-    /// deadline of its own, and calls `waiting` with what is missing whenever that changes. Where the bundle is published
-    /// only when this has returned, an object without a bundle does not count.
+    /// deadline of its own, and calls `waiting` with what is missing whenever that changes. Where the bundle is
+    /// published only when this has returned, an object without a bundle does not count.
     pub async fn wait_until_published(&self, configurations: &Configurations, waiting: impl FnMut(&str)) -> Arc<str> {
         self.until(None, configurations, waiting).await
     }
 
     /// Waits until callers accept this chain by the bundle of every object. What is to be published stays as it is. An
-    /// object through which nobody is called does not count.
+    /// object without calls to us does not count.
     pub async fn wait_until_accepted(
         &self,
         certificate: &ServingCertificate,
@@ -41,7 +41,7 @@ impl Bundle {
         self.until(Some(Wanted::accepted(certificate)), configurations, waiting).await;
     }
 
-    /// Waits until an entry is seen by whose bundle callers refuse what is wanted now. An object through which nobody
+    /// Waits until an entry is seen by whose bundle callers refuse what is wanted now. An object through which no one
     /// is called does not count.
     pub async fn wait_until_refused(&self, configurations: &Configurations) {
         let look = |_: &Wanted, missing: Option<&str>| match missing {
@@ -72,10 +72,10 @@ impl Bundle {
         self.look(other, absence, configurations, look).await
     }
 
-    /// Calls `tell` with what is missing, or `None`, whenever that changes. It never ends.
-    pub async fn report(&self, configurations: &Configurations, mut tell: impl FnMut(Option<&str>)) {
+    /// Calls `report` with what is missing, or `None`, whenever that changes. It never ends.
+    pub async fn report(&self, configurations: &Configurations, mut report: impl FnMut(Option<&str>)) {
         let look = |_: &Wanted, missing: Option<&str>| {
-            tell(missing);
+            report(missing);
             ControlFlow::<()>::Continue(())
         };
         self.look(None, Absence::Missed, configurations, look).await;
@@ -127,7 +127,7 @@ impl Bundle {
     }
 
     /// The time since when every object has carried `bundle`; not before `begun`, when it became wanted. An object
-    /// through which nobody is called does not count.
+    /// through which no one calls us does not count.
     pub fn published_since(&self, configurations: &Configurations, bundle: &str, begun: Instant) -> Option<Instant> {
         let (wanted, states) = (Wanted::Held(Arc::from(bundle)), self.states.borrow());
         objects(configurations).iter().try_fold(begun, |since, object| match states.get(object) {

@@ -1,9 +1,9 @@
 //! The CA in the webhook configurations and in the CRDs.
 //!
-//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` follows what the
-//! object says, and writes where the bundle is not right; how each object stands is kept (`state`), and whoever waits
-//! for the bundle to be everywhere is told what is missing (`missing`). What the three kinds of objects have in common
-//! is in `target`. `published` reads them once; `beside` adds to them once. Only it and `publisher` write to them.
+//! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` watches the
+//! object, and writes where the bundle differs; `state` has the last known state of each, and a caller that waits for
+//! the bundle to be everywhere gets what is missing (`missing`). `target` has what the three kinds of objects share.
+//! `published` reads them once; `beside` adds to them once. Only it and `publisher` write to them.
 
 mod beside;
 mod missing;

@@ -76,7 +76,7 @@ pub async fn published(client: &Client, configurations: &Configurations) -> Vec<
 }
 
 async fn read<C: BundleTarget>(client: &Client, name: &str, ours: &[String]) -> PublishedObject {
-    // A `get` would take another right than the watch has.
+    // A `get` would need another right than the watch.
     let one = ListParams::default().fields(&format!("metadata.name={name}"));
     let list = Api::<C>::all(client.clone()).list(&one).await;
     let entries = list.map(|list| {

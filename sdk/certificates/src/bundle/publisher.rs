@@ -1,4 +1,4 @@
-//! Looking after one object.
+//! Maintains the bundle of one object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use portcullis_client::error_message;
 /// First and longest pause between two writes to one object, whether the first failed or was undone.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The Secret is waited for so long, and believed more than the copy that was read from it before.
+/// The timeout of reading the Secret, which counts more than an earlier copy of it.
 const DOUBT: Duration = Duration::from_secs(20);
 /// The longest time of one write.
 const WRITE: Duration = Duration::from_secs(30);
 
-/// Looks after one object: tells how it stands, and puts the bundle in where it is not right.
+/// Maintains one object: reports its state, and writes the bundle where it differs.
 pub(super) struct Publisher<'a, C> {
     bundle: &'a Bundle,
     api: Api<C>,
@@ -37,14 +37,14 @@ pub(super) struct Publisher<'a, C> {
     live: Option<Arc<C>>,
     /// The entries of `ours` that the object lacked when it was seen last.
     unregistered: Vec<&'a String>,
-    /// The Service of another installation that it calls, of which the log was told.
+    /// The Service of another installation that it calls, as it was logged last.
     others: Option<String>,
     /// No write before this.
     not_before: Instant,
     pauses: Pauses,
     /// The time since when every write first reads the Secret again.
     doubted: Option<Instant>,
-    /// The bundle that was written last: another one there now is somebody else's doing.
+    /// The bundle that was written last: if another one is there now, another client wrote it.
     last_written: Option<Arc<str>>,
 }
 
@@ -65,7 +65,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         }
     }
 
-    /// Follows the object forever.
+    /// Watches the object forever.
     pub(super) async fn follow(mut self) {
         let mut versions = std::pin::pin!(follow(self.api.clone(), self.name));
         let mut wanted = self.bundle.wanted.subscribe();
@@ -92,11 +92,11 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         }
     }
 
-    /// Records how the object stands, and writes the bundle where it is not right, unless this installation only observes
-    /// (`bundle.manager`). Returns when to look again though nothing has happened.
+    /// Records the state of the object, and writes the bundle where it differs, unless this installation only observes
+    /// (`bundle.manager`). Returns when to check again without an event.
     async fn look(&mut self, wanted: &Wanted) -> Option<Instant> {
         let Some(live) = self.live.clone() else {
-            // An object that is installed again has never had ours.
+            // An object that was installed again never had our bundle.
             self.last_written = None;
             self.stands(State::Absent(format!("it is not installed; see '{}'", C::COMMAND)));
             return None;
@@ -138,7 +138,8 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         self.publish(&live, &mine, wanted.bundle()).await
     }
 
-    /// The entries to look after: named like ours, and calling our Service. How the object stands when there are none.
+    /// The entries to maintain: those with our names that call our Service. The error is the state of an object without
+    /// any.
     fn mine<'o>(&mut self, live: &'o C) -> Result<Vec<Entry<'o>>, State> {
         let entries = live.entries();
         let registered = |name: &String| entries.iter().any(|entry| entry.name == *name);
@@ -179,7 +180,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
 
     async fn publish(&mut self, live: &C, entries: &[&str], bundle: &Arc<str>) -> Option<Instant> {
         let written = self.write(live, entries, bundle).await;
-        // A write that failed, or that someone undoes again and again, is repeated ever more slowly.
+        // A write that failed, or that someone undoes again and again, is repeated at growing intervals.
         self.not_before = Instant::now() + self.pauses.next().unwrap_or(LONGEST_PAUSE);
         match written {
             Ok(written) => {
@@ -203,7 +204,7 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
         }
     }
 
-    /// Puts the bundle into these entries, if nobody has changed the object since it was read.
+    /// Puts the bundle into these entries, if the object has not changed since it was read.
     async fn write(&self, read: &C, entries: &[&str], bundle: &str) -> Result<C, String> {
         let patch = read.patch(entries, &ByteString(bundle.as_bytes().to_vec()));
         let params = PatchParams { field_manager: self.bundle.manager.clone(), ..PatchParams::default() };
@@ -227,8 +228,8 @@ impl<'a, C: BundleTarget> Publisher<'a, C> {
 }
 
 impl Origin {
-    /// Whether the Secret that all replicas read may have another bundle by now. One that is not there, or has none that
-    /// reads, says nothing; an API server that does not answer may be hiding one.
+    /// Whether the Secret that all replicas read may have another bundle by now. A missing Secret, or one without a
+    /// readable bundle, counts as no; an API server that does not answer counts as yes.
     async fn may_say_otherwise(&self, wanted: &str) -> bool {
         let secret = match timeout(DOUBT, self.secrets.get_opt(&self.name)).await {
             Ok(Ok(Some(secret))) => secret,

@@ -25,11 +25,11 @@ pub(super) enum Wanted {
 /// The state of an object when it was seen last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// These are the names and the bundles of its entries of ours.
+    /// It has these entries of ours, by name, with their bundles.
     Carries(Vec<(String, Option<Vec<u8>>)>),
     /// It could not be read or written, for this reason.
     Waits(String),
-    /// Nobody can call us through it, for this reason.
+    /// The API server cannot call us through it, for this reason.
     Absent(String),
 }
 
@@ -46,7 +46,7 @@ impl Wanted {
         }
     }
 
-    /// Why callers with this bundle do not trust what they must, at `now`; `None` when they do.
+    /// The reason why callers with this bundle do not trust what they must at `now`; `None` when they do.
     pub(super) fn missing(&self, carried: Option<&[u8]>, now: Timestamp) -> Option<String> {
         match self {
             Self::Held(bundle) => (carried != Some(bundle.as_bytes())).then(String::new),

@@ -22,9 +22,10 @@ pub(super) trait BundleTarget:
 {
     /// The command that writes the manifest.
     const COMMAND: &'static str;
-    /// The reason for which nobody calls us, when it has no entry of ours.
+    /// The reason why we are not called, when it has no entry of ours.
     const NO_ENTRY: &'static str;
-    /// Whether it is the same object for all installations: one that is another's keeps nobody from being called.
+    /// Whether it is the same object for all installations: one that calls another installation keeps no webhook from
+    /// being called.
     const SHARED: bool;
 
     fn entries(&self) -> Vec<Entry<'_>>;
@@ -51,7 +52,7 @@ pub(super) trait BundleTarget:
         entries.any(|entry| entry.manager.as_deref() != Some(own) && applied(entry) && holds_bundle(entry))
     }
 
-    /// Puts the bundle into these entries, if nobody has changed the object since it was read, and touches nothing
+    /// Puts the bundle into these entries, if the object has not changed since it was read, and touches nothing
     /// else.
     fn patch(&self, entries: &[&str], bundle: &ByteString) -> Patch<Value>;
 }
@@ -87,10 +88,10 @@ fn holds_key(fields: &Value, key: &str) -> bool {
     fields.as_object().is_some_and(|fields| fields.contains_key(key) || fields.values().any(|v| holds_key(v, key)))
 }
 
-/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a list that changes would get its
-/// bundles mixed up. It is a strategic merge patch and not server-side apply, on purpose: an apply would own the
-/// entries too, and whoever applies the manifest could never take a webhook out of it again, because its name and
-/// bundle would stay behind and not be valid. This way the field manager owns nothing but `caBundle`.
+/// Each entry is addressed by its webhook's *name* (the list's merge key): by index, a changed list would get wrong
+/// bundles. It is a strategic merge patch and not server-side apply, on purpose: an apply would own the entries too,
+/// and applying the manifest could never take a webhook out of it again, because its name and bundle would stay behind
+/// and not be valid. This way the field manager owns nothing but `caBundle`.
 fn webhooks_patch(read: &impl Resource, entries: &[&str], bundle: &ByteString) -> Patch<Value> {
     let entry = |name: &&str| json!({ "name": name, "clientConfig": { "caBundle": bundle } });
     let webhooks: Vec<_> = entries.iter().map(entry).collect();
@@ -137,7 +138,7 @@ impl BundleTarget for CustomResourceDefinition {
         entry.into_iter().collect()
     }
 
-    // Custom resources know no strategic merge; here is no list that it would be needed for.
+    // Custom resources have no strategic merge, and no list here needs it.
     fn patch(&self, _: &[&str], bundle: &ByteString) -> Patch<Value> {
         Patch::Merge(json!({
             "metadata": { "resourceVersion": self.resource_version() },

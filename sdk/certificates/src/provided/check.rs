@@ -1,4 +1,4 @@
-//! Every part of a Secret that somebody else fills.
+//! Checks of each part of a Secret that another program or a user fills.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) enum Problem {
     Refused(String),
 }
 
-/// A pair that can be served, and what it says.
+/// A pair that can be served, with its parsed certificates.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sound {
     pub(crate) material: ServingCertificate,
@@ -48,7 +48,7 @@ fn place(problem: &PairProblem) -> &'static str {
     }
 }
 
-/// Whether what the Secret holds can be served under this name, to callers that trust its `ca.crt`.
+/// Checks whether the pair in the Secret can be served under this name, to callers that trust its `ca.crt`.
 pub(crate) fn check(
     secret: Option<&Secret>,
     server_name: &str,

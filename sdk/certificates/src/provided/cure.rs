@@ -1,10 +1,10 @@
-//! The advice that belongs to a problem, in one sentence.
+//! The advice for a problem, in one sentence.
 
 use portcullis_pki::PairProblem;
 
 use super::check::Problem;
 
-/// The owner of the Secret, who fills it and publishes its CA.
+/// The owner of the Secret, which fills it and publishes its CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvidedBy {
     /// cert-manager, by a Certificate and its CA injector.

@@ -1,4 +1,4 @@
-//! Certificates that somebody else makes: cert-manager, or a person.
+//! Certificates that cert-manager or a user provides.
 
 mod check;
 mod cure;
@@ -136,7 +136,7 @@ impl ProvidedCertificates {
     /// Returns the observer of whether callers accept `certificate`, in the entries that call this Service.
     pub fn bundle(&self, certificate: &ServingCertificate) -> Bundle {
         let bundle = Bundle::observing(certificate, &self.place(None).publish()).with_services([&self.server_name]);
-        // Helm runs the hook that publishes when the Pods are ready, if it is told to wait for them.
+        // With --wait, Helm runs the hook that publishes after the Pods are ready.
         let bundle = if self.provided_by == ProvidedBy::Hooks { bundle.published_later() } else { bundle };
         bundle.timed_by(self.time_of_day.clone())
     }
@@ -149,7 +149,7 @@ impl ProvidedCertificates {
         self.bundle(certificate)
     }
 
-    /// Tells `bundle` what callers must trust according to what is stored.
+    /// Sets in `bundle` what callers must trust by the stored certificates.
     pub(super) async fn publish_stored(&self, bundle: &Bundle) -> Result<(), CertificateError> {
         let (stored, ..) = self.stored().await?;
         if self.publishes {
@@ -181,8 +181,8 @@ impl ProvidedCertificates {
         read(&self.client, &self.namespace, &self.secret).await
     }
 
-    /// Watches the Secret until `stop` is cancelled: puts a sound new pair into `tls` once callers accept it, and logs
-    /// what is wrong with an unsound one or with what is published. The previous pair stays meanwhile.
+    /// Watches the Secret until `stop` is cancelled: puts a valid new pair into `tls` once callers accept it, and logs
+    /// what is wrong with an invalid one or with the published bundles. The previous pair stays meanwhile.
     pub async fn maintain(
         &self,
         current: ServingCertificate,
@@ -197,7 +197,8 @@ impl ProvidedCertificates {
         }
     }
 
-    /// Says when callers stop to accept what is served: readiness was long ago.
+    /// Logs when callers no longer accept the served certificate: readiness does not show that, because the process
+    /// stays ready.
     async fn report(&self, bundle: &Bundle) {
         let mut accepted = false;
         let tell = |missing: Option<&str>| {
@@ -228,7 +229,7 @@ impl ProvidedCertificates {
         let mut told = String::new();
         // An expiry is reported at start, and at once for every new pair.
         let mut reminded = Instant::now();
-        // Goes on while the watch fails again and again.
+        // The timer runs on while the watch fails.
         let mut look = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -300,7 +301,7 @@ impl ProvidedCertificates {
         };
         let accepted = async {
             bundle.wait_until_accepted(&sound.material, &self.configurations, waiting).await;
-            // While callers accept both, nothing is lost by waiting; once they do not, every call is.
+            // While callers accept both, waiting costs nothing; after that, every call fails.
             let both = bundle.wait_until_refused(&self.configurations);
             let _ = timeout(self.settle, both).await;
         };
@@ -333,7 +334,7 @@ impl ProvidedCertificates {
         self.remind(sound);
     }
 
-    /// Tells a person that what is served ends soon, and what to do; cert-manager knows.
+    /// Logs that the served certificate expires soon, and what to do; cert-manager renews by itself.
     fn remind(&self, sound: &Sound) {
         let ends = sound.leaf.not_after.min(sound.ca.not_after);
         if ends.duration_since(self.time_of_day.now()) >= SOON {
@@ -375,7 +376,7 @@ impl ProvidedCertificates {
     }
 }
 
-/// A sound pair that is not served yet.
+/// A valid pair that is not served yet.
 struct Candidate {
     sound: Sound,
     config: ServerConfig,

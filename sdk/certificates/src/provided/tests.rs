@@ -35,7 +35,7 @@ fn secret(leaf: i32, ca: i32) -> Value {
     })
 }
 
-/// An API server with this Secret. Its watches never have anything to say, or end again and again.
+/// An API server with this Secret. Its watches bring no events, or end again and again.
 fn source(secret: &Value, watched: bool) -> ProvidedCertificates {
     let list = json!({
         "apiVersion": "v1", "kind": "SecretList", "metadata": { "resourceVersion": "1" }, "items": [secret],
@@ -92,6 +92,6 @@ async fn a_warning_of_expiry_is_logged_every_day_without_any_event() {
         days(&source).await;
         assert_eq!(soon(&log), 3, "{leaf} {ca} {watched}");
         source.ensure().await.unwrap();
-        assert_eq!(soon(&log), 1, "at start it is told at once");
+        assert_eq!(soon(&log), 1, "at start it is logged at once");
     }
 }

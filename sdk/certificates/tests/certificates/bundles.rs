@@ -1,4 +1,4 @@
-//! Damage to what callers are told, in each of the ways that a user, Helm or a GitOps controller can do it.
+//! Damage to published bundles, in each way that a user, Helm or a GitOps controller can do it.
 
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
@@ -42,7 +42,7 @@ fn damages() -> Vec<(&'static str, Damage)> {
             webhooks.reverse();
             webhooks[0]["clientConfig"]["caBundle"] = Value::Null;
         }),
-        ("bundles of two entries exchanged with somebody else's", |webhooks, _| {
+        ("bundles of two entries exchanged with another webhook's", |webhooks, _| {
             let mut other = webhooks[0].clone();
             other["name"] = json!("somebody.else.example");
             set(&mut other, &ca("theirs"));

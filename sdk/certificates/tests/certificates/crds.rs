@@ -1,4 +1,4 @@
-//! The CA in the conversion stanza of CRDs: published, put back, and in nobody's way.
+//! The CA in the conversion stanza of CRDs: published, restored, and without conflicts.
 
 use std::sync::Mutex;
 
@@ -151,7 +151,7 @@ async fn a_ca_that_is_taken_out_of_a_crd_is_put_back() {
 }
 
 /// With our CA in it, the conversion of the other installation could not be called, and nothing of the kind could be
-/// read. Whoever is not ready because of it has its webhooks refuse what it would check.
+/// read. A replica that is not ready because of it lets the requests fail that its webhooks would check.
 #[tokio::test]
 async fn a_crd_of_another_installation_does_not_block_readiness() {
     let kind = Kind::new().await;

@@ -327,7 +327,7 @@ async fn damaged_secrets_are_repaired_while_the_listener_answers() {
     }
 }
 
-// D3: a good pair that somebody else puts there (another replica) is served, without a write.
+// D3: a good pair that another replica puts there is served, without a write.
 #[tokio::test]
 async fn a_new_pair_in_the_secret_is_served_without_closing_the_port() {
     let place = Place::new().await;

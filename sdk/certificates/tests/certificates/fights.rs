@@ -22,8 +22,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Writes that each fight goes on for.
 const FIGHT: usize = 5;
 
-/// Holds the times of the writes since `mark` against the pauses: 0.1 s, 0.2 s, 0.4 s and so on. None needs to be between
-/// the first two.
+/// Holds the times of the writes since `mark` against the pauses: 0.1 s, 0.2 s, 0.4 s and so on. None needs to be
+/// between the first two.
 async fn wrote_ever_more_slowly(place: &Place, mark: Mark) {
     let writes = place.cluster.audit().writes_by(&place.user.name, mark).await;
     assert!(writes.len() >= FIGHT, "{writes:?}");
@@ -79,7 +79,7 @@ async fn a_refused_write_is_retried_with_backoff_until_it_succeeds() {
     assert!(tokio::time::timeout(Duration::from_millis(50), said).await.is_err(), "it is not published");
     assert!(why.lock().unwrap().contains("forbidden"), "{why:?}");
 
-    // The right comes, and nobody touches the object: the next try succeeds.
+    // The right is granted, and the object is left alone: the next try succeeds.
     let roles: Api<ClusterRole> = Api::all(place.admin.clone());
     let granted = Patch::Merge(json!({ "rules": [rule(&["list", "watch", "patch"])] }));
     roles.patch(&format!("{}-0", place.user.name), &PatchParams::default(), &granted).await.unwrap();

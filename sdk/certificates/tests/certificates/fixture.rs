@@ -100,7 +100,7 @@ impl Place {
         secrets.delete(secret, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Puts these values into the Secret, as somebody else.
+    /// Puts these values into the Secret, as another client.
     pub(crate) async fn overwrite(&self, secret: &str, data: &[(&str, &str)]) {
         let data: BTreeMap<_, _> =
             data.iter().map(|(key, text)| (*key, ByteString(text.as_bytes().to_vec()))).collect();

@@ -1,4 +1,4 @@
-//! The log names somebody else who keeps rewriting the bundles that callers trust.
+//! The log names another client that keeps rewriting the bundles.
 
 use k8s_openapi::ByteString;
 use kube::api::{Patch, PatchParams};
@@ -9,7 +9,7 @@ use crate::fixture::Place;
 
 // Issue 20 of the book's list: people could not find out who it was.
 #[tokio::test]
-async fn whoever_rewrites_a_bundle_is_named() {
+async fn a_client_that_rewrites_a_bundle_is_named() {
     let (log, _guard) = Log::listen();
     let place = Place::new().await;
     place.install(&["a"]).await;

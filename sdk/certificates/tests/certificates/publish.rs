@@ -1,4 +1,4 @@
-//! The CA in the webhook configurations: by name, owned by nobody else's manifest, put back when it is taken out.
+//! The CA in the webhook configurations: by name, owned by no other manifest, restored when it is removed.
 
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};

@@ -97,7 +97,7 @@ async fn a_refusal_for_other_reasons_than_rbac_names_no_role() {
     namespaces.patch(&place.name, &PatchParams::default(), &hold(json!(null))).await.unwrap();
 }
 
-// The old pair is what callers trust: that serves on, for as long as it is valid, when nobody can be told of another.
+// Callers trust the old pair: it is served while it is valid, when no other can be published.
 #[tokio::test]
 async fn a_replica_that_cannot_repair_goes_on_serving() {
     let place = Place::new().await;

@@ -65,7 +65,7 @@ async fn a_ca_is_rotated_before_it_ends_and_once_for_all_replicas() {
     let mark = place.cluster.audit().mark();
     let nine_years = SignedDuration::from_hours(9 * 365 * 24);
     let mut late = place.quick_source();
-    // The leaf has long expired then, so it is issued anew first.
+    // The leaf has long expired then, so it is issued again first.
     late.time_of_day = TimeOfDay::with_offset(nine_years);
     // Long enough for each to go over: one that does not would have the old CA trusted again.
     late.timing.drain = Duration::from_secs(3);
@@ -78,15 +78,15 @@ async fn a_ca_is_rotated_before_it_ends_and_once_for_all_replicas() {
     let audit = place.cluster.audit().writes_by(&place.user.name, mark).await;
     let done = audit.iter().filter(|write| write.resource == "secrets" && write.code < 300);
     let (authorities, pairs): (Vec<_>, Vec<_>) = done.partition(|write| write.name.ends_with("-ca"));
-    // The next CA, its promotion, the end of the one before; a second rotation would be as many once more. Where the machine
-    // stalls, a replica that goes over late has the old CA trusted for longer.
+    // The next CA, its promotion, the end of the one before; a second rotation would be as many once more. Where the
+    // machine stalls, a replica that goes over late has the old CA trusted for longer.
     assert!((3..6).contains(&authorities.len()), "{audit:#?}");
     // A leaf, the bundle of both, a leaf under the new one, its bundle alone. A replica that has read one Secret before
-    // and the other after such a write may write what is mended in its next round.
+    // and the other after such a write may write the repair in its next round.
     assert!((4..=10).contains(&pairs.len()), "{audit:#?}");
 }
 
-// A replica that has slept through a rotation wakes up: it does not put its old bundle back.
+// A replica that was suspended during a rotation resumes: it does not put its old bundle back.
 #[tokio::test]
 async fn a_replica_that_lags_does_not_undo_the_others_bundle() {
     let (place, stop) = (Place::new().await, CancellationToken::new());
@@ -94,7 +94,7 @@ async fn a_replica_that_lags_does_not_undo_the_others_bundle() {
     let before = replica(&place, place.quick_source(), &stop).await;
     place.wait_for_bundles("the CA", &[("a", Some(&before.ca_pem))]).await;
     let mark = place.cluster.audit().mark();
-    // They publish what they know, and do not hear of anything else; one is not told what the Secret says, either.
+    // They publish what they know, and get no events; one does not get the Secret, either.
     let blind = place.blind_user().await;
     for asked in [&place.user, &blind] {
         let mut sleeper = place.quick_source();
@@ -135,7 +135,7 @@ async fn a_reinstalled_operator_serves_under_the_trusted_ca() {
 }
 
 // Both Secrets are gone while a replica serves, and another one starts before that one has seen it: what is published
-// tells it which CA must stay trusted.
+// says which CA must stay trusted.
 #[tokio::test]
 async fn a_new_replica_keeps_the_published_ca_trusted() {
     let (place, stop) = (Place::new().await, CancellationToken::new());
@@ -150,7 +150,7 @@ async fn a_new_replica_keeps_the_published_ca_trusted() {
     assert_eq!(phase(&place.source()).await, Phase::Draining);
 }
 
-// The same where something else that is sound took its place: other replicas go on serving under it.
+// The same with another valid one instead: other replicas go on serving under it.
 #[tokio::test]
 async fn a_new_replica_keeps_the_replaced_ca_trusted() {
     for case in ["a foreign CA", "the next CA", "the CA after it"] {
@@ -198,7 +198,7 @@ async fn the_served_ca_stays_trusted_while_the_stored_one_vanishes() {
     }
 }
 
-// A replica that has not yet heard of the new leaf is called as before, for as long as a CA drains.
+// A replica that has not seen the new leaf yet is called as before, while the old CA is still trusted.
 #[tokio::test]
 async fn the_old_ca_stays_trusted_while_it_drains() {
     let (place, stop) = (Place::new().await, CancellationToken::new());
@@ -223,7 +223,7 @@ async fn the_old_ca_stays_trusted_while_it_drains() {
 
 // Clocks 5 minutes off on either side agree about every certificate that is made.
 #[tokio::test]
-async fn clocks_that_are_minutes_off_make_nobody_write() {
+async fn clocks_that_are_minutes_off_cause_no_write() {
     let place = Place::new().await;
     let skewed = |minutes| {
         let mut source = place.source();

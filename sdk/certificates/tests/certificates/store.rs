@@ -128,7 +128,7 @@ async fn a_secret_that_cannot_be_repaired_is_named_with_the_fix() {
     secrets.patch(&place.secret(), &PatchParams::default(), &locked).await.unwrap();
     let error = place.source().ensure().await.unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot update Secret {}/{}: ", place.name, place.secret())), "{error}");
-    assert!(error.contains("immutable") && error.ends_with("; delete this Secret, and it is made anew"), "{error}");
+    assert!(error.contains("immutable") && error.ends_with("; delete this Secret, and it is created again"), "{error}");
     assert!(!error.contains("PRIVATE"), "{error}");
 
     place.delete(&place.secret()).await;

@@ -1,4 +1,4 @@
-//! Whether a child has to be written, from what is kept of the live object.
+//! Decides whether a child has to be written, from what the store keeps of the live object.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Desired, Live, digest, fields};
 /// The decision about one child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The live object is what was applied last, and that is what is wanted.
+    /// The live object is as it was applied last, and the desired document is the same.
     Keep,
     /// Send the document.
     Apply(Reason),
@@ -17,7 +17,7 @@ pub(super) enum Decision {
     Refuse(Refusal),
 }
 
-/// Why a child is written.
+/// The reason why a child is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// There is no such object.
@@ -26,11 +26,11 @@ pub(super) enum Reason {
     Changed,
     /// A foreign client changed or removed the value at this path.
     Taken(String),
-    /// A foreign client added what nobody else may hold; the digest of the patches that take it away.
+    /// A foreign client added fields that it must not hold; the digest of the patches that remove them.
     Foreign(String),
 }
 
-/// Why an existing object with the name of a child is left alone.
+/// The reason why an existing object with the name of a child is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Another object controls it.
@@ -139,7 +139,7 @@ mod tests {
                 Decision::Apply(Reason::Taken("data".into())),
             ),
             (
-                "something of others that nobody else may hold",
+                "fields of others that only we may hold",
                 Some(Live { foreign: vec![json!({"spec": null})], ..live() }),
                 Decision::Apply(Reason::Foreign(digest::of(&json!([{"spec": null}])))),
             ),

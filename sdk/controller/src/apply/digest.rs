@@ -1,4 +1,4 @@
-//! The digest of a JSON document, whatever the order of its keys.
+//! The digest of a JSON document, independent of the order of its keys.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) fn of(document: &Value) -> String {
 
 fn hex(digest: &Digest) -> String {
     digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })
@@ -50,7 +50,7 @@ fn feed(context: &mut Context, value: &Value) {
 
 /// Hashes a key or a scalar as JSON.
 fn write(context: &mut Context, scalar: &impl Serialize) {
-    // Neither a scalar nor a digest can fail.
+    // Serialising a scalar or a digest cannot fail.
     let _ = serde_json::to_writer(Sink(context), scalar);
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{FieldManager, digest};
 
-/// Why a child's document cannot be applied. Every variant is a bug in the controller, not a state of the cluster.
+/// The reason why a child's document cannot be applied. Every variant is a bug in the controller, not a state of the
+/// cluster.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DocumentError {
@@ -74,7 +75,7 @@ impl Desired {
     }
 
     /// A child of `owner`, under its owner reference, which is added to the document: it is deleted when its owner is,
-    /// before it when somebody deletes that in the foreground, and its changes wake its owner. A child that lives in a
+    /// before it when that is deleted in the foreground, and its changes enqueue its owner. A child that lives in a
     /// namespace is in its owner's; of an owner that lives in none, in the one that the document names.
     ///
     /// # Errors

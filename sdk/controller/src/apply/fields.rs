@@ -27,7 +27,7 @@ pub(super) fn first_missing(held: &Value, desired: &Value) -> Option<String> {
     })
 }
 
-/// The first path that `held` holds and `desired` does not state: something of ours that has to go.
+/// The first path that `held` holds and `desired` does not state: a field of ours that has to be removed.
 pub(super) fn first_excess(held: &Value, desired: &Value) -> Option<String> {
     excess(held, desired, "")
 }
@@ -136,7 +136,7 @@ fn stands_for(keys: &Map<String, Value>, element: &Value) -> bool {
     stated && keys.iter().all(|(name, value)| element.get(name).is_none_or(|member| member == value))
 }
 
-/// An entry's way to name an element of a list.
+/// The name of a list element in an entry.
 enum Element {
     /// The values of its keys.
     Keys(Map<String, Value>),

@@ -137,7 +137,7 @@ fn a_defaulted_list_key_is_found_under_the_completed_key() {
     let tcp = json!({".": {}, "f:port": {}, "f:name": {}});
     let cases = [
         (json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": tcp}), None),
-        // Ours is the TCP one; somebody else's UDP port of the same number does not hide it, nor replace it.
+        // Ours is the TCP port; another manager's UDP port of the same number does not hide or replace it.
         (
             json!({"k:{\"port\":80,\"protocol\":\"TCP\"}": tcp, "k:{\"port\":80,\"protocol\":\"UDP\"}": {".": {}, "f:port": {}}}),
             None,
@@ -271,6 +271,6 @@ fn a_list_of_thousands_is_compared_in_the_time_of_its_length() {
     let set: Vec<String> = (0..count).rev().map(|value| value.to_string()).collect();
     assert_eq!(first_excess(&json!({"f:s": held.clone()}), &json!({"s": set})), None);
     assert_eq!(first_missing(&json!({"f:s": held}), &json!({"s": set})), None);
-    // Each with each takes minutes; so does nothing else, on the busiest machine.
+    // Comparing each element with each would take minutes, and nothing else does, even on a busy machine.
     assert!(start.elapsed() < std::time::Duration::from_mins(1), "{:?}", start.elapsed());
 }

@@ -11,8 +11,8 @@ pub struct FieldManager {
     /// Annotation with the digest of the last applied document.
     pub digest: &'static str,
     /// Finds what others hold of an object and must not: an apply leaves fields of others beside ours. From the kind of
-    /// the object, the `fieldsV1` of another manager's entry and that of our own, it makes the strategic merge patch that
-    /// takes such fields away, if the other holds any. The API server takes such patches of built-in kinds alone.
+    /// the object, the `fieldsV1` of another manager's entry and that of our own, it makes the strategic merge patch
+    /// that takes such fields away, if the other holds any. The API server takes such patches of built-in kinds alone.
     pub exclusive: fn(&str, &Value, &Value) -> Option<Value>,
 }
 
@@ -42,12 +42,12 @@ impl FieldManager {
     /// The default digest annotation.
     pub const DIGEST: &'static str = "portcullis.dev/applied-digest";
 
-    /// A field manager of this name, which lets others hold what it does not.
+    /// Creates a field manager that leaves the fields of others alone.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), digest: Self::DIGEST, exclusive: |_, _, _| None }
     }
 
-    /// Reads what matters of a live object of this kind from its `metadata`.
+    /// Reads the part of a live object of this kind that the decision needs, from its `metadata`.
     pub fn read(&self, kind: &str, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());
@@ -70,7 +70,8 @@ impl FieldManager {
         others.into_iter().filter_map(|(_, theirs)| (self.exclusive)(kind, theirs, ours)).collect()
     }
 
-    /// The `fieldsV1` of our own apply entry, and of all others with their field managers, but for those of subresources.
+    /// The `fieldsV1` of our own apply entry, and of all others with their field managers, but for those of
+    /// subresources.
     pub(super) fn entries<'a>(&self, metadata: &'a ObjectMeta) -> (&'a Value, Vec<(&'a str, &'a Value)>) {
         let entries = metadata.managed_fields.as_deref().unwrap_or_default().iter();
         let entries = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());

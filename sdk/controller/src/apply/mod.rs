@@ -4,7 +4,7 @@
 //! [`FieldManager::digest`] annotation, or when the controller's entry in its `managedFields` no longer owns every
 //! desired field: another client that changes a value takes the field over, one that adds a label does not. Values are
 //! never compared, so API-server defaults, quantities and mutating webhooks of others cannot cause a loop of writes.
-//! Fields that a controller says nobody else may hold ([`FieldManager::exclusive`]) are taken away, whatever their values.
+//! Fields that no other manager may hold ([`FieldManager::exclusive`]) are removed, whatever their values.
 
 mod decide;
 mod digest;

@@ -1,4 +1,4 @@
-//! Writes of the same that somebody undoes again and again: each waits longer than the one before, and the log names the
+//! Repeated writes that another client undoes: each waits longer than the one before, and the log names the
 //! other client.
 
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use super::{Desired, FieldManager, fields};
 use crate::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The write of the same for the same reason from which on it is no chance any more.
+/// The number of equal writes for the same reason from which on they count as a conflict.
 const FIGHT: u32 = 3;
-/// Reasons that are remembered of each child.
+/// The number of reasons that are remembered of each child.
 const REASONS: usize = 16;
 
-/// The last writes of each child, as long as they may slow down the next one.
+/// The last writes of each child, kept while they may delay the next one.
 #[derive(Debug)]
 pub(super) struct Repairs {
     backoff: Backoff,
@@ -28,7 +28,7 @@ pub(super) struct Repairs {
 #[derive(Debug)]
 struct Children {
     writes: HashMap<String, Vec<Write>>,
-    /// When outdated writes were forgotten last.
+    /// The time at which outdated writes were removed last.
     swept: Instant,
 }
 
@@ -41,12 +41,12 @@ struct Write {
     count: u32,
 }
 
-/// A child that does not stay as it is applied.
+/// A child that is changed after each apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Undone {
     /// A sentence that names the child, the other client and the next write.
     pub(crate) problem: String,
-    /// Whether this fight was told of before.
+    /// Whether this conflict was reported before.
     pub(crate) is_known: bool,
 }
 
@@ -68,7 +68,7 @@ impl Repairs {
         })
     }
 
-    /// Remembers a write that has been done.
+    /// Records a write.
     pub(super) fn wrote(&self, desired: &Desired, reason: Reason, count: u32) {
         let now = Instant::now();
         self.with(|children| {
@@ -93,7 +93,8 @@ impl Repairs {
         self.with(|children| _ = children.writes.remove(&full_name(kind, namespace, name)));
     }
 
-    /// Describes the fight that write `count` of `desired` belongs to, if it is one. `metadata` is the child's before this write.
+    /// Describes the conflict that write `count` of `desired` belongs to, if there is one. `metadata` is the child's
+    /// before this write.
     pub(super) fn undone(
         &self,
         desired: &Desired,
@@ -103,7 +104,9 @@ impl Repairs {
         manager: &FieldManager,
     ) -> Undone {
         let problem = match (reason, metadata.and_then(|metadata| meddlers(desired, metadata, manager))) {
-            (Reason::Absent, _) => "it is deleted again and again, the API server's audit log tells by whom".to_owned(),
+            (Reason::Absent, _) => {
+                "it is deleted again and again; the API server's audit log names the client".to_owned()
+            }
             (_, Some((what, managers))) => {
                 format!("field manager {} changes {what} again and again", managers.join(", "))
             }
@@ -125,7 +128,7 @@ impl Repairs {
     }
 }
 
-/// Whether write number `count` of the same is one of a fight.
+/// Whether write number `count` of the same document belongs to a conflict.
 pub(super) fn is_fight(count: u32) -> bool {
     count >= FIGHT
 }
@@ -138,8 +141,8 @@ fn full_name(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind} {}", crate::kind_scope::full_name(namespace, name))
 }
 
-/// The first field of `desired` that `manager` holds no more, and the field managers that hold it; or those that hold what
-/// they [must not](FieldManager::exclusive). None where nobody is found.
+/// The first field of `desired` that `manager` holds no more, and the field managers that hold it; or those that hold
+/// what they [must not](FieldManager::exclusive). None where no manager is found.
 fn meddlers(desired: &Desired, metadata: &ObjectMeta, manager: &FieldManager) -> Option<(String, Vec<String>)> {
     let kind = &desired.resource().kind;
     let (ours, others) = manager.entries(metadata);
@@ -152,7 +155,7 @@ fn meddlers(desired: &Desired, metadata: &ObjectMeta, manager: &FieldManager) ->
         others.into_iter().filter(|(_, theirs)| meddles(theirs)).map(|(name, _)| name.to_owned()).collect();
     names.sort();
     names.dedup();
-    let what = missing.unwrap_or_else(|| "what nobody else may hold".to_owned());
+    let what = missing.unwrap_or_else(|| "fields that only we may hold".to_owned());
     (!names.is_empty()).then_some((what, names))
 }
 
@@ -186,7 +189,7 @@ mod tests {
         Reason::Taken(path.to_owned())
     }
 
-    /// Writes as soon as it may, and returns how many milliseconds it waited for that.
+    /// Writes as soon as that is allowed, and returns the milliseconds that it waited.
     async fn write(repairs: &Repairs, desired: &Desired, reason: &Reason) -> u128 {
         let begun = Instant::now();
         loop {
@@ -266,9 +269,9 @@ mod tests {
             (
                 &Reason::Foreign("digest".to_owned()),
                 json!([all, theirs, beside]),
-                "field manager beside changes what nobody else may hold again and again",
+                "field manager beside changes fields that only we may hold again and again",
             ),
-            (&Reason::Absent, json!([]), "it is deleted again and again, the API server's audit log tells by whom"),
+            (&Reason::Absent, json!([]), "it is deleted again and again; the API server's audit log names the client"),
         ] {
             let metadata: ObjectMeta = serde_json::from_value(json!({"managedFields": entries})).unwrap();
             let repairs = Repairs::new(Backoff::default());

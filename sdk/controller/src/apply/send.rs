@@ -1,5 +1,5 @@
-//! The writes themselves: one server-side apply, one delete with preconditions. Nothing is read, unless somebody undoes
-//! a write again and again.
+//! The writes themselves: one server-side apply, one delete with preconditions. Nothing is read, unless another client
+//! undoes a write again and again.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use portcullis_client::error_message;
 /// Deadline of one write, admission webhooks of others included (they get at most 30 s).
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// Why a child could not be written or deleted.
+/// The reason why a child could not be written or deleted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -70,7 +70,7 @@ pub(crate) enum DeleteOutcome {
 /// The result of applying a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ensured {
-    /// It is as it should be; nothing was written.
+    /// It is as desired; nothing was written.
     Kept,
     /// It was applied; this is the result, and what undoes such writes again and again, if anything does.
     Written(Live, Option<Undone>),
@@ -106,7 +106,7 @@ impl Debug for Applier {
 }
 
 impl Applier {
-    /// An applier for the children of one controller. `backoff` has the delays between writes that others undo.
+    /// Creates an applier for the children of one controller. `backoff` has the delays between writes that others undo.
     pub(crate) fn new(client: Client, field_manager: FieldManager, backoff: Backoff) -> Self {
         let merge = format!("{}-merge", field_manager.name);
         Self { client, field_manager, merge, repairs: Arc::new(Repairs::new(backoff)) }
@@ -117,12 +117,12 @@ impl Applier {
         &self.field_manager
     }
 
-    /// Makes `desired`, a child of the object with uid `owner`, what it should be: applies it where it is absent, another
-    /// or taken from us, and otherwise writes nothing. `live` is what the store holds of it. The same write for the same
-    /// reason is repeated ever more slowly.
+    /// Makes `desired`, a child of the object with uid `owner`, as desired: applies it where it is absent, differs or
+    /// has lost fields to others, and otherwise writes nothing. `live` is its state in the store. Equal writes for the
+    /// same reason are repeated at growing intervals.
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// When the API server rejects it.
     pub(crate) async fn ensure(
         &self,
         live: Option<&Live>,
@@ -148,7 +148,7 @@ impl Applier {
         }
     }
 
-    /// Says who undoes the writes of `desired`, from what the API server has of it. Whoever watches it may list it.
+    /// Says who undoes the writes of `desired`, from the live object. A right to watch it includes one to list it.
     async fn undone(&self, desired: &Desired, reason: &Reason, count: u32) -> Undone {
         let api = self.api(desired.resource(), desired.namespace());
         let one = ListParams::default().fields(&format!("metadata.name={}", desired.name()));
@@ -168,7 +168,7 @@ impl Applier {
     /// which replaces lists, does, and the apply is repeated.
     ///
     /// # Errors
-    /// When the API server does not take it.
+    /// When the API server rejects it.
     pub(crate) async fn apply(&self, desired: &Desired, over: bool) -> Result<Live, ApplyError> {
         let metadata = match self.send(desired).await {
             Err(error) if over && error.is_invalid() => {
@@ -232,7 +232,7 @@ impl Applier {
     /// says what becomes of its own children, and whether it stays until they are gone.
     ///
     /// # Errors
-    /// When the API server does not do it.
+    /// When the API server rejects it.
     pub(crate) async fn delete(
         &self,
         resource: &ApiResource,

@@ -13,9 +13,9 @@ pub(crate) struct StatusState {
     pub(crate) held: Option<Box<str>>,
 }
 
-/// True when `desired` (pruned) states a value that differs, or when our entry holds less or more than `desired` states.
-/// Fields of other managers (an operator that ran here before) are ignored. An empty `desired` needs no write while our
-/// manager holds no field.
+/// True when `desired` (pruned) states a value that differs, or when our entry holds less or more than `desired`
+/// states. Fields of other managers (an operator that ran here before) are ignored. An empty `desired` needs no write
+/// while our manager holds no field.
 pub(crate) fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
     if live.held.is_none() && desired.as_object().is_some_and(serde_json::Map::is_empty) {
         return false;
@@ -27,15 +27,15 @@ pub(crate) fn status_needs_apply(live: &StatusState, desired: &Value) -> bool {
         || fields::first_excess(&held, &document).is_some()
 }
 
-/// True when the apply of `desired` would leave nothing: it states nothing, and all that there is is held by our entry. The API
-/// server makes `null` of such a status then, which most schemas refuse.
+/// True when the apply of `desired` would leave nothing: it states nothing, and all that there is is held by our entry.
+/// The API server makes `null` of such a status then, which most schemas refuse.
 pub(crate) fn apply_empties_status(live: &StatusState, desired: &Value) -> bool {
     let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
     let is_empty = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
     is_empty(desired) && fields::first_missing(&held, &json!({"status": live.value})).is_none()
 }
 
-/// True when `live` has every value of `desired`. Conditions are found by their type; other lists compare as a whole.
+/// Whether `live` has every value of `desired`. Conditions are found by their type; other lists compare as a whole.
 fn states(live: &Value, desired: &Value) -> bool {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => {

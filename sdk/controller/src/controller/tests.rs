@@ -6,7 +6,6 @@ use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
 use tracing::subscriber::NoSubscriber;
 
 use super::*;
@@ -34,18 +33,13 @@ async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
     assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
 
     controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None, delivered: u64::MAX });
-    let work = controller.changes.queue.run(
-        1,
-        &stop,
-        |_| Span::none(),
-        |asked| {
-            let (reconciler, stop) = (reconciler.clone(), stop.clone());
-            async move {
-                stop.cancel();
-                reconciler.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Action::await_change()))).await
-            }
-        },
-    );
+    let work = controller.changes.queue.run(1, &stop, Names::default(), |asked| {
+        let (reconciler, stop) = (reconciler.clone(), stop.clone());
+        async move {
+            stop.cancel();
+            reconciler.reconcile(asked, &|_| ready(Ok::<_, Infallible>(Action::await_change()))).await
+        }
+    });
     tokio::time::timeout(Duration::from_mins(1), work).await.expect("a deletion is asked for");
     assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
 }
@@ -70,7 +64,7 @@ fn one_map(lists: tokio::sync::watch::Receiver<bool>) -> kube::Client {
     kube::Client::new(server, "default")
 }
 
-/// One that has not begun is not idle.
+/// A controller that has not started is not idle.
 #[tokio::test(start_paused = true)]
 async fn a_controller_is_pending_until_its_first_list_is_reconciled() {
     let (listed, lists) = tokio::sync::watch::channel(false);
@@ -132,6 +126,9 @@ async fn a_failed_reconcile_is_logged_with_causes_and_names() {
             "name": "reconcile", "controller": "maps", "kind": "ConfigMap", "namespace": "team", "object.name": "a",
         });
         assert_eq!(line["span"], span);
+        let fields =
+            ["controller", "kind", "namespace", "name", "retry_in"].map(|field| line["fields"][field].as_str());
+        assert_eq!(fields, ["maps", "ConfigMap", "team", "a", "500ms"].map(Some));
     }
 }
 

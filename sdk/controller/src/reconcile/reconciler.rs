@@ -1,5 +1,5 @@
-//! One reconcile from the queue to its end: whose namespace it is, finalizers, validators, and then what the
-//! controller's author wrote.
+//! One reconcile from the queue to its end: ownership of the namespace, finalizers, validators, and then the
+//! controller's own function.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::writer::Writer;
 use crate::{Action, BoxError, ControllerError, Key, Kind, Observed, Store, Stored as _};
 use portcullis_lease::{Ownership, Scope};
 
-/// When to look again at what nobody tells of: who owns a namespace, and a child that is going and does not name its
-/// owner.
+/// The delay before another look at what no watch reports: who owns a namespace, and a child that is being deleted and
+/// does not name its owner.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Cleans up before an object with our finalizer is deleted.
 pub(crate) type CleanUp<K> = Arc<dyn Fn(Deletion<K>) -> BoxFuture<'static, Result<Cleanup, BoxError>> + Send + Sync>;
 
-/// Handles an object that the validators deny; the text is their problem with it.
+/// Handles an object that the validators deny; the text is the problem.
 pub(crate) type OnInvalid<K> =
     Arc<dyn Fn(Reconcile<K>, String) -> BoxFuture<'static, Result<Action, BoxError>> + Send + Sync>;
 
@@ -64,9 +64,9 @@ impl<K: Kind> Reconciler<K> {
         };
         match self.scope.confirm(&key.namespace).await {
             owner if owner.may_write() => {}
-            // It will be known in a moment, or is told when it is.
+            // It will be known in a moment, and its change enqueues the object.
             Ownership::Unknown => return Ok(Action::requeue(LOOK_AGAIN)),
-            // The one who has it does this; that it comes back is told.
+            // Its owner reconciles it; a change of ownership enqueues it.
             _ => return Ok(Action::await_change()),
         }
         if live.deleting {
@@ -90,8 +90,8 @@ impl<K: Kind> Reconciler<K> {
         tokio::time::timeout(self.timeout, reconciled).await.unwrap_or_else(|_| Err(self.too_slow()))
     }
 
-    /// Puts the finalizer on, before there is anything that it is for. Returns the object with it: none when it is gone
-    /// or going, for what would be made for that nobody would ever clean up.
+    /// Adds the finalizer before the first reconcile. Returns the object with it: none when it is gone
+    /// or being deleted: what is created for such an object would never be cleaned up.
     async fn hold(&self, live: Arc<Observed<K>>) -> Result<Option<Arc<Observed<K>>>, ControllerError> {
         let Some((name, _)) = &self.finalizer else { return Ok(Some(live)) };
         if live.finalizers.contains(name) {
@@ -104,7 +104,7 @@ impl<K: Kind> Reconciler<K> {
         Ok(held.filter(|held| held.uid == live.uid && !held.deleting && held.finalizers.contains(name)))
     }
 
-    /// An object that is being deleted is not validated and not reconciled: only its cleanup may keep it from going.
+    /// An object that is being deleted is not validated and not reconciled: only its cleanup may delay its deletion.
     async fn leave(self: &Arc<Self>, key: Key, live: Arc<Observed<K>>) -> Result<Action, BoxError> {
         self.forget(&key);
         let Some((name, cleanup)) = &self.finalizer else { return Ok(Action::await_change()) };
@@ -141,14 +141,15 @@ impl<K: Kind> Reconciler<K> {
         Ok(true)
     }
 
-    /// Nothing is kept of what is gone: what comes and goes is as many as somebody likes.
+    /// Nothing is kept of deleted objects, whose number has no limit.
     fn forget(&self, key: &Key) {
         if let Some(validators) = &self.validators {
             validators.forget(key);
         }
     }
 
-    /// Whether what began may go on to write: a reconcile may take minutes, and a hand-over waits for none.
+    /// Whether this reconcile may still write: it may take minutes, and the handover of a namespace does not wait for
+    /// it.
     pub(crate) async fn may_write(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         match self.scope.confirm(live.namespace()).await {
             owner if owner.may_write() => Ok(()),
@@ -163,5 +164,5 @@ impl<K: Kind> Reconciler<K> {
 
 /// Logs an object that does not decode, in the span of its reconcile.
 fn undecoded<K: Kind>(error: &str) {
-    warn!(error, "{} does not decode: until it is mended, only its deletion is reconciled", K::kind(&()));
+    warn!(error, "{} does not decode: only its deletion is reconciled until it is fixed", K::kind(&()));
 }

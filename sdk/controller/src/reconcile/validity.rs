@@ -1,4 +1,4 @@
-//! The condition `Valid`: what admission would have said, said in the status while webhooks are off.
+//! The condition `Valid`: the result of the validators, in the status while webhooks are off.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -14,7 +14,7 @@ const PASSED: &str = "ValidationPassed";
 const FAILED: &str = "ValidationFailed";
 
 impl<K: Kind> Reconciler<K> {
-    /// Asks the validators about a stored object and tells their answer in its status. Returns what is wrong with it;
+    /// Validates a stored object and writes the result to its status. Returns what is wrong with it;
     /// it may be reconciled where nothing is.
     pub(super) async fn problem(
         &self,
@@ -31,7 +31,7 @@ impl<K: Kind> Reconciler<K> {
             .validate(&typed::<K>(live))
             .await
             .map_err(|problem| ControllerError::Validation { object: live.describe(), problem })?;
-        // Validators take their time, and a hand-over waits for none.
+        // Validators take time, and the handover of a namespace does not wait for them.
         self.may_write(live).await?;
         let (reason, message) = match &problem {
             Some(problem) => (FAILED, format!("Validation failed: {problem}")),
@@ -45,9 +45,10 @@ impl<K: Kind> Reconciler<K> {
         let (manager, held) = (&self.writer.managers.validity, live.held_validity.as_deref());
         self.written(self.writer.status(live, manager, held, status)).await?;
         let (kind, described, invalid) = (K::kind(&()), live.describe(), problem.is_some());
-        let told: Vec<&str> = invalid.then_some(&*message).into_iter().chain(warnings.iter().map(|it| &**it)).collect();
-        let told = (!told.is_empty()).then(|| told.join("\n"));
-        let is_news = validators.is_news(key, &live.uid, told.as_deref());
+        let report: Vec<&str> =
+            invalid.then_some(&*message).into_iter().chain(warnings.iter().map(|it| &**it)).collect();
+        let report = (!report.is_empty()).then(|| report.join("\n"));
+        let is_news = validators.is_news(key, &live.uid, report.as_deref());
         if is_news {
             // Warnings go to the log, because there is no request that could be answered with them.
             for warning in &warnings {
@@ -62,7 +63,7 @@ impl<K: Kind> Reconciler<K> {
         Ok(problem)
     }
 
-    /// Takes back what was said while webhooks were off.
+    /// Removes the condition that was written while webhooks were off.
     async fn withdraw(&self, live: &Observed<K>) -> Result<(), ControllerError> {
         let Some(held) = live.held_validity.as_deref() else { return Ok(()) };
         let write = self.writer.status(live, &self.writer.managers.validity, Some(held), json!({}));

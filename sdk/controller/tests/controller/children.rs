@@ -77,7 +77,7 @@ fn crew(kind: &str, theirs: &Value, ours: &Value) -> Option<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_else_may_hold_is_taken_away() {
+async fn fields_that_only_we_may_hold_are_removed() {
     let place = Place::new("exclusive").await;
     let maps = place.api::<ConfigMap>();
     let managers = FieldManager { exclusive: crew, ..FieldManager::new("boats") };
@@ -157,7 +157,7 @@ async fn an_object_of_a_childs_name_that_is_not_ours_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_child_is_made_once_its_name_is_free_whoever_had_it() {
+async fn a_child_is_created_once_its_name_is_free() {
     let place = Place::new("name-freed").await;
     let maps = place.api::<ConfigMap>();
     let mut theirs = ConfigMap::default();

@@ -1,5 +1,5 @@
-//! Kinds without a namespace: as what a controller is for, as a child, and as what is watched. Each controller acts under
-//! the rights that follow from it.
+//! Kinds without a namespace: as what a controller is for, as a child, and as what is watched. Each controller acts
+//! under the rights that follow from it.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ async fn muster(cx: Reconcile<Fleet>, boats: Api<Boat>) -> anyhow::Result<Action
     Ok(Action::await_change())
 }
 
-/// Fleets, which every boat that names one wakes.
+/// Fleets, which each boat that names one enqueues.
 fn fleets() -> Controller<Fleet> {
     Controller::<Fleet>::new("fleets")
         .owns::<ConfigMap>()

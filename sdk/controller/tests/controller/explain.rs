@@ -67,7 +67,7 @@ async fn explain_asks_every_webhook_for_the_creation_of_an_object() {
 }
 
 #[tokio::test]
-async fn selectors_hold_as_far_as_the_object_tells() {
+async fn selectors_are_evaluated_as_far_as_the_object_allows() {
     let webhook = |name| Validate::<Boat>::new(name).on_create(deny);
     let webhooks = Webhooks::new()
         .validate(webhook("labelled").object_selector(selector("fast", "yes")))

@@ -137,7 +137,7 @@ impl Running {
     pub(crate) async fn idle(&self, place: &Place) -> Mark {
         wait_until("the controller to be idle", PATIENCE, || async {
             let mark = place.cluster.audit().mark();
-            // The last write is on its way to the controller: by somebody else before the first look, by itself
+            // The last write is on its way to the controller: by another client before the first look, by itself
             // between the two.
             for _ in 0..2 {
                 tokio::time::sleep(DELIVERED).await;

@@ -1,4 +1,4 @@
-//! The objects that a controller is for: finalizers, what does not decode, what wakes.
+//! The objects of a controller: finalizers, objects that do not decode, changes that enqueue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ async fn the_finalizer_is_set_before_the_first_reconcile() {
     });
     place.create("b", 2).await;
     place.until("b", "its status", |boat| boat.says("Afloat").is_some() && boat.has_finalizer(FINALIZER)).await;
-    // Somebody takes it off: it comes back.
+    // A user removes it: it comes back.
     place.merge("b", json!({"metadata": {"finalizers": ["other.example/hold"]}})).await;
     let both = place.until("b", "its finalizer again", |boat| boat.has_finalizer(FINALIZER)).await;
     assert!(both.has_finalizer("other.example/hold"), "others' finalizers stay");
@@ -61,7 +61,7 @@ async fn an_update_that_adds_a_finalizer_enqueues_the_object() {
     place.until("b", "its status", |boat| boat.says("Afloat").is_some()).await;
     running.idle(&place).await;
     let before = count.load(Ordering::SeqCst);
-    assert!(before <= 2, "our own status wakes once at most: {before}");
+    assert!(before <= 2, "our own status enqueues once at most: {before}");
     place.merge("b", json!({"metadata": {"finalizers": ["other.example/hold"]}})).await;
     wait_until("another pass", PATIENCE, || async { (count.load(Ordering::SeqCst) > before).then_some(()) }).await;
     running.end().await;

@@ -59,7 +59,7 @@ async fn an_object_refused_offline_is_reconciled_once_webhooks_are_on() {
     running.end().await;
     let running = Running::start(place.controller(), place.runtime(Switch::On), afloat);
     let odd = place.until("odd", "to be reconciled", |boat| boat.says("Afloat").is_some()).await;
-    assert_ne!(odd.says("Valid").map(|valid| valid.1), Some("ValidationFailed"), "nobody says so any more");
+    assert_ne!(odd.says("Valid").map(|valid| valid.1), Some("ValidationFailed"), "the condition is gone");
     running.end().await;
 }
 
@@ -128,9 +128,9 @@ async fn a_failing_handler_is_retried_and_the_condition_stays() {
     .await;
     let boat = place.api::<Boat>().get("late").await.unwrap();
     assert_eq!(boat.says("Valid"), Some(("True", "ValidationPassed", "Boat spec is valid")));
-    assert_eq!(place.writes(quiet).await, [], "nobody knows, so nothing is said");
+    assert_eq!(place.writes(quiet).await, [], "without an answer no condition is written");
 
-    // Nothing wakes it but its own backoff.
+    // Nothing enqueues it but its own backoff.
     registry.down.store(false, Ordering::SeqCst);
     let odd = |boat: &Boat| boat.says("Valid").is_some_and(|(status, ..)| status == "False");
     let boat = place.until("late", "the verdict", odd).await;

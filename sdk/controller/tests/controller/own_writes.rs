@@ -1,4 +1,4 @@
-//! Our own writes wake their object once at most, and hide nothing that others wrote.
+//! Our own writes enqueue their object once at most, and hide no write of others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ async fn a_write_causes_at_most_one_more_reconcile_and_no_write() {
     running.end().await;
 }
 
-/// The answer to the status shows the new spec, and the watch has nothing new to tell then.
+/// The answer to the status shows the new spec, and the watch brings nothing new then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_between_read_and_write_of_a_status_is_not_lost() {
     let place = Place::new("in-between").await;
@@ -64,7 +64,7 @@ async fn a_change_between_read_and_write_of_a_status_is_not_lost() {
     let running = Running::start(place.controller(), place.runtime(Switch::On), move |cx| {
         let api = api.clone();
         async move {
-            // Somebody else is faster, nine times.
+            // Another client is faster, nine times.
             let oars = cx.object.spec.oars + 2;
             if oars <= 20 {
                 let more = Patch::Merge(json!({"spec": {"oars": oars}}));

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::boat::Boat;
 use crate::fixture::{PATIENCE, Place, Running, afloat};
 
-/// An administrator hands the namespace over to whoever holds this Lease.
+/// An administrator hands the namespace over to the holder of this Lease.
 async fn handed_over(place: &Place, lease: &str) {
     let (name, namespace) = (scope_policy_name(lease, &place.namespace), place.namespace.clone());
     let mut manifests = ScopePolicy { name, namespace, lease: lease.to_owned() }.manifests();
@@ -30,8 +30,8 @@ async fn handed_over(place: &Place, lease: &str) {
     place.cluster.apply(&manifests).await;
 }
 
-/// Makes this runtime that of a cluster-wide operator, which leaves the namespace to whoever holds this Lease. Returns what it
-/// knows, and the task that ends with the runtime, when it owns the namespace.
+/// Makes this runtime that of a cluster-wide operator, which leaves the namespace to the holder of this Lease. Returns
+/// what it knows, and the task that ends with the runtime, when it owns the namespace.
 async fn cluster_wide(
     place: &Place,
     lease: &str,
@@ -61,11 +61,11 @@ async fn another_operators_namespace_is_left_alone_until_handed_over() {
     let leases: Api<Lease> = place.api();
     let name = format!("{}-scope", place.namespace);
     let lease = held_by_another(&name, 8);
-    // Nobody renews it: it has to last until it was looked at.
+    // It is not renewed: it has to last until it was looked at.
     let timing = ScopeTiming::new(Duration::from_secs(8), Duration::from_millis(500), Duration::from_secs(3)).unwrap();
     let mut runtime = place.runtime(Switch::Off);
     let (scope, driving) = cluster_wide(&place, &name, timing, &mut runtime).await;
-    // One that was there before might be that of somebody who is gone.
+    // One that was there before might be that of an operator that is gone.
     leases.create(&PostParams::default(), &lease).await.unwrap();
     wait_until("the other's lease to be seen", PATIENCE, || async {
         (!scope.owns(&place.namespace).may_write()).then_some(())

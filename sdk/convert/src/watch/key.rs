@@ -1,4 +1,4 @@
-//! Reading the keys of objects, and taking down which they are.
+//! Reads the keys of objects, and records their digests.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, Seq
 
 use super::Notice;
 
-/// Something of serde's that reads a key.
+/// A serde type that reads a key.
 pub(crate) struct Key<'n, X> {
     pub(crate) inner: X,
     pub(crate) notice: &'n Notice,

@@ -1,4 +1,4 @@
-//! Limits on hostile objects and reviews: anybody who reaches the webhook can send anything.
+//! Limits on hostile objects and reviews: a client that reaches the webhook can send anything.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Types that buffer what they read: flattened ones and untagged enums pass over members in a way that serde does not say.
+//! Types that buffer what they read: flattened ones and untagged enums pass over members in a way that serde does not
+//! say.
 
 use kube::CustomResource;
 use portcullis_convert::{Engine, Hub};
@@ -13,7 +14,7 @@ use crate::convert;
 pub struct Shared {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Always written, though nobody sent it.
+    /// Always written, though no client sent it.
     #[serde(default)]
     pub pull_always: bool,
     /// The same.

@@ -1,4 +1,4 @@
-//! Edits between two conversions: what was kept must not overwrite them, nor come back where they took its place away.
+//! Edits between two conversions: what was kept must not overwrite them, nor come back where its parent is gone.
 //! Issue 16 of docs/src/reference/issues.md (cluster-api #9375, #3923, #4655; cluster-api-provider-openstack #1508).
 
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{convert_text, read};
 
-/// Panics when somebody gets rid of it, as what a panic throws may.
+/// Panics when it is dropped, as a panic's payload may.
 struct Grenade;
 
 impl Drop for Grenade {

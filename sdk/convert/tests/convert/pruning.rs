@@ -65,7 +65,8 @@ fn where_both_schemas_keep_them_edits_of_unknown_members_count() {
     assert_eq!(stash(&back), json!({}));
 }
 
-// Where both schemas keep them, they come back; where one prunes them, they do not, and nobody here knows which it is.
+// Where both schemas keep them, they come back; where one prunes them, they do not, and the engine does not know which
+// it is.
 #[test]
 fn unknown_members_without_room_make_an_object_incomplete() {
     let engine = entity::engine();

@@ -1,4 +1,4 @@
-//! All annotations together have a limit. Data that has no room there is left out and told of, and never stored so.
+//! All annotations together have a limit. Data that has no room there is left out and reported, and never stored so.
 
 use portcullis_convert::{ConvertError, Engine, INCOMPLETE, PROBLEM, STASH};
 use serde_json::value::to_raw_value;
@@ -39,7 +39,7 @@ fn annotations_never_exceed_what_kubernetes_allows() {
     let needed = size(&converted(&engine, &object(&json!({})), "v1").unwrap());
     assert!(needed > STASH.len());
     let escaped = json!({ "quote\"": "\"".repeat(100_000), "line": "\n\u{1}é\u{1f600}".repeat(16_000) });
-    // Versions that nobody has go along, and take twice the bytes of their names.
+    // Unknown versions are kept, and take twice the bytes of their names.
     let names = json!({ STASH: json!({ "\n".repeat(30_000): 0 }).to_string(), "note": "x".repeat(LIMIT - 62_000) });
     let rooms = [0, 1, 20, 31, needed - 1, needed, needed + 1, needed + PROBLEM.len(), 400, 1000].map(with_room);
     for object in rooms.into_iter().chain([object(&escaped), object(&names)]) {
@@ -61,7 +61,7 @@ fn annotations_never_exceed_what_kubernetes_allows() {
 }
 
 #[test]
-fn an_object_without_room_goes_over_and_is_told_of() {
+fn an_object_without_room_is_converted_and_reported() {
     for (labels, expected) in [
         (Value::Null, json!({ INCOMPLETE: "v2" })),
         (json!({}), json!({ INCOMPLETE: "v2" })),
@@ -98,7 +98,7 @@ fn an_incomplete_object_is_not_converted_to_be_stored() {
         (None, &[][..], false, false),
         // Lists read v2, and nothing is read of v1.
         (Some("v2"), &["v2"], true, false),
-        // A v1 that is stored may be what a list reads: somebody put the label there.
+        // A stored v1 may be read for a list: a user put the label there.
         (Some("v2"), &["v1", "v2"], false, false),
         (Some("v1"), &["v1"], false, true),
         (Some("v1"), &["v2", "v1"], false, false),

@@ -14,7 +14,7 @@ fn with_stash(mut object: Value, stash: &str) -> Value {
 }
 
 #[test]
-fn a_stash_that_somebody_wrote_does_not_fail_a_conversion() {
+fn a_forged_stash_does_not_fail_a_conversion() {
     let v3 = entity::entity("v3", json!({ "firstname": "Ada", "lastname": "King" }));
     let plain = entity::entity("v1", json!({ "name": "Ada King" }));
     let entry = |entry: &str| format!(r#"{{"v1":{entry}}}"#);

@@ -110,7 +110,7 @@ fn fail_open(configuration: &Configuration) -> String {
     format!("kubectl patch {resource} {name} --type=json -p '[{}]'", operations.join(","))
 }
 
-/// Why calls of this entry fail, as far as its Service and its bundle tell.
+/// The reason why calls of this entry fail, as far as its Service and its bundle show it.
 fn unreachable(view: View<'_>, entry: &Entry) -> Option<String> {
     let place = entry.service()?;
     let (namespace, name) = &place;

@@ -82,10 +82,10 @@ pub(super) fn refused_by(view: View<'_>) -> Vec<Note> {
         ),
         Refusal::Denied(name) => info(format!("denied by {name}{}, not by this operator", elsewhere(name))),
         Refusal::Failed(name) if ours(name) => {
-            info(format!("nobody decided: webhook {name} of this operator could not be called; see the C and X checks"))
+            info(format!("no decision: webhook {name} of this operator could not be called; see the C and X checks"))
         }
         Refusal::Failed(name) => info(format!(
-            "nobody decided: webhook {name}{} could not be called; it is not this operator's",
+            "no decision: webhook {name}{} could not be called; it is not this operator's",
             elsewhere(name)
         )),
         Refusal::Other if denial.trim().is_empty() => return unseen("the message is empty"),

@@ -91,7 +91,7 @@ fn injected(view: View<'_>) -> Vec<Note> {
     notes
 }
 
-/// The Deployment of cainjector: not everybody installs it by its own chart, and not everybody may see where.
+/// The Deployment of cainjector: not every user installs it by its own chart, and not every user may see where.
 fn injector(view: View<'_>) -> Option<Note> {
     let injectors = view.issuance().injectors.as_ref()?;
     if injectors.is_empty() {

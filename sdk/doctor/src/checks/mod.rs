@@ -53,7 +53,7 @@ fn fine(message: impl Into<String>) -> Note {
     Note::new(Verdict::Ok, message, None)
 }
 
-/// Nothing is known to be wrong, and nothing was there from which to tell.
+/// Nothing is known to be wrong, and there was nothing to check.
 fn unseen(why: &str) -> Vec<Note> {
     vec![info(format!("{UNSEEN}{why}"))]
 }

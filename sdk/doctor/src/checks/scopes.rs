@@ -18,7 +18,7 @@ const SKEW: SignedDuration = SignedDuration::from_secs(5);
 /// Operators count no Lease for longer, whatever it states.
 const LONGEST: SignedDuration = SignedDuration::from_mins(5);
 
-/// A Lease, by which somebody claims a namespace or leads.
+/// A Lease, by which an operator claims a namespace or leads.
 struct Claim<'a> {
     lease: &'a Lease,
     spec: LeaseSpec,
@@ -46,7 +46,7 @@ impl Claim<'_> {
         self.spec.renew_time.as_ref().map(|renewed| now.duration_since(renewed.0))
     }
 
-    /// Whether somebody holds it and renews it. Operators time this by their own observation; one look has only the
+    /// Whether it is held and renewed. Operators time this by their own observation; one look has only the
     /// times that are written down, with some grace for clocks.
     fn is_live(&self, now: Timestamp) -> bool {
         let (Some(_), Some(age), Some(seconds)) = (self.holder(), self.age(now), self.spec.lease_duration_seconds)

@@ -18,7 +18,7 @@ use portcullis_manifest::CertificateMode;
 /// A replica takes up a new Secret within this time.
 const TAKEN_UP: SignedDuration = SignedDuration::from_mins(3);
 
-/// The fix that makes a pair anew, as text.
+/// The fix that creates a pair again, as text.
 fn renew(subject: &Subject) -> String {
     let (namespace, secret) = (subject.namespace(), &subject.installation.secret);
     match subject.installation.certificates {

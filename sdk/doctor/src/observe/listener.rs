@@ -76,7 +76,7 @@ pub(super) async fn listeners(reading: &Reading<'_>) -> Look<Listed<Listener>> {
     Look::Seen(Listed { items: join_all(calls).await, more })
 }
 
-/// The first addresses that a name stands for; none when nobody says so in time.
+/// The first addresses that a name resolves to; none when no resolver answers in time.
 async fn addresses(lookup: impl Future<Output = std::io::Result<impl Iterator<Item = SocketAddr>>>) -> Vec<SocketAddr> {
     match timeout(CONNECT, lookup).await {
         Ok(Ok(found)) => found.take(ADDRESSES).collect(),
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_nobody_resolves_is_not_waited_for() {
+    async fn a_name_without_an_answer_is_not_waited_for() {
         let never = std::future::pending::<std::io::Result<std::iter::Empty<_>>>();
         assert_eq!(timeout(CONNECT * 2, addresses(never)).await, Ok(Vec::new()));
     }

@@ -169,7 +169,7 @@ fn every_command_of_ours_in_a_fix_parses() {
 
 #[test]
 fn a_wrong_conversion_is_fixed_in_its_crd() {
-    let mut mended = 0;
+    let mut repaired = 0;
     for subject in subjects().into_iter().filter(|one| one.installation.webhooks.is_on() && !one.conversions.is_empty())
     {
         for snapshot in further() {
@@ -184,12 +184,12 @@ fn a_wrong_conversion_is_fixed_in_its_crd() {
                         fix.contains("generate crds") || fix.contains("generate certificates"),
                         "{id} {message}: {fix}"
                     );
-                    mended += usize::from(id == "X5" || id == "X11" || id == "W3");
+                    repaired += usize::from(id == "X5" || id == "X11" || id == "W3");
                 }
             }
         }
     }
-    assert!(mended >= 3, "{mended}");
+    assert!(repaired >= 3, "{repaired}");
 }
 
 #[test]

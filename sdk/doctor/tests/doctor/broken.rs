@@ -60,7 +60,7 @@ fn encoded(pem: &str) -> Value {
     json!(BASE64_STANDARD.encode(pem))
 }
 
-/// Certificates that nobody asked for.
+/// Certificates of an unknown CA.
 struct Forge;
 
 impl Forge {
@@ -406,8 +406,8 @@ fn cert_manager() -> Vec<Value> {
     vec![crd("Certificate", "certificates"), crd("Issuer", "issuers")]
 }
 
-/// Breaks, asks, compares, and mends; `mended` says whether all can be mended.
-pub(crate) async fn examine(clinic: &Clinic, variants: Vec<Variant>, mended: bool) {
+/// Breaks, checks and repairs; `repaired` says whether all can be repaired.
+pub(crate) async fn examine(clinic: &Clinic, variants: Vec<Variant>, repaired: bool) {
     let chart = clinic.chart().await;
     let mut wrong = Vec::new();
     for Variant { name, acts, arguments, says } in variants {
@@ -435,18 +435,18 @@ pub(crate) async fn examine(clinic: &Clinic, variants: Vec<Variant>, mended: boo
         for (sort, object) in created {
             clinic.delete(sort, &object).await;
         }
-        clinic.mend(&chart).await;
+        clinic.repair(&chart).await;
     }
     let left = clinic.examine(&[]).await;
-    if mended && left.code != 0 {
-        wrong.push(format!("something was not mended: {:#?}", left.with("FAIL")));
+    if repaired && left.code != 0 {
+        wrong.push(format!("something was not repaired: {:#?}", left.with("FAIL")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 // D10
 #[tokio::test]
-async fn whatever_is_broken_is_named_with_what_mends_it() {
+async fn each_fault_is_reported_with_its_fix() {
     let clinic = Clinic::open().await;
     clinic.cluster.apply(&cert_manager()).await;
     let (certificates, calls) = (certificates(&clinic), calls(&clinic));

@@ -1,4 +1,4 @@
-//! An installation that is well, and the means to break it and to mend it.
+//! A healthy installation, and the means to break and repair it.
 
 use std::net::Ipv4Addr;
 
@@ -24,7 +24,7 @@ pub(crate) struct Clinic {
     pub(crate) namespace: String,
     /// A namespace of its users.
     pub(crate) team: String,
-    /// Where the operator listens: an address of this machine that nobody else uses.
+    /// Where the operator listens: an address of this machine that is free.
     pub(crate) address: Ipv4Addr,
     /// And a port of it. The usual one, 9443, may be taken on every address.
     pub(crate) port: u16,
@@ -82,7 +82,7 @@ pub(crate) const SERVICE: Sort = ("", "v1", "Service", "services", true);
 /// The kinds that are generated only for an operator that runs inside of the cluster.
 const INSIDE: [&str; 4] = ["Service", "Deployment", "PodDisruptionBudget", "NetworkPolicy"];
 
-/// The objects that are broken and mended, each with the part that is put back.
+/// The objects that are broken and repaired, each with the part that is put back.
 const PARTS: [(Sort, &str, &[&str]); 6] = [
     (VALIDATING, "shop-validating", &["webhooks", "metadata/annotations"]),
     (MUTATING, "shop-mutating", &["webhooks"]),
@@ -93,8 +93,8 @@ const PARTS: [(Sort, &str, &[&str]); 6] = [
 ];
 
 impl Clinic {
-    /// Installs the generated manifests, runs the binary behind them, and waits until it is ready. Then the operator may
-    /// not write any more: it would mend what the tests break.
+    /// Installs the generated manifests, runs the binary behind them, and waits until it is ready. Then the operator
+    /// may not write any more: it would repair what the tests break.
     pub(crate) async fn open() -> Self {
         let cluster = ControlPlane::start().await.unwrap();
         let namespace = cluster.namespace("shop").await;
@@ -144,8 +144,8 @@ impl Clinic {
         clinic
     }
 
-    /// Moves into the cluster: the generated Service, Deployment, budget and policy, and what the controllers and kubelets
-    /// of a cluster would make of them.
+    /// Moves into the cluster: the generated Service, Deployment, budget and policy, and what the controllers and
+    /// kubelets of a cluster would make of them.
     pub(crate) async fn move_in(&self) {
         self.delete(SERVICE, "shop-webhook").await;
         let inside = |one: &&Value| INSIDE.contains(&one["kind"].as_str().unwrap());
@@ -267,7 +267,7 @@ impl Clinic {
     }
 
     /// Puts everything back to how it was.
-    pub(crate) async fn mend(&self, chart: &[(Sort, &'static str, Value)]) {
+    pub(crate) async fn repair(&self, chart: &[(Sort, &'static str, Value)]) {
         for ((sort, name, was), (_, _, parts)) in chart.iter().zip(PARTS) {
             let Ok(is) = self.api(*sort).get(name).await else {
                 let mut again = was.clone();

@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Child {
         panic!("it ended before it was ready:\n{log}");
     };
     tokio::time::timeout(PATIENCE, ready).await.unwrap();
-    // A pipe that nobody empties would stop it.
+    // A full pipe would stop it.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     child
 }

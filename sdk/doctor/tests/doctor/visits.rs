@@ -31,8 +31,9 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
-/// D10, least rights: who may not read everything is told what was not looked at. Takes a configuration away.
-pub(crate) async fn a_reader_is_told_what_was_not_looked_at(clinic: &Clinic) {
+/// D10, least rights: the report of a user who may not read everything says what was not checked. Removes a
+/// configuration.
+pub(crate) async fn a_reader_learns_what_was_not_checked(clinic: &Clinic) {
     let read = ["get", "list"];
     let rules = [
         rule("admissionregistration.k8s.io", &["*"], &read),
@@ -103,7 +104,7 @@ async fn a_deletion_that_a_webhook_blocks_is_named(clinic: &Clinic) {
 }
 
 /// V3
-async fn a_denial_is_told_apart(clinic: &Clinic) {
+async fn the_author_of_a_denial_is_found(clinic: &Clinic) {
     for (denial, words) in [
         ("admission webhook \"sober.orders.doctor.example\" denied the request: no", "a rule of this operator"),
         ("admission webhook \"x.y.z\" denied the request: no", "denied by x.y.z, not by this operator"),
@@ -119,7 +120,7 @@ async fn a_denial_is_told_apart(clinic: &Clinic) {
 #[tokio::test]
 async fn people_ask_about_denials_and_deletions() {
     let clinic = Clinic::open().await;
-    a_denial_is_told_apart(&clinic).await;
+    the_author_of_a_denial_is_found(&clinic).await;
     a_deletion_that_a_webhook_blocks_is_named(&clinic).await;
 }
 

@@ -1,7 +1,7 @@
 //! An installation that is well.
 
 use crate::clinic::Clinic;
-use crate::visits::{a_reader_is_told_what_was_not_looked_at, people_get_colours_where_they_want_them};
+use crate::visits::{a_reader_learns_what_was_not_checked, people_get_colours_where_they_want_them};
 
 /// A run sends no more requests than this, whatever the size of the cluster.
 const REQUESTS: u64 = 50;
@@ -23,5 +23,5 @@ async fn an_installation_that_is_well_gets_a_clean_bill() {
     assert!(writes.is_empty(), "{writes:?}");
 
     people_get_colours_where_they_want_them(&clinic).await;
-    a_reader_is_told_what_was_not_looked_at(&clinic).await;
+    a_reader_learns_what_was_not_checked(&clinic).await;
 }

@@ -1,4 +1,4 @@
-//! The requests: each writes on condition of what was read.
+//! The requests: each write is conditional on the version that was read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl LeaseApi {
                 lease.metadata.annotations = Some(self.annotations());
                 self.api.create(&PostParams::default(), &lease).await
             }
-            // A merge leaves owners, others' labels and what else they wrote; the version makes it a compare-and-swap.
+            // A merge keeps owners, labels and other fields of others; the version makes it a compare-and-swap.
             Some(version) => {
                 let (labels, annotations) = (&self.labels, self.annotations());
                 let metadata = json!({ "resourceVersion": version, "labels": labels, "annotations": annotations });
@@ -51,7 +51,8 @@ impl LeaseApi {
         };
         match answer {
             Ok(stored) => Ok(Answer::Stored(Record::from(&stored))),
-            // 409: it exists already, or changed. 404 on a patch: it was deleted; on a create, the namespace is missing.
+            // 409: it exists already, or changed. 404 on a patch: it was deleted; on a create, the namespace is
+            // missing.
             Err(kube::Error::Api(status)) if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => {
                 Ok(Answer::Conflict)
             }

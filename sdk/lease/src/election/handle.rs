@@ -48,7 +48,7 @@ pub(super) struct Shared {
 
 struct State {
     elector: Elector,
-    told: Option<u32>,
+    notified: Option<u32>,
     stopped: bool,
     failed: u64,
     answered: bool,
@@ -62,8 +62,8 @@ impl LeaseHandle {
         Self(shared)
     }
 
-    /// The epoch of the hold, if this process may act now: its number, greater than that of every hold before. Check it at
-    /// the start of every action, which then has the margin between deadline and duration to finish.
+    /// The epoch of the hold, if this process may act now: its number, greater than that of every hold before. Check it
+    /// at the start of every action, which then has the margin between deadline and duration to finish.
     pub fn held(&self) -> Option<u32> {
         let now = self.0.clock.now();
         self.0.acting(now).map(|hold| hold.epoch)
@@ -139,26 +139,33 @@ impl Shared {
         installation: Option<String>,
         elector: Elector,
     ) -> Self {
-        let state =
-            State { elector, told: None, stopped: false, failed: 0, answered: false, last_error: None, logged: None };
+        let state = State {
+            elector,
+            notified: None,
+            stopped: false,
+            failed: 0,
+            answered: false,
+            last_error: None,
+            logged: None,
+        };
         Self { clock, namespace, installation, state: Mutex::new(state), hub: Hub::default() }
     }
 
-    /// Lets the elector do something; tells who listens when that changed whether one may act.
+    /// Runs `act` on the elector, and notifies the listeners when that changed whether the holder may act.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Elector) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.lock();
         let result = act(&mut state.elector);
         let acting = if state.stopped { None } else { state.elector.acting(now).map(|hold| hold.epoch) };
-        let changed = std::mem::replace(&mut state.told, acting) != acting;
+        let changed = std::mem::replace(&mut state.notified, acting) != acting;
         drop(state);
         if changed {
-            self.hub.tell([Some(self.namespace.clone())]);
+            self.hub.notify([Some(self.namespace.clone())]);
         }
         result
     }
 
-    /// A request failed. Returns what to log: in an outage it is said once, and again when it is for another reason.
+    /// Records a failed request. Returns the error to log: once in an outage, and again when the reason changes.
     pub(super) fn note(&self, error: &LeaseError) -> Option<String> {
         let error = error_chain(error);
         let mut state = self.lock();
@@ -173,7 +180,7 @@ impl Shared {
         (state.answered, state.logged) = (true, None);
     }
 
-    /// Nothing is held any more, and nothing more is told.
+    /// Ends the hold and all notifications.
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.with(|_| ());
@@ -211,12 +218,13 @@ mod tests {
             what: "the Lease team/scope".to_owned(),
             source: Box::new(kube::Error::Service(said.to_owned().into())),
         };
-        let told = shared.note(&error("connection refused")).unwrap();
+        let logged_error = shared.note(&error("connection refused")).unwrap();
         assert!(
-            told.starts_with("cannot read the Lease team/scope: ") && told.ends_with("connection refused"),
-            "{told}"
+            logged_error.starts_with("cannot read the Lease team/scope: ")
+                && logged_error.ends_with("connection refused"),
+            "{logged_error}"
         );
-        assert_eq!(told.matches("refused").count(), 1, "{told}");
+        assert_eq!(logged_error.matches("refused").count(), 1, "{logged_error}");
         assert_eq!(shared.note(&error("connection refused")), None);
         assert!(shared.note(&error("timed out")).is_some());
         assert!(shared.note(&error("connection refused")).is_some());

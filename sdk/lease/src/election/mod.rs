@@ -1,4 +1,4 @@
-//! Holding one lease: what to configure, and the driver that does it.
+//! The configuration of an election for one Lease, and its driver.
 
 mod api;
 mod handle;
@@ -41,8 +41,8 @@ pub struct LeaseElection {
 }
 
 impl LeaseElection {
-    /// Leader election among the replicas of one operator: [`Timing::LEADER`], and free for everybody one second after
-    /// a graceful stop.
+    /// Leader election among the replicas of one operator: [`Timing::LEADER`], and free for every candidate one second
+    /// after a graceful stop.
     ///
     /// # Errors
     /// [`LeaseError::Invalid`].
@@ -50,9 +50,9 @@ impl LeaseElection {
         Self::new(namespace, name, identity, Timing::LEADER, End::Release)
     }
 
-    /// The scope of a namespace-restricted operator: the Lease is in the namespace that it owns. [`Timing::SCOPE`]. It is
-    /// leader election at the same time: of several replicas, one holds. After a graceful stop it is free for candidates
-    /// at once, and the cluster-wide operator waits for duration and grace.
+    /// The scope of a namespace-restricted operator: the Lease is in the namespace that it owns. [`Timing::SCOPE`]. It
+    /// is leader election at the same time: of several replicas, one holds. After a graceful stop it is free for
+    /// candidates at once, and the cluster-wide operator waits for duration and grace.
     ///
     /// It is held only while the namespace is [handed over](crate::handed_over): policy and binding are read by name
     /// before each write of the Lease, and without them a hold ends at once, for a cluster-wide operator would write
@@ -96,7 +96,7 @@ impl LeaseElection {
     }
 
     /// Names the installation of this candidate, for people and for other installations that share the Lease: an
-    /// annotation that is written with every renewal. [`LeaseHealth::other_installation`] tells of another one.
+    /// annotation that is written with every renewal. [`LeaseHealth::other_installation`] names another one.
     #[must_use]
     pub fn installation(mut self, name: &str) -> Self {
         self.installation = Some(name.to_owned());
@@ -117,10 +117,13 @@ impl LeaseElection {
         self
     }
 
-    /// Returns the handle, and the driver that has to run for it. Use a client that does not retry by itself
-    /// (`kube::Config::default_retry`): the driver does, and a renewal that the client delays for 82 s comes too late.
+    /// Returns the handle, and the driver that has to run for it.
+    ///
+    /// The driver gives each request up after a quarter of the timing's deadline, and tries again. So a client that
+    /// retries by itself (`kube::Config::default_retry`) does no harm: its pauses end with the request. It must not go
+    /// on with a request whose future was dropped, since a Lease that is written late may belong to another candidate.
     pub fn build(self, client: Client) -> (LeaseHandle, LeaseElectionDriver) {
-        // Half of a fresh uuid: as good a seed as another.
+        // Half of a random UUID is good enough as a seed.
         let seed = uuid::Uuid::new_v4().as_u64_pair().0;
         let Self { namespace, timing, end, labels, .. } = self;
         let elector = Elector::new(self.identity, timing, seed);
@@ -163,14 +166,14 @@ impl LeaseElectionDriver {
     /// When the Lease could not be released: it expires instead.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), LeaseError> {
         let mut shutdown = std::pin::pin!(shutdown);
-        // However this ends, nothing is held when nobody renews.
+        // However this ends, nothing is held without renewals.
         let stopped = Stopped(Arc::clone(&self.shared));
         loop {
             let work = std::pin::pin!(self.once());
             if let Either::Left(((), work)) = select(shutdown.as_mut(), work).await {
                 drop(stopped);
-                // A write that is under way may come in whether its answer is waited for or not: what is to be given
-                // back is known when it is there.
+                // A write in flight may succeed whether we wait or not: wait for it, so that the release knows the
+                // current record.
                 if self.shared.with(|elector| elector.in_doubt()) {
                     work.await;
                 }
@@ -185,7 +188,7 @@ impl LeaseElectionDriver {
         if self.shared.with(|elector| elector.in_doubt()) {
             self.look().await?;
         }
-        // Another client may write in between, and then the second attempt knows of it.
+        // Another client may write in between; the second attempt then uses its version.
         for _ in 0..2 {
             let write = self.shared.with(|elector| elector.release(self.end, clock.now(), clock.wall()));
             let Some(write) = write else { break };
@@ -216,7 +219,8 @@ impl LeaseElectionDriver {
         let clock = &*self.shared.clock;
         match self.shared.with(|elector| elector.step(clock.now(), clock.wall())) {
             Step::Sleep(at) => {
-                // Settled or late: somebody has to tell those who wait for it.
+                // A hold that settles or ends late changes by time alone: wait for that, too, so that listeners are
+                // notified.
                 let deadline = self.shared.with(|elector| elector.next_deadline(clock.now()));
                 clock.sleep_until(deadline.map_or(at, |deadline| deadline.min(at))).await;
             }

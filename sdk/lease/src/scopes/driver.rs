@@ -1,4 +1,4 @@
-//! Watches what hands namespaces over to restricted operators, and the Leases of those.
+//! Watches the objects that hand namespaces over to restricted operators, and the Leases of those operators.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ const WATCH: Duration = Duration::from_mins(5);
 /// is as of now.
 ///
 /// A Lease counts only in a namespace that an administrator has handed over ([`handed_over`](crate::handed_over)).
-/// While there is none, no Lease of a scope is watched. While nobody asks, nothing is requested but the watches.
+/// While there is none, no Lease of a scope is watched. Between questions nothing is requested but the watches.
 #[derive(Clone)]
 pub struct Scopes(Arc<Shared>);
 
@@ -83,8 +83,8 @@ struct State {
 }
 
 impl Scopes {
-    /// Follows the Leases named `lease` of the operator of this name. Use a client that does not retry by itself
-    /// (`kube::Config::default_retry`).
+    /// Follows the Leases named `lease` of the operator of this name. The driver gives each list, and each
+    /// start of a watch, up after five seconds at most, and tries again: a client may retry by itself.
     ///
     /// # Errors
     /// [`LeaseError::Invalid`] when a name is empty.
@@ -143,7 +143,7 @@ impl Scopes {
         self.0.hub.listen()
     }
 
-    /// Why it is not known who owns which namespace; `None` if it is.
+    /// The reason why owners are not known; `None` if they are.
     pub fn unknown(&self) -> Option<String> {
         self.0.with(|state, now| state.view.ask(now));
         let health = self.health();
@@ -179,7 +179,7 @@ impl ScopesDriver {
         drop(stopped);
     }
 
-    /// Tells the view the time whenever something changes by itself.
+    /// Updates the view whenever it changes by time alone.
     async fn tick(&self) {
         let clock = &*self.shared.clock;
         loop {
@@ -264,11 +264,11 @@ impl ScopesDriver {
 enum Seen<'a, K: Clone> {
     /// All objects, as of this version.
     All(&'a ObjectList<K>, &'a str),
-    /// An object that came or changed, or that was deleted.
+    /// An object that was created, changed or deleted.
     One(K, bool),
 }
 
-/// A watch, and when it ends at the latest.
+/// A watch, and the latest time of its end.
 struct Watch<'a, K> {
     stream: BoxStream<'a, Result<WatchEvent<K>, kube::Error>>,
     ends: Moment,
@@ -288,7 +288,7 @@ where
     K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
     /// Lists, and watches from there. A silent watch may be dead, so the view counts for a short time only; when
-    /// somebody needs it after that, a list confirms it.
+    /// it is needed after that, a list confirms it.
     async fn follow(&self, take: impl Fn(Seen<'_, K>, Moment)) {
         let timing = self.shared.with(|state, _| state.view.timing());
         let limit = REQUEST.min(timing.pause());
@@ -338,7 +338,7 @@ where
                     take(Seen::One(object, true), clock.now());
                 }
                 Either::Right((Some(Ok(WatchEvent::Bookmark(_))), _)) => {}
-                // It ended, as each does after some minutes, or broke: the next list begins another.
+                // The watch ended, as each does after some minutes, or failed: the next list starts another.
                 Either::Right((Some(Err(_) | Ok(WatchEvent::Error(_))) | None, _)) => {
                     *watch = None;
                     return clock.sleep_until(soonest).await;
@@ -386,11 +386,11 @@ impl Shared {
         };
         self.needs.send_if_modified(|before| std::mem::replace(before, needs) != needs);
         drop(state);
-        self.hub.tell(changes);
+        self.hub.notify(changes);
         result
     }
 
-    /// Waits until somebody needs a list.
+    /// Waits until a list is needed.
     async fn list_needed(&self) {
         // The sender is in this.
         _ = self.needs.subscribe().wait_for(|needs| needs.list).await;
@@ -406,7 +406,7 @@ impl Shared {
         });
     }
 
-    /// Remembers the outcome of an attempt to read these.
+    /// Records the outcome of an attempt to read these.
     fn ended(&self, which: &str, outcome: Result<(), LeaseError>) {
         let Err(error) = outcome else { return self.with(|state, _| drop(state.errors.remove(which))) };
         let error = error_chain(&error);

@@ -13,8 +13,8 @@ pub struct ScopeTiming {
 }
 
 impl ScopeTiming {
-    /// 5 s of grace, which with [`Timing::SCOPE`](crate::Timing::SCOPE) makes 30 s; 12 s of freshness, less than the 15 s
-    /// that a restricted operator settles.
+    /// 5 s of grace, which with [`Timing::SCOPE`](crate::Timing::SCOPE) makes 30 s; 12 s of freshness, less than the 15
+    /// s that a restricted operator settles.
     pub const DEFAULT: Self =
         Self { duration: Duration::from_secs(25), grace: Duration::from_secs(5), freshness: Duration::from_secs(12) };
 
@@ -34,7 +34,7 @@ impl ScopeTiming {
         Ok(Self { duration, grace, freshness })
     }
 
-    /// The shortest time between two lists while somebody asks, so that one may fail and the view stays fresh.
+    /// The shortest time between two lists while the view is used, so that one may fail and the view stays fresh.
     pub(crate) fn confirm(&self) -> Duration {
         self.freshness / 2
     }

@@ -9,7 +9,7 @@ use crate::changes::Change;
 use crate::record::{Observation, Record};
 use crate::time::Moment;
 
-/// An entry of a namespace whose Lease is gone is kept for so long, so that an answer of before does not bring it back.
+/// The time for which an entry without a Lease is kept, so that an older answer does not bring it back.
 const FORGET: Duration = Duration::from_hours(1);
 
 /// A namespace in which a Lease was seen.
@@ -20,16 +20,16 @@ struct Scope {
     acting: bool,
     /// When that last changed.
     since: Moment,
-    /// Whether the Lease was seen to change, or to come: those of the dead are only found.
+    /// Whether the Lease was seen to change, or to be created: that of a dead holder is only found.
     is_alive: bool,
-    /// When the other's ownership ends by itself.
+    /// The time at which the other's ownership ends by itself.
     until: Option<Moment>,
 }
 
 /// A cluster-wide operator's view of all namespaces, as a state machine.
 ///
-/// It counts for [`ScopeTiming::freshness`] after a list. Nobody lists while nobody asks: a question makes the view
-/// [need](Self::needs_list) a list when the last one is older than [`ScopeTiming::confirm`].
+/// It counts for [`ScopeTiming::freshness`] after a list. There is no list without a question: a question makes the
+/// view [need](Self::needs_list) a list when the last one is older than [`ScopeTiming::confirm`].
 #[derive(Debug)]
 pub(crate) struct ScopeView {
     timing: ScopeTiming,
@@ -46,9 +46,9 @@ pub(crate) struct ScopeView {
     leases_listed: Option<Moment>,
     /// The first question that no list has answered yet.
     asked: Option<Moment>,
-    /// When time last passed.
+    /// The last time that was taken in.
     ticked: Moment,
-    /// Whether somebody was told that an owner is unknown because the view was too old.
+    /// Whether an owner was reported as unknown because the view was too old.
     answered_unknown: bool,
     changes: Vec<Change>,
 }
@@ -74,7 +74,7 @@ impl ScopeView {
     /// Takes the namespaces that are handed over: from complete lists begun at `begun`, or from a change seen since
     /// (`None`).
     ///
-    /// A namespace that is taken back belongs to nobody until its holder has noticed, whatever its Lease says from
+    /// A namespace that is taken back has no owner until its holder has noticed, whatever its Lease says from
     /// then on: the holder reads the policy and its binding whenever it renews, and stops without them. Every operator
     /// validates there meanwhile. A view that starts, whose process stood still, or whose lists failed for a while,
     /// does not know what was taken back: it treats every namespace in which a Lease is held like this, once.
@@ -104,12 +104,12 @@ impl ScopeView {
         !self.handed_over.is_empty() || (self.handovers_listed.is_some() && !self.is_complete)
     }
 
-    /// Whether somebody asked and the last list is too old to answer.
+    /// Whether there was a question that the last list is too old to answer.
     pub(crate) fn needs_list(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Leaves the namespace to nobody until its holder has noticed.
+    /// Leaves the namespace without an owner until its holder has noticed.
     fn take_back(&mut self, namespace: &str, now: Moment) {
         let until = now + self.timing.duration + self.timing.grace + self.timing.freshness;
         self.taken_back.insert(namespace.to_owned(), until);
@@ -164,7 +164,7 @@ impl ScopeView {
 
     /// Takes the time: ends what has expired.
     pub(crate) fn tick(&mut self, now: Moment) {
-        // A process that stood still for so long does not know what it missed.
+        // A process that was suspended for so long does not know what it missed.
         self.is_complete &= now < self.ticked + self.timing.freshness;
         self.ticked = now;
         let due = |scope: &Scope| !scope.acting && scope.until.is_none_or(|until| until <= now);
@@ -272,7 +272,7 @@ impl ScopeView {
         Some(if scope.is_alive { Ownership::Theirs } else { Ownership::Unknown })
     }
 
-    /// Decides again who owns a namespace; tells when that is another than before.
+    /// Decides again who owns a namespace, and records a change.
     fn refresh(&mut self, namespace: &str, now: Moment) {
         let Some(scope) = self.scopes.get_mut(namespace) else { return };
         let mut until = self.taken_back.get(namespace).copied();

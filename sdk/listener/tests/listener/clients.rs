@@ -18,8 +18,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Nothing in these tests takes longer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Answers `/stream` with a body that does not end, `/large` with one of 32 MiB, the rest at once. Cancels the token when
-/// a large one is dropped.
+/// Answers `/stream` with a body that does not end, `/large` with one of 32 MiB, the rest at once. Cancels the token
+/// when a large one is dropped.
 struct Handled(CancellationToken);
 
 /// So many bytes, and then no end if there is to be none.
@@ -205,7 +205,7 @@ async fn draining_closes_each_connection_after_its_next_answer() {
     let (mut idle, head) = serving.ask("/").await;
     assert!(!head.contains("connection: close"), "{head}");
     serving.ending.cancel();
-    // Until it has heard of it, connections are as before.
+    // Until it has noticed, connections are as before.
     let until_told = async { while !serving.ask("/").await.1.contains("connection: close") {} };
     timeout(PATIENCE, until_told).await.unwrap();
     for _ in 0..3 {
@@ -244,7 +244,7 @@ async fn neither_silence_nor_an_endless_answer_holds_up_the_end() {
     timeout(PATIENCE, serving.ended).await.unwrap().unwrap();
 }
 
-/// Its kernel has made the connection, and it does not know that nobody has taken it.
+/// Its kernel has made the connection, and it does not know that it was not accepted.
 #[tokio::test]
 async fn a_request_in_the_backlog_is_answered_when_the_listener_ends() {
     let serving = serve(Limits::default()).await;

@@ -1,4 +1,4 @@
-//! Webhooks that could lock a cluster: mended where that is possible, refused with the way out where it is not.
+//! Webhooks that could lock a cluster: corrected where that is possible, refused with the fix where it is not.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use portcullis_manifest::{FailurePolicy, MatchCondition, Operation, Rule, ScopeType, Webhook, WebhookKind};
@@ -235,7 +235,7 @@ fn a_restricted_webhook_selects_one_namespace() {
     assert_eq!(restricted.namespace_selector, Some(expected));
     assert_eq!(restricted.rules.len(), 1, "what lives in no namespace is another's business");
     assert_eq!(restricted.rules[0].scope, ScopeType::Namespaced);
-    // Pods in its own namespace: that cannot be mended.
+    // Pods in its own namespace: that cannot be corrected.
     webhook(vec![rule("", "pods")]).restricted_to(OWN).unwrap().guarded(OWN).unwrap_err();
     webhook(vec![rule("", "pods")]).restricted_to("team").unwrap().guarded(OWN).unwrap();
     let cluster = Rule { scope: ScopeType::Cluster, ..rule("demo.example", "planets") };

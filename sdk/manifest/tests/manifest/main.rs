@@ -1,4 +1,4 @@
-//! Manifests are generated, and settings are refused or mended before.
+//! Generated manifests, and settings that are refused or corrected before.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

@@ -27,7 +27,7 @@ fn service() -> ServiceRef {
 fn a_webhook_fails_closed_without_side_effects_by_default() {
     let configuration = validating_configuration("op-validating", &[webhook("a", WebhookKind::Validating)], &service());
     let mut value = serde_json::to_value(configuration).unwrap();
-    // `deletion.rs` tells of these.
+    // `deletion.rs` tests these.
     assert!(value["webhooks"][0]["matchConditions"].take().is_array());
     assert_eq!(
         value["webhooks"][0],
@@ -167,7 +167,8 @@ fn yaml_drops_nulls_and_puts_first_what_people_look_for() {
     assert_eq!(yaml, "apiVersion: v1\nkind: K\nmetadata:\n  name: x\nspec:\n  b: 1\n");
 }
 
-// K5: what KubeOps' generator gets wrong, and kubebuilder leaves to patches. With another name or none, the API server refuses the CRD or calls nobody.
+// K5: what KubeOps' generator gets wrong, and kubebuilder leaves to patches. With another name or none, the API server
+// refuses the CRD or calls no webhook.
 #[test]
 fn a_conversion_stanza_names_the_served_service() {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -207,7 +208,7 @@ fn a_policy_matches_its_webhooks_requests_with_an_object() {
     let [(policy, binding)] = &policies[..] else { panic!("{policies:?}") };
     let name = "op-validating-team.a.entities.demo.example";
     let spec = serde_json::to_value(policy).unwrap()["spec"].take();
-    assert_eq!(spec["failurePolicy"], "Fail", "nobody has to answer");
+    assert_eq!(spec["failurePolicy"], "Fail", "no webhook has to answer");
     assert_eq!(
         spec["matchConstraints"],
         json!({ "matchPolicy": "Equivalent", "resourceRules": [{

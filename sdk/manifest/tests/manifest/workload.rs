@@ -90,7 +90,7 @@ fn replicas_are_replaced_one_at_a_time_and_spread() {
 }
 
 #[test]
-fn a_pod_is_told_where_it_lives_and_how_it_is_called() {
+fn a_pod_gets_its_namespace_and_its_name() {
     let manifests = workload(true).manifests();
     let env = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"];
     let fields = env.as_array().unwrap().iter().filter(|one| one.get("valueFrom").is_some());
@@ -103,7 +103,7 @@ fn a_pod_is_told_where_it_lives_and_how_it_is_called() {
 
 // glibc keeps what large reviews took, and the container is limited.
 #[test]
-fn the_allocator_is_told_to_give_memory_back() {
+fn the_allocator_is_set_to_return_memory() {
     let manifests = workload(true).manifests();
     let env = &kind(&manifests, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"];
     let values = env.as_array().unwrap().iter().filter_map(|one| Some((one["name"].as_str()?, one["value"].as_str()?)));
@@ -200,7 +200,7 @@ fn a_bundle_is_encoded_once_and_goes_to_each_that_is_called() {
         assert_eq!(with(&Trust::Published, object), *object);
     }
     for trust in [given, injected] {
-        assert_eq!(with(&trust, &other), other, "nobody calls it");
+        assert_eq!(with(&trust, &other), other, "it is not called");
     }
 }
 

@@ -80,7 +80,7 @@ async fn a_migration_gives_up_after_twenty_failed_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_begun_again_is_counted_anew() {
+async fn a_restarted_list_is_counted_again() {
     // Fifteen fail before the list is forgotten, and the same fifteen after it.
     let lists = vec![page(15, true), (410, status(410)), page(15, false)];
     let (client, _) = server(lists, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! A client for the cluster that a command line means.
+//! A client for the cluster that a command line names.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use portcullis_client::error_message;
 /// The timeout of the first request.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// A client of the cluster of this file, or of the one that the process finds itself in.
+/// Creates a client for the cluster of this file, or for the one that the process runs in.
 pub(super) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     client(config(kubeconfig).await?)
 }
@@ -33,7 +33,7 @@ struct Unanswered {
 fn client(config: Config) -> anyhow::Result<Client> {
     let url = config.cluster_url.clone();
     let named = move |error: BoxError| -> BoxError {
-        // A credential that cannot be had, say.
+        // For example, a credential that cannot be obtained.
         if error.is::<kube::Error>() {
             return error;
         }

@@ -40,8 +40,8 @@ pub(super) async fn perform<A: clap::Args>(
     flags: DevFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
-    let (tell, ends) = mpsc::channel(1);
-    let signals = signals(tell)?;
+    let (names, ends) = mpsc::channel(1);
+    let signals = signals(names)?;
     let session = async {
         let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
         let connect::Cluster { client, url, context } = connect::cluster(flags.kubeconfig.as_deref()).await?;
@@ -70,9 +70,9 @@ pub(super) async fn perform<A: clap::Args>(
     }
 }
 
-/// Tells the name of each signal that asks the session to end: those of `run`, and the end of the terminal. An echo of
+/// Sends the name of each signal that asks the session to end: those of `run`, and the end of the terminal. An echo of
 /// the last one is none.
-fn signals(tell: mpsc::Sender<&'static str>) -> std::io::Result<impl Future<Output = ()>> {
+fn signals(names: mpsc::Sender<&'static str>) -> std::io::Result<impl Future<Output = ()>> {
     let (mut signals, mut hangup) = (Signals::new()?, signal(SignalKind::hangup())?);
     Ok(async move {
         loop {
@@ -85,7 +85,7 @@ fn signals(tell: mpsc::Sender<&'static str>) -> std::io::Result<impl Future<Outp
                     "SIGHUP"
                 }
             };
-            if tell.send(name).await.is_err() {
+            if names.send(name).await.is_err() {
                 return std::future::pending().await;
             }
         }

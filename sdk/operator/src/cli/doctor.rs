@@ -21,7 +21,7 @@ use crate::installation::{entries, label};
 use crate::{Components, Installation, Operator};
 use portcullis_doctor::{Kind, Options, Report, Subject, Verdict, examine, explain};
 
-/// A file with manifests is no larger.
+/// The largest size of a file with manifests.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 /// The file by which a process finds that it runs in a pod.
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -103,7 +103,7 @@ impl DoctorFlags {
     }
 }
 
-/// Looks, and says what was found. Fails when something does not work.
+/// Runs the checks and prints the findings. Fails when a check fails.
 pub(super) async fn perform<A: clap::Args>(
     operator: &Operator<A>,
     components: Components,
@@ -136,10 +136,10 @@ pub(super) async fn perform<A: clap::Args>(
             examine(client, &provider, &subject, &options).await
         }
     };
-    tell(&report, &flags)
+    print(&report, &flags)
 }
 
-fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
+fn print(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
     let text = match flags.output {
         Output::Text => report.text(flags.colours(), flags.all),
         Output::Json => serde_json::to_string_pretty(report)? + "\n",
@@ -152,7 +152,7 @@ fn tell(report: &Report, flags: &DoctorFlags) -> anyhow::Result<()> {
     }
 }
 
-/// The objects that should be there, from the registration.
+/// The objects that should exist, by the registration.
 fn subject<A: clap::Args>(
     operator: &Operator<A>,
     components: &Components,
@@ -184,7 +184,7 @@ fn kind(crd: &CustomResourceDefinition) -> Option<Kind> {
     })
 }
 
-/// The flags by which a command means this installation, a space before each.
+/// The flags that name this installation to a command, each after a space.
 fn flags_of(installation: &Installation) -> String {
     let Installation { release, namespace, .. } = installation;
     let own = (*namespace != format!("{release}-system")).then(|| format!("--namespace={namespace}"));

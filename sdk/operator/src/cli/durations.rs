@@ -1,4 +1,4 @@
-//! Spans of time on the command line, and the flags of Leases.
+//! Durations on the command line, and the flags of Leases.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl FromStr for LeaseTiming {
     }
 }
 
-/// A span of time on the command line. A plain number is one of seconds.
+/// A duration on the command line. A plain number is in seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let written = || text.parse::<SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());

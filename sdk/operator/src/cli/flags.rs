@@ -32,14 +32,16 @@ impl ListenFlags {
         given.map(|(flag, address, _)| format!("{flag}={address}")).collect()
     }
 
-    /// Refuses addresses that nobody could call in a Pod.
+    /// Refuses addresses that cannot be called in a Pod.
     pub(super) fn check_in_pod(self) -> Result<(), String> {
         for (flag, address, _) in self.all() {
             if address.port() == 0 {
                 return Err(format!("{flag} {address}: give the port that the Service and the probes are to call"));
             }
             if address.ip().is_loopback() {
-                return Err(format!("{flag} {address}: nobody outside of the Pod could call it; give 0.0.0.0 or [::]"));
+                return Err(format!(
+                    "{flag} {address}: no caller outside of the Pod could reach it; give 0.0.0.0 or [::]"
+                ));
             }
         }
         if self.bind.port() == self.health_bind.port() {

@@ -1,4 +1,4 @@
-//! The flags that say which installation of an operator is meant.
+//! The flags that name an installation of an operator.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use portcullis_manifest::names::{is_label, is_subdomain};
@@ -8,21 +8,21 @@ use super::overrides::OverrideFlags;
 use crate::Operator;
 use crate::installation::{CLUSTER_DOMAIN, InstallationError, SetupContext, checked, label, secret_of, service_name};
 
-/// Reads a flag of which these are the two meanings.
+/// Reads a flag with these two values.
 pub(super) fn switch(on: &'static str, off: &'static str) -> impl TypedValueParser<Value = Switch> {
     let values = [PossibleValue::new("on").help(on), PossibleValue::new("off").help(off)];
     PossibleValuesParser::new(values).map(|word| if word == "on" { Switch::On } else { Switch::Off })
 }
 
-/// Reads who makes the certificates.
+/// Reads the source of the certificates.
 fn certificate_mode() -> impl TypedValueParser<Value = CertificateMode> {
     let values = CertificateMode::ALL.map(|mode| PossibleValue::new(mode.as_str()).help(mode.about()));
     PossibleValuesParser::new(values)
         .map(|word| CertificateMode::ALL.into_iter().find(|mode| mode.as_str() == word).unwrap_or_default())
 }
 
-/// The flags that tell one installation of an operator from another. Every command that concerns a cluster takes them,
-/// and the same values give the same names in all of them.
+/// The flags that distinguish one installation of an operator from another. Every command that concerns a cluster takes
+/// them, and the same values give the same names in all of them.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct InstallationFlags {
     /// Name of the installation, after which configurations, roles, Service and Secrets are named [default: the
@@ -76,7 +76,7 @@ impl Default for InstallationFlags {
 }
 
 impl InstallationFlags {
-    /// Tells setup of the installation of `operator`, which lives in `namespace` where that is known.
+    /// Describes the installation of `operator` for its setup, in `namespace` where that is known.
     pub(super) fn setup_context(&self, operator: &str, namespace: Option<&str>) -> SetupContext {
         let release = self.release.clone().unwrap_or_else(|| operator.to_owned());
         SetupContext {
@@ -100,7 +100,7 @@ impl InstallationFlags {
 }
 
 impl<A> Operator<A> {
-    /// The installation that these flags mean; without a namespace it is in `<release>-system`.
+    /// The installation of these flags; without a namespace it is in `<release>-system`.
     pub(super) fn resolve(
         &self,
         flags: &InstallationFlags,
@@ -172,7 +172,7 @@ mod tests {
     fn no_two_installations_share_a_role_or_a_configuration() {
         let mut roles = std::collections::BTreeSet::new();
         let mut configurations = std::collections::BTreeSet::new();
-        // Names that run into each other when they are only joined.
+        // Names that would be ambiguous if they were only joined.
         let words = ["a", "b", "a-b", "b-c", "validating", "a-validating", "b-validating-c", "mutating"];
         for release in words {
             for restricted_to in [None].into_iter().chain(words.map(Some)) {

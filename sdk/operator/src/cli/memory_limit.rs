@@ -1,4 +1,4 @@
-//! The memory that a process may take: as it is told, or as its cgroup says.
+//! The memory limit of a process: from its flag, or from its cgroup.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) fn of_cgroup() -> Option<usize> {
     least_of(Path::new(CGROUPS), &own).filter(|limit| *limit >= LEAST)
 }
 
-/// The smallest limit of a cgroup and those that it is in. In a container the first one is all that is to be seen.
+/// The smallest limit of a cgroup and those that it is in. In a container only the first one is visible.
 fn least_of(root: &Path, own: &str) -> Option<usize> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let limit = |cgroup: &Path| std::fs::read_to_string(root.join(cgroup).join("memory.max")).ok()?.trim().parse().ok();

@@ -1,4 +1,4 @@
-//! The command line: all that names clap.
+//! The command line: the only module that names clap.
 
 mod certs;
 mod connect;
@@ -60,8 +60,8 @@ impl<A: clap::Args> Operator<A> {
     }
 
     /// The command line as a [`clap::Command`], for shell completions and manual pages. Call
-    /// [`debug_assert`](clap::Command::debug_assert) on it in a test: clap looks in debug builds alone for an argument of
-    /// the operator's own that has the name of another one.
+    /// [`debug_assert`](clap::Command::debug_assert) on it in a test: clap looks in debug builds alone for an argument
+    /// of the operator's own that has the name of another one.
     pub fn command(&self) -> clap::Command {
         command(self)
     }
@@ -147,7 +147,7 @@ fn main<A: clap::Args>(operator: Operator<A>, words: Vec<OsString>) -> ExitCode 
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do when standard error is closed.
+            // A closed standard error is no reason to fail.
             let _ = writeln!(std::io::stderr(), "{FAILED}{}", error_chain(error.as_ref()));
             ExitCode::FAILURE
         }
@@ -223,7 +223,7 @@ fn perform<A: clap::Args>(mut operator: Operator<A>, command: Command<A>, matche
                 .components(&args, &flags.installation.setup_context(operator.name, flags.namespace.as_deref()))?;
             // A version without a converter would fail later, when objects are read.
             convertible(&components.webhooks, &operator.crds)?;
-            // Schemas take megabytes, and from here on nobody reads them.
+            // Schemas take megabytes, and are not read from here on.
             operator.crds = Vec::new();
             on_runtime(run::run(&operator, components, *flags, provider))
         }
@@ -326,7 +326,7 @@ mod tests {
             [&["generate", "crds"][..], &["generate", "rbac"], &["generate", "webhooks"], &["run", "--log", "off"]]
         {
             let crd = merge_crds(vec![Old::crd(), v2::Old::crd()], "v2").unwrap();
-            // The functions of v1 were forgotten.
+            // The converters of v1 are missing.
             let webhooks = || Webhooks::new().convert(Convert::<v2::Old>::hub());
             let operator = Operator::new("op").crds(vec![crd]).webhooks(webhooks());
             let matches = Cli::<()>::command().get_matches_from([&["op"], words].concat());

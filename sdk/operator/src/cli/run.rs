@@ -28,7 +28,7 @@ use crate::{Components, Installation, Operator};
 use portcullis_certificates::{Configurations, published};
 use portcullis_listener::{Limits, Server};
 
-/// Probes are answered at once; what still reads an answer when the process ends is not waited for any longer.
+/// Probes are answered at once; a client that still reads an answer at the end is not waited for.
 const PROBES_DRAIN: Duration = Duration::from_secs(1);
 /// The timeout for reading the configurations.
 const LOOK: Duration = Duration::from_secs(30);
@@ -79,14 +79,14 @@ pub(super) async fn run<A: clap::Args>(
     flags: RunFlags,
     provider: Arc<CryptoProvider>,
 ) -> anyhow::Result<()> {
-    // First of all: a process with the id 1 does not end by a signal that it does not listen to.
+    // This comes first: a process with the id 1 does not end by a signal without a handler.
     let mut signals = Signals::new()?;
     let client = connect(flags.kubeconfig.as_deref()).await?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let installation = operator.resolve(&flags.installation, Some(&namespace))?;
     let configurations = configurations(&installation, &components.webhooks)?;
     if flags.namespace.is_none() {
-        // A kubeconfig's namespace is seldom meant as an operator's home.
+        // A kubeconfig's namespace is seldom the operator's own.
         tokio::select! {
             ours = ours(&client, &installation, &configurations) => ours?,
             name = signals.next() => { info!("{name}: shutting down"); return Ok(()) }

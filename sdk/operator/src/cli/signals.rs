@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-/// Signals this close are one: `timeout`, and whoever passes a terminal's signal on to its children, send it twice.
+/// Signals this close are one: `timeout`, and programs that pass a terminal's signal on to their children, send it
+/// twice.
 const ECHO: Duration = Duration::from_millis(500);
 
 /// The signals that ask the process to end.

@@ -80,7 +80,8 @@ pub struct Observed {
     pub unchanged_for: Duration,
 }
 
-/// The next step. Every one but `Wait` is one conditional write; a process that loses the race reads again.
+/// The next step of a rotation. Each, except `Wait`, is one conditional write; a process that loses the race reads
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
@@ -96,12 +97,12 @@ pub enum Step {
     Forget,
 }
 
-/// Returns what to do with sound authorities and the leaf of `cert_pem` under one of them, where nobody looks again for a
-/// long time: at an upgrade, say. Nothing waits for the bundle to be published, so whoever serves a leaf that is issued
-/// under another authority has to wait for that.
+/// Returns the next step for valid authorities and the leaf of `cert_pem` under one of them, where no check follows for
+/// a long time: at an upgrade, say. Nothing waits for the bundle to be published, so a replica that serves a leaf that
+/// is issued under another authority has to wait for that.
 ///
-/// A leaf that ends soon is replaced by one that lasts for the whole [`RotationTiming::leaf_validity`]. An authority that
-/// would end before it is replaced first; what it has issued stays trusted.
+/// A leaf that ends soon is replaced by one that lasts for the whole [`RotationTiming::leaf_validity`]. An authority
+/// that would end before it is replaced first; what it has issued stays trusted.
 pub fn renewal(authorities: &Authorities, leaf: &Certificate, timing: &RotationTiming, now: Timestamp) -> Step {
     if leaf.not_after.duration_since(now) > timing.leaf_left {
         return Step::Wait(None);
@@ -114,7 +115,7 @@ pub fn renewal(authorities: &Authorities, leaf: &Certificate, timing: &RotationT
     }
 }
 
-/// Returns what to do next with sound authorities and the leaf of `cert_pem` under one of them.
+/// Returns the next step for valid authorities and the leaf of `cert_pem` under one of them.
 pub fn step(
     authorities: &Authorities,
     cert_pem: &[u8],
@@ -137,8 +138,8 @@ pub fn step(
     match authorities.phase() {
         Phase::Publishing => settled(Step::Promote),
         _ if !issued_by_current => settled(Step::Issue),
-        // A process goes over to the new leaf when it has seen the bundle everywhere for as long as `settle`. While that
-        // cannot be seen, some still serve under the authority before; a little longer, and none does.
+        // A process goes over to the new leaf when it has seen the bundle everywhere for as long as `settle`. Until
+        // then some still serve under the previous authority.
         Phase::Draining => match observed.published_for {
             None => Step::Wait(None),
             Some(time) => {

@@ -68,9 +68,9 @@ pub enum Phase {
 pub struct Authorities {
     /// Issues the leaf.
     pub current: Ca,
-    /// Is being published, and issues nothing.
+    /// The authority that is being published, and issues nothing.
     pub next: Option<Ca>,
-    /// Issue nothing any more, and are still trusted.
+    /// The authorities that issue nothing any more, and are still trusted.
     pub previous: Vec<Anchor>,
 }
 
@@ -88,7 +88,7 @@ pub struct Lost {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Stored {
-    /// The authorities, or why there are none.
+    /// The authorities, or the reason why there are none.
     pub authorities: Result<Authorities, Lost>,
     /// Further problems of the authorities' Secret; the values that have them are left out of `authorities`.
     pub damage: Vec<String>,
@@ -152,7 +152,7 @@ impl Authorities {
     }
 }
 
-/// Sorts into the same order whatever it was before, also authorities that end at once.
+/// Sorts into a total order, also authorities that expire at the same time.
 fn latest_first(anchor: &Anchor) -> (Reverse<Timestamp>, String) {
     (Reverse(anchor.certificate().not_after), anchor.certificate().fingerprint.clone())
 }
@@ -193,7 +193,7 @@ fn authorities(data: &CaData<'_>, now: Timestamp, damage: &mut Vec<String>) -> R
     previous.sort_by_key(latest_first);
     let (current, next) = match (current, next) {
         (Ok(current), next) => (current, next),
-        // It may be published already, and whoever trusts it loses nothing.
+        // It may be published already, and callers that trust it lose nothing.
         (Err(problem), Some(next)) => {
             damage.push(problem);
             // The served leaf is under this one.
@@ -241,7 +241,7 @@ fn authority(name: &str, cert: Option<&[u8]>, key: Option<&[u8]>, now: Timestamp
     if now > *not_after {
         return Err(format!("{name}.crt expired at {not_after}"));
     }
-    // The text is published as it is: nobody else's certificate may ride along.
+    // The text is published as it is: it must not include a foreign certificate.
     match bundle_fingerprints(cert.as_bytes()) {
         Ok(found) if found.len() == 1 => Ok(ca),
         _ => Err(format!("{name}.crt holds more than one certificate")),

@@ -182,7 +182,7 @@ fn a_refusal_names_every_authority_of_the_bundle() {
     assert_eq!(check(&any.leaf(), &any.pem).as_deref(), Ok("any"));
 }
 
-// Each is another signature to check, and whoever fills the Secret decides how many there are.
+// Each is another signature to check, and the author of the Secret decides how many there are.
 #[test]
 fn of_a_chain_without_end_a_few_intermediates_are_looked_at() {
     let ca = authority("ca", |_| {});

@@ -70,7 +70,7 @@ fn next_step(authorities: &Authorities, pair: &Pair, observed: Observed, now: Ti
 const SEEN: Observed = Observed { published_for: Some(LONG), unchanged_for: LONG };
 const UNSEEN: Observed = Observed { published_for: None, unchanged_for: LONG };
 
-// Where nobody looks again before the next upgrade.
+// Where no check follows before the next upgrade.
 #[test]
 fn a_leaf_is_renewed_under_an_authority_that_outlives_it() {
     let timing = RotationTiming { leaf_validity: DAY * 3650, ..RotationTiming::default() };
@@ -227,11 +227,11 @@ fn damage_to_one_part_leaves_the_others_in_use() {
             "{stored:?}"
         );
     }
-    // Where the current one is lost, the next one takes its place, and its certificate stays trusted.
+    // Where the current one is lost, the next one replaces it, and its certificate stays trusted.
     let stored = read(&|secrets| secrets.ca[1] = Some(String::new()));
     assert!(phase(&stored) == Some(Phase::Draining) && !stored.damage.is_empty() && stored.leaf.is_ok(), "{stored:?}");
     assert_eq!(stored.authorities.unwrap().anchors().len(), 3);
-    // Where both are lost, what is known of them is told.
+    // Where both are lost, the error has what is known of them.
     let stored = read(&|secrets| (secrets.ca[1], secrets.ca[3]) = (None, None));
     assert!(stored.leaf.is_ok(), "{stored:?}");
     let lost = stored.authorities.unwrap_err();

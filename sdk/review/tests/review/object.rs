@@ -1,4 +1,4 @@
-//! Objects that are told from their text.
+//! Objects that are described by their text.
 
 use portcullis_review::{changes_only_metadata_and_status, is_being_deleted};
 use serde_json::value::RawValue;

@@ -153,7 +153,7 @@ impl Answer {
         self.expect(denied, &format!("a denial with {code}: {message}"))
     }
 
-    /// Asserts that the denial names this field among its causes.
+    /// Asserts that a cause of the denial names this field.
     #[track_caller]
     pub fn assert_cause(&self, field: &str) -> &Self {
         self.expect(self.causes().iter().any(|cause| cause.field == field), &format!("a cause for the field {field}"))

@@ -23,7 +23,7 @@ pub(super) struct Wanted<'a> {
 
 /// The target by the first rule that matches; none when the API server would not call this webhook.
 ///
-/// With a subresource the rule alone tells the resource: the kind that travels is another one (`autoscaling/v1` Scale).
+/// With a subresource only the rule names the resource: the kind that travels is another one (`autoscaling/v1` Scale).
 pub(super) fn target(webhook: &Webhook, wanted: &Wanted<'_>) -> Option<Target> {
     webhook.rules.iter().find_map(|rule| by_rule(rule, wanted))
 }

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 pub(crate) const LOG: &str = "audit.log";
 
-/// Every write at the level of metadata, every read by a ServiceAccount, and everybody's reads of Leases and of what configures admission;
-/// questions that the API takes as `create` are not writes.
+/// Every write at the level of metadata, every read by a ServiceAccount, and all reads of Leases and of admission
+/// configurations; questions that the API takes as `create` are not writes.
 pub(crate) const POLICY: &str = r"apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -98,7 +98,7 @@ impl AuditLog {
     }
 
     /// Every write by `user` since `mark`, in the order in which they were received. Refused ones and dry runs are
-    /// among them; [`AuditEvent::code`] and [`AuditEvent::dry_run`] tell.
+    /// included; see [`AuditEvent::code`] and [`AuditEvent::dry_run`].
     ///
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.
@@ -118,8 +118,8 @@ impl AuditLog {
         events
     }
 
-    /// Every read by `user` since `mark`; of users that are no ServiceAccounts, those of Leases, webhook configurations and admission policies
-    /// alone. A watch is one read, however long it lasts.
+    /// Every read by `user` since `mark`; of users that are no ServiceAccounts, those of Leases, webhook configurations
+    /// and admission policies alone. A watch is one read, however long it lasts.
     ///
     /// # Panics
     /// When the log cannot be read, or a request is not answered within 70 s.
@@ -193,7 +193,7 @@ struct Entry {
 
 #[derive(Deserialize)]
 struct Named {
-    /// Empty where nobody knows who asked: a 401.
+    /// Empty where the client is unknown: a 401.
     #[serde(default)]
     username: String,
 }

@@ -14,8 +14,8 @@ pub(crate) const ETCD: &str = "etcd";
 pub(crate) const API_SERVER: &str = "kube-apiserver";
 
 /// The first directory that holds all of `needed`: `KUBEBUILDER_ASSETS`, the per-user cache with the version that this
-/// crate is tested with, then what `setup-envtest` has installed. One directory, so that servers of different versions are
-/// never mixed.
+/// crate is tested with, then what `setup-envtest` has installed. One directory, so that servers of different versions
+/// are never mixed.
 pub(crate) fn locate(needed: &[&'static str]) -> Result<PathBuf, ControlPlaneError> {
     let store = envtest_store(variable("XDG_DATA_HOME"), variable("HOME"), std::env::consts::OS);
     let installed = store.map(|store| installed(&store)).unwrap_or_default();
@@ -39,7 +39,7 @@ fn cache_in(cache_home: Option<OsString>, home: Option<OsString>, temporary: Pat
         .join("portcullis")
 }
 
-/// The folder that `setup-envtest use` downloads to, unless it is told another `--bin-dir`:
+/// The folder that `setup-envtest use` downloads to, unless it gets another `--bin-dir`:
 /// `<store>/k8s/1.36.0-linux-amd64`.
 fn envtest_store(data_home: Option<OsString>, home: Option<OsString>, os: &str) -> Option<PathBuf> {
     let home = home.map(PathBuf::from);

@@ -16,8 +16,8 @@ use super::cluster::unique;
 use super::watcher::{Server, Watcher};
 use crate::{ControlPlane, ControlPlaneError};
 
-/// The version of cert-manager that `make cert-manager` builds (`hack/cert-manager/go.mod`), and the name of its directory
-/// in the per-user cache.
+/// The version of cert-manager that `make cert-manager` builds (`hack/cert-manager/go.mod`), and the name of its
+/// directory in the per-user cache.
 pub const CERT_MANAGER_VERSION: &str = "v1.21.2";
 
 const CERT_MANAGER: &str = "cert-manager";
@@ -117,7 +117,7 @@ impl CertManager {
 }
 
 async fn is_ready(admin: &Client, issuers: &Api<DynamicObject>, kind: &ApiResource, name: &str) -> Result<(), String> {
-    // The injector, too, must know all kinds: the CRDs come first, the one of Certificates among them.
+    // The injector, too, must know all kinds: the CRDs come first, including the one of Certificates.
     for crd in ["certificates", "certificaterequests", "issuers", "clusterissuers"] {
         let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
         crds.get(&format!("{crd}.cert-manager.io")).await.map_err(|error| error.to_string())?;

@@ -92,7 +92,8 @@ impl ControlPlane {
     /// but for the port of their Services, and routes those Services to this machine: the API server then calls
     /// `https://localhost:PORT`.
     ///
-    /// A configuration comes into force within a second or two: wait for [`wait_for_webhooks`](Self::wait_for_webhooks).
+    /// A configuration comes into force within a second or two: wait for
+    /// [`wait_for_webhooks`](Self::wait_for_webhooks).
     ///
     /// # Panics
     /// When a manifest is of another kind or has no name, or the API server refuses it.
@@ -166,7 +167,7 @@ where
 }
 
 /// Applies manifests of any kind as they are, in their order, and returns the objects as the API server answered.
-/// Namespaced objects without a namespace go into `default`. CRDs among them are served when this returns.
+/// Namespaced objects without a namespace go into `default`. CRDs are served when this returns.
 ///
 /// # Panics
 /// When a manifest has no apiVersion, kind or name, or the API server does not know its kind or refuses it.

@@ -89,7 +89,7 @@ impl<T> Doing<T> for std::io::Result<T> {
     }
 }
 
-/// Says how to install the servers. The way that suits everybody comes first; `setup-envtest` has no controller
+/// Says how to install the servers. The way that always works comes first; `setup-envtest` has no controller
 /// manager.
 fn install(missing: &[&str]) -> String {
     let make = "run `make control-plane` in the repository of Portcullis (once per machine, about five minutes)";

@@ -233,7 +233,7 @@ fn warn(text: &str) {
     eprintln!("{text}");
 }
 
-/// The head and the body of an answer; none where nobody answers.
+/// The head and the body of an answer; none where no server answers.
 async fn ask(address: SocketAddr, path: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n");

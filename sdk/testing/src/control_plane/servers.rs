@@ -148,7 +148,7 @@ impl ControlPlane {
         self.servers.iter().map(Server::pid).chain([self.watcher.pid()]).collect()
     }
 
-    /// The audit log: what was written, and by whom.
+    /// The audit log: each write, with its user.
     pub fn audit(&self) -> &AuditLog {
         &self.audit
     }
@@ -307,7 +307,7 @@ fn api_server_arguments(directory: &Path, etcd_port: u16, port: u16, builder: &B
         "--audit-log-maxsize=100000".to_owned(),
     ];
     if !builder.controllers {
-        // It would wait for service accounts that nobody makes.
+        // It would wait for service accounts that no controller creates.
         arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
     }
     arguments

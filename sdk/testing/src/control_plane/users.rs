@@ -77,8 +77,8 @@ impl ControlPlane {
         self.client_as("admin", &["system:masters"])
     }
 
-    /// A client that acts as this user in these groups, two at most and `system:authenticated`, with the rights that RBAC
-    /// grants them.
+    /// A client that acts as this user in these groups, two at most and `system:authenticated`, with the rights that
+    /// RBAC grants them.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -131,7 +131,7 @@ impl ControlPlane {
     /// rights are in force: the first ServiceAccount among them, in the groups of every ServiceAccount.
     ///
     /// # Panics
-    /// When there is no ServiceAccount among them, the API server refuses one of them, or its rights do not come into
+    /// When they contain no ServiceAccount, the API server refuses one of them, or its rights do not come into
     /// force within a minute.
     pub async fn user_from_manifests(&self, manifests: &[Value]) -> User {
         self.apply(manifests).await;
@@ -155,7 +155,7 @@ impl ControlPlane {
             }
         }
         let own = manifests.iter().find(|manifest| manifest["kind"] == "ServiceAccount");
-        let own = own.unwrap_or_else(|| panic!("no ServiceAccount is among {} manifests", manifests.len()));
+        let own = own.unwrap_or_else(|| panic!("{} manifests contain no ServiceAccount", manifests.len()));
         let own = account(&own["metadata"]);
         let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{}", own.0)];
         let name = user(&own);

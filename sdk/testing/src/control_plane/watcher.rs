@@ -20,7 +20,7 @@ const GATE: &str = r#"read -r go && [ "$go" = go ] && exec "$@" </dev/null"#;
 #[derive(Debug)]
 pub(crate) struct Watcher {
     process: Child,
-    // Taken when the watcher is told to do its work.
+    // Taken when the watcher gets its work.
     pipe: Option<ChildStdin>,
     directory: PathBuf,
 }

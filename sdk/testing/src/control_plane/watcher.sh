@@ -2,10 +2,10 @@
 # a pipe that only that process holds, reaches its end. Usage: sh -c SCRIPT watcher PARENT_DIRECTORY
 # Makes the control plane's directory, prints its path, then reads process ids, one a line.
 
-# Only the end of the pipe ends the watcher; whoever reads its output may be gone.
+# Only the end of the pipe ends the watcher; the reader of its output may be gone.
 trap '' HUP INT QUIT TERM PIPE
 
-# When a process started: what tells it from a later one under the same id. Nothing for a process that is gone or dead.
+# Prints the start time of a process, which distinguishes it from a later one with the same id. Empty when it is gone or dead.
 started() {
     if [ -d /proc/self ]; then
         stat=

@@ -1,4 +1,4 @@
-//! Applies a version's schema as the API server does: puts in defaults and drops unknown fields. Also tells the
+//! Applies a version's schema as the API server does: adds defaults and drops unknown fields. Also returns the
 //! schema's alternatives apart.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{

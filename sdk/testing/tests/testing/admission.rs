@@ -86,7 +86,7 @@ async fn each_operation_reaches_its_handler_with_all_its_data() {
 }
 
 #[tokio::test]
-async fn an_answer_tells_its_parts() {
+async fn an_answer_gives_access_to_its_parts() {
     let denied = asked("no").await;
     denied.assert_denied(422, "it said no").assert_cause("data[say]");
     assert!(!denied.is_allowed());

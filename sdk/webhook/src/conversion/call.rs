@@ -27,8 +27,8 @@ use portcullis_metrics::Metrics;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Reviews of one kind under way at the same time. Reading a single object is a review, too.
 const CONCURRENT: usize = 256;
-/// Reviews that take no longer than this, as far as is known, are answered on the thread that read them; it answers
-/// nobody else meanwhile.
+/// Reviews that are estimated to take no longer than this are answered on the thread that read them; it answers
+/// no other call meanwhile.
 const HERE: Duration = Duration::from_millis(1);
 /// The time per KiB that is assumed before the first measurement.
 const USUAL: Duration = Duration::from_micros(4);
@@ -91,7 +91,7 @@ impl Pace {
     fn learn(&self, bytes: usize, took: Duration) {
         let measured = took.as_nanos().saturating_mul(1024) / (bytes.max(1) as u128);
         let measured = u64::try_from(measured).unwrap_or(u64::MAX);
-        // A lost update is one measurement less.
+        // A lost update loses one measurement.
         let known = self.0.load(Ordering::Relaxed);
         self.0.store((known - known / 8).saturating_add(measured / 8), Ordering::Relaxed);
     }
@@ -186,7 +186,7 @@ impl Work {
         }
     }
 
-    /// One object, or why there is none.
+    /// One object, or the reason why there is none.
     fn convert(&self, object: &RawValue, desired: &str) -> Result<Converted, Unconverted> {
         let unanswered = |error: ConvertError| {
             let problem = error.to_string();
@@ -230,7 +230,7 @@ mod tests {
         assert!(pace.expect(512 * 1024) > HERE);
         pace.learn(1024, Duration::from_millis(100));
         assert!(pace.expect(1024) > HERE);
-        // One that was slow for once, because the machine was busy, is forgiven.
+        // A single slow review, on a busy machine, does not count.
         for _ in 0..40 {
             pace.learn(1024, Duration::from_micros(4));
         }

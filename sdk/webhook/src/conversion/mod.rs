@@ -59,18 +59,19 @@
 //! The API server converts whenever an object is requested in another version than the one in which it is stored, and
 //! conversion webhooks have no failure policy. So every object gets an answer: one that does not decode as its own
 //! version, or whose converter fails or panics, is converted as far as possible, and an annotation ([`PROBLEM`]), a log
-//! line and a metric tell what is wrong, without its values (the log line also has the text of the converter's error).
+//! line and a metric say what is wrong, without its values (the log line also has the text of the converter's error).
 //! It breaks no lists, and can be fixed, deleted and garbage-collected. [`Convert::fail_on_bad_objects`] changes this.
 //!
 //! An object whose annotations have no room for what a version lacks is converted without it, and gets the label
 //! [`INCOMPLETE`]. An operator refuses to have it stored so: it follows its CRDs to know in which version objects are
-//! stored. A server of your own does when it tells the engines ([`Webhooks::conversions`], [`Engine::set_storage`]).
+//! stored. A server of your own does when it sets that in the engines ([`Webhooks::conversions`],
+//! [`Engine::set_storage`]).
 //!
 //! Small reviews are converted on the thread that reads them. Large ones, and those of slow converters, are converted
 //! on other threads, for all lists together as many as there are cores; the order of objects is kept. Bodies larger
 //! than [`Convert::body_limit`] are refused with 413. All conversions in flight share about 512 MiB, or three eighths
-//! of what the process's memory limit leaves beside 24 MiB ([`Webhooks::memory_limit`]); what exceeds that is answered with 429 and retried. The
-//! deadline is the API server's, 30 s.
+//! of what the process's memory limit leaves beside 24 MiB ([`Webhooks::memory_limit`]); what exceeds that is answered
+//! with 429 and retried. The deadline is the API server's, 30 s.
 //!
 //! Objects stay stored in the version in which they were written last. Run the operator's `migrate-storage` before
 //! removing a version from the CRD.
@@ -164,7 +165,7 @@ impl<H> Convert<H> {
     ///
     /// Use this only where a partly converted object does more harm than none: lists and watches of the kind fail as
     /// long as there is such an object, and with them garbage collection and the deletion of namespaces. By default the
-    /// object is converted as far as possible, and an annotation ([`PROBLEM`]), a log line and a metric tell what is
+    /// object is converted as far as possible, and an annotation ([`PROBLEM`]), a log line and a metric say what is
     /// wrong. An object that lacks fields and has no managed fields fails no review: server-side apply converts such
     /// parts of objects.
     pub fn fail_on_bad_objects(mut self) -> Self {

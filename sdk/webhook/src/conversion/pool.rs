@@ -1,4 +1,4 @@
-//! Work on lists: in parallel, in order, and never on more threads than there are cores.
+//! Processes lists in parallel and in order, on at most as many threads as there are cores.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -36,12 +36,12 @@ impl Pool {
     }
 }
 
-/// Tells work to stop when the one who waits for it has gone.
+/// Stops work when the caller that waits for it has gone.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Arc<AtomicBool>);
 
 impl Waiting {
-    /// Says whether nobody waits any more.
+    /// Whether no caller waits any more.
     pub(super) fn gone(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let gone = Arc::clone(&self.0);
         move || gone.load(Ordering::Relaxed)
@@ -54,12 +54,12 @@ impl Drop for Waiting {
     }
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stopped<E> {
     /// The first item that failed, and why.
     At(usize, E),
-    /// `halt` said so.
+    /// `halt` returned true.
     Halted,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn in_order<I: Sync, O: Send, E: Send>(
     work: &(impl Fn(&I) -> Result<O, E> + Sync),
 ) -> Result<Vec<O>, Stopped<E>> {
     let (next, halted, failed) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(usize::MAX));
-    // Chunks are handed out in order: those before a failed one are done by somebody, so the first failure is always
+    // Chunks are handed out in order: those before a failed one are done by some thread, so the first failure is always
     // found.
     let take = || {
         let (mut done, mut failure) = (Vec::new(), None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn work_stops_when_nobody_waits_for_it_any_more() {
+    fn work_stops_when_no_caller_waits_for_it() {
         let (waiting, items) = (Waiting::default(), [(); 1000]);
         let (gone, done) = (waiting.gone(), AtomicUsize::new(0));
         let waiting = std::sync::Mutex::new(Some(waiting));

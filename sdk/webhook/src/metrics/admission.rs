@@ -78,7 +78,7 @@ impl AdmissionMetrics {
         self.patch_bytes.inc_by(bytes as u64);
     }
 
-    /// Counts a failure that became a denial, which HTTP does not tell from a handler's own.
+    /// Counts a failure that became a denial, which HTTP does not distinguish from a handler's own.
     pub(crate) fn denied_for(&self, reason: Rejected) {
         self.rejected.rejected(reason);
     }

@@ -14,9 +14,9 @@ use super::ConversionFamilies;
 /// The outcome of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectOutcome {
-    /// It is what its converters made of it.
+    /// It was converted.
     Converted,
-    /// It was converted as far as it goes, and says so.
+    /// It was converted in part, and has an annotation.
     Flagged,
     /// It failed its review.
     Failed,

@@ -18,7 +18,7 @@ use portcullis_listener::{Crowded, discard};
 const FIRST_BUFFER: usize = 16 * 1024;
 /// The interval at which a body that makes no progress is checked.
 const GLANCE: Duration = Duration::from_millis(250);
-/// While others wait for its place or memory, a body has this long...
+/// While others wait for its memory, a body has this long...
 const GRACE: Duration = Duration::from_secs(1);
 /// ...and as long again as its bytes take at this rate.
 const BYTES_PER_MICROSECOND: usize = 4;
@@ -41,7 +41,7 @@ pub(super) struct Reading<'a> {
 pub(super) type Held = (Bytes, Share);
 
 impl Reading<'_> {
-    /// The whole body. What is left of one that is refused is taken for a moment, so that the answer is not lost.
+    /// The whole body. The rest of a refused body is read for a moment, so that the answer is not lost.
     pub(super) async fn whole<B>(&self, body: B) -> Result<Held, HttpError>
     where
         B: Body<Data = Bytes> + Send,
@@ -68,7 +68,7 @@ impl Reading<'_> {
         let mut share = self.budget.share();
         let Some(first) = self.part(&mut body, 0).await? else { return Ok((Bytes::new(), share)) };
         if body.is_end_stream() {
-            // Most bodies come whole, and stay where they are.
+            // Most bodies arrive in one part, and are not copied.
             self.fits(first.len())?;
             Self::take(&mut share, first.len())?;
             return Ok((first, share));
@@ -99,7 +99,7 @@ impl Reading<'_> {
         loop {
             match timeout_at(glance.min(self.deadline), body.frame()).await {
                 Ok(Some(Ok(frame))) => {
-                    // Trailers say nothing that is asked here.
+                    // Trailers are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
@@ -121,7 +121,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A peer that takes its time may do so while nobody waits for what it holds.
+    /// A slow peer may continue while no other call waits for what it holds.
     fn keeps_up(&self, now: Instant, came: usize) -> Result<(), HttpError> {
         let time = GRACE + Duration::from_micros((came / BYTES_PER_MICROSECOND) as u64);
         if now > self.began + time && (self.budget.short(now) || self.crowded.is_some_and(Crowded::get)) {

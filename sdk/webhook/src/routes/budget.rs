@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A number of bytes, or of calls, that calls take from and give back. Nobody waits for it: what does not fit is
+/// A number of bytes, or of calls, that calls take from and give back. No call waits for it: what does not fit is
 /// refused at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
@@ -44,7 +44,7 @@ impl Budget {
         Share { of: self.clone(), amount: 0 }
     }
 
-    /// Whether something has been refused a moment ago: who holds some without need should give it back.
+    /// Whether something was refused a moment ago: a call that holds a share without need should give it back.
     pub(crate) fn short(&self, now: Instant) -> bool {
         match self.shared.refused.load(Ordering::Relaxed) {
             0 => false,

@@ -6,8 +6,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The time for an answer to a call with this query: what `?timeout=` says, or else the webhook's own timeout; less a
-/// margin for the way back. An answer that comes after the API server has given up decides nothing and explains
-/// nothing.
+/// margin for the way back. An answer after the API server has given up is lost.
 pub(super) fn time_for_answer(query: Option<&str>, configured: Duration) -> Duration {
     let asked = query.and_then(timeout_in).unwrap_or(configured).min(LONGEST);
     asked.saturating_sub((asked / 10).min(Duration::from_millis(500)))

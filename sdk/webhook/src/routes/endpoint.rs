@@ -21,7 +21,7 @@ pub(crate) trait Endpoint: Send + Sync + 'static {
     }
 
     /// Answers one call, whose body came whole and within the limits. Must be done by `call.deadline`; it is not cut
-    /// off there, so that the endpoint can say what it was that took so long. Must not panic.
+    /// off there, so that the endpoint can say what took so long. Must not panic.
     fn answer(&self, body: Bytes, call: Call) -> BoxFuture<'_, Result<Bytes, HttpError>>;
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Call {
 }
 
 /// An answer that is not a review: the failure policy of an admission webhook decides then, and the API server's client
-/// tells its user the text.
+/// shows its user the text.
 #[derive(Debug)]
 pub(crate) struct HttpError {
     pub(crate) status: StatusCode,

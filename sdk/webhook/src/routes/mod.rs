@@ -1,4 +1,4 @@
-//! Requests over HTTP, each to its endpoint.
+//! Routes HTTP requests to their endpoints.
 
 mod body;
 mod budget;
@@ -165,12 +165,12 @@ where
         return Err(HttpError::shed(missing));
     }
     if reviews.exhausted() {
-        // Known before the body is read, which is what costs most.
+        // Checked before the body is read, which costs most.
         discard(body).await;
         return Err(busy());
     }
     let (body, memory) = reading.whole(body).await?;
-    // The place is taken only now, so that bodies that do not come keep no others out.
+    // The slot is taken only now, so that slow bodies block no others.
     let mut place = reviews.share();
     if !place.grow(1) {
         return Err(busy());

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct TraceId(u128);
 
 impl TraceId {
-    /// Reads `00-<trace id>-<parent id>-<flags>`. What is not that is nobody's trace (W3C Trace Context §3.2.2.3); a
+    /// Reads `00-<trace id>-<parent id>-<flags>`. Any other text is no trace (W3C Trace Context §3.2.2.3); a
     /// later version may have more at its end.
     pub(crate) fn of_traceparent(header: &[u8]) -> Option<Self> {
         let lower_hex = |bytes: &[u8]| bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

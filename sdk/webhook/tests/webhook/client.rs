@@ -1,4 +1,4 @@
-//! A client that sends whatever bytes it is told to.
+//! A client that sends arbitrary bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

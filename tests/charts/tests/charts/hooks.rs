@@ -33,7 +33,8 @@ fn a_hook_may_do_what_its_command_does_and_nothing_else() {
 }
 
 /// A Job that goes on when Helm has given up would publish its CA over that of the next upgrade. Its name ends in the
-/// revision, and Helm deletes only what has the same name, so it goes by itself, after a day in which its log can be read.
+/// revision, and Helm deletes only what has the same name, so it goes by itself, after a day in which its log can be
+/// read.
 #[test]
 fn hook_jobs_run_as_the_operator_and_are_no_endpoints() {
     let objects = rendered(&json!({
@@ -55,7 +56,7 @@ fn hook_jobs_run_as_the_operator_and_are_no_endpoints() {
         let args = arguments(std::slice::from_ref(job), "Job");
         assert_eq!(args[..3], *command);
         assert!(args.contains(&format!("--namespace={}", RELEASE[1])), "{args:?}");
-        // That it is told what the operator is told, 'run' aside.
+        // It gets the operator's arguments, except 'run'.
         for flag in &arguments(&objects, "Deployment")[1..] {
             assert!(args.contains(flag), "{flag}: {args:?}");
         }

@@ -79,7 +79,7 @@ fn of_dynamo() -> Vec<Mode> {
         let mut webhook = webhook.clone();
         webhook["enabled"] = json!(enabled);
         if !namespace.is_empty() {
-            // A restricted release selects its namespace, whatever else it is told.
+            // A restricted release selects its namespace, whatever its other values are.
             webhook["namespaceSelector"] = json!({ "matchLabels": { "team": "a" } });
         }
         let restriction = json!({ "enabled": !namespace.is_empty(), "namespace": namespace });

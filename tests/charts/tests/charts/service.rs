@@ -42,7 +42,7 @@ impl Service {
     }
 
     /// The chart in a folder, as it is but for its Service, which leads here: the API server reaches this machine by an
-    /// ExternalName, and a port that anybody may listen on.
+    /// ExternalName, and a port that another pod may listen on.
     pub(crate) fn chart(&self, folder: &Path) -> PathBuf {
         let copy = folder.join(DYNAMO);
         assert!(Command::new("cp").arg("-r").args([&chart(DYNAMO), &copy]).status().unwrap().success());

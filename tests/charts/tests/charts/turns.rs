@@ -95,8 +95,8 @@ impl<'a> Installed<'a> {
         tokio::task::spawn_blocking(run).await.unwrap().unwrap();
     }
 
-    /// As 'helm upgrade --wait' does on nodes: one hook, the objects, the new process in place of the old one when it is
-    /// ready, the other hook.
+    /// As 'helm upgrade --wait' does on nodes: one hook, the objects, the new process in place of the old one when it
+    /// is ready, the other hook.
     async fn turn(&mut self, values: &Value, flags: &[&str]) {
         let rendered = Helm::new().template(&chart(DYNAMO), RELEASE, values).unwrap();
         let [before, after] = ["pre-", "post-"].map(|event| hook(&rendered, event));
@@ -224,8 +224,8 @@ async fn switching_certificate_sources_costs_no_admission() {
         assert_eq!(installed.trusted().await, installed.stored_ca().await);
         go_on().await;
 
-        // The bundle that hooks have published is theirs until Helm is told to take it over. Both CAs are trusted while
-        // Pods of both run.
+        // The bundle that hooks have published is theirs until Helm takes it over (`--take-ownership`). Both CAs are
+        // trusted while Pods of both run.
         let ours = store_own_certificate(cluster).await;
         let both = external(&[installed.trusted().await, ours.clone()].concat());
         installed.turn(&both, &["--force-conflicts"]).await;

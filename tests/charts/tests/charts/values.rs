@@ -1,5 +1,5 @@
-//! P5: what each value of the charts does (values.yaml), what is said of values that cannot be (refused.yaml), and what the
-//! notes of Dynamo's chart say (notes.yaml).
+//! P5: what each value of the charts does (values.yaml), what is said of values that cannot be (refused.yaml), and what
+//! the notes of Dynamo's chart say (notes.yaml).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,8 @@ fn described(name: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// Values that are accepted because Dynamo's chart has them, each with another than the default, and with what the notes say.
+/// Values that are accepted because Dynamo's chart has them, each with another than the default, and with what the
+/// notes say.
 fn without_effect() -> Vec<(String, String, String)> {
     let notes: BTreeMap<String, Value> = serde_saphyr::from_str(include_str!("notes.yaml")).unwrap();
     serde_json::from_value(notes["of values without effect"].clone()).unwrap()
@@ -181,7 +182,7 @@ fn values_without_effect_change_nothing_and_the_notes_say_so() {
     }
 }
 
-/// Told less, the doctor would report what was chosen here as what is wrong.
+/// With fewer flags, the doctor would report the choices made here as faults.
 #[test]
 fn flags_from_values_reach_doctor_and_are_no_extra_arguments() {
     let (helm, selector) = (Helm::new(), json!({ "matchLabels": { "team": "a" } }));

@@ -1,4 +1,5 @@
-//! The end of a stay: what was put into the cluster is taken out of it, whoever has ended by then; what stays is named, with the commands that remove it.
+//! The end of a stay: what was put into the cluster is taken out of it, whichever process has ended by then; what stays
+//! is named, with the commands that remove it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +22,7 @@ const OWNER: &str = "portcullis.dev/dev-owner";
 const GONE: Duration = Duration::from_mins(2);
 /// The part of that in which the operator lets its objects go.
 const OPERATOR: Duration = Duration::from_mins(1);
-/// After how long a wait is told.
+/// The time after which a wait is reported.
 const SILENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -38,8 +39,8 @@ pub(super) fn commands(namespace: &str, crds: &[CustomResourceDefinition]) -> St
 }
 
 impl Guest {
-    /// Takes everything out of the cluster again that was put into it, the operator last but for the CRDs: objects with finalizers need it. What
-    /// fails does not keep the rest from being removed; all that stays is named in the error.
+    /// Takes everything out of the cluster again that was put into it, the operator last but for the CRDs: objects with
+    /// finalizers need it. What fails does not keep the rest from being removed; all that stays is named in the error.
     pub async fn leave(mut self, step: impl Fn(&str)) -> Result<()> {
         let mut stays = Vec::new();
         let mut keep = |what: &str, removed: Result<Result<()>, tokio::time::error::Elapsed>| {

@@ -83,7 +83,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
     assert_eq!(everything(cluster).await, before);
     assert!(is_empty(folder.path()));
 
-    // Where the kinds are somebody's, it does not begin.
+    // Where the kinds exist already, it does not begin.
     let crds: Api<CustomResourceDefinition> = Api::all(cluster.admin());
     let generate = Command::new(env!("CARGO_BIN_EXE_demo").replace("/demo", "/mcp-operator"))
         .args(["generate", "crds"])
@@ -112,7 +112,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
 
     // Where no cluster answers, it says so in one sentence, and where it looked.
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
-    // Nobody listens on the port for discarding.
+    // The discard port has no listener.
     let there = std::fs::read_to_string(cluster.kubeconfig_path()).unwrap();
     std::fs::write(kubeconfig.path(), there.replace(cluster.url(), "https://127.0.0.1:9")).unwrap();
     let mut nowhere = demo(cluster, folder.path());
@@ -130,7 +130,7 @@ async fn a_guest_shows_the_same_and_leaves_nothing() {
 enum Blow {
     /// A signal to its whole process group, as a terminal sends it.
     Group(&'static str),
-    /// Nobody reads on.
+    /// The reader ends.
     Pipe,
     /// Its processes of the operator are killed, and then Ctrl-C.
     Operator,
@@ -195,7 +195,7 @@ async fn whatever_ends_a_guest_early_nothing_is_left() {
         ("serving the operator's webhooks", Blow::Group("-INT"), "interrupted"),
         ("calls the tool `greet`", Blow::Group("-INT"), "interrupted"),
         ("calls the tool `greet`", Blow::Group("-HUP"), "the terminal is closed"),
-        ("calls the tool `greet`", Blow::Pipe, "nobody reads what it says"),
+        ("calls the tool `greet`", Blow::Pipe, "its output is closed"),
         ("calls the tool `greet`", Blow::Operator, "interrupted"),
     ] {
         let said = struck(cluster, folder.path(), at, blow).await;

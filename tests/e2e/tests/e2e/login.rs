@@ -136,7 +136,7 @@ async fn provider(folder: &Path) -> Provider {
 // O1, R4
 #[tokio::test(flavor = "multi_thread")]
 async fn one_config_guards_a_server_and_a_remote_proxy() {
-    // The client's library wants to be told, even for a URL without TLS.
+    // The client's library needs this option, even for a URL without TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let world = World::start().await;
     let provider = provider(world.folder.path()).await;
@@ -192,7 +192,7 @@ async fn a_service_account_token_opens_a_server_of_its_cluster() {
     let world = World::start().await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.namespace);
     settled("the cluster's authority", async || Ok(maps.get_opt("kube-root-ca.crt").await?)).await.unwrap();
-    // A pod finds kubernetes.default.svc; a process beside the cluster has to be told where its keys are.
+    // A pod finds kubernetes.default.svc; a process beside the cluster needs the address of its keys.
     let keys = format!("{}/openid/v1/jwks", world.stage.cluster.url());
     let issuer = "https://kubernetes.default.svc";
     let account = json!({ "issuer": issuer, "jwksUrl": keys });

@@ -23,7 +23,7 @@ async fn a_hidden_tool_is_neither_listed_nor_callable_in_both_eras() {
     let mut runner = Process::start("mcp-runner", folder.path(), command).unwrap();
     ready(&mut runner, address, "/health").await.unwrap();
 
-    // The client's library wants to be told, even for a URL without TLS.
+    // The client's library needs this option, even for a URL without TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let url = format!("http://{address}/mcp");
     for client in [McpClient::connect(&url).await.unwrap(), McpClient::connect_stateless(&url).await.unwrap()] {

@@ -32,7 +32,7 @@ async fn server_is_replaced(namespace: &Namespace, before: Option<&str>) {
         (pod.metadata.uid.as_deref() != before).then_some(())
     })
     .await;
-    wait_until("an event that tells of it", DEADLINE, || async {
+    wait_until("an event about it", DEADLINE, || async {
         let events = namespace.api::<Event>().list(&ListParams::default()).await.unwrap();
         events.items.iter().any(|event| event.reason.as_deref() == Some("ServerReplaced")).then_some(())
     })

@@ -1,4 +1,4 @@
-//! Attachments that nobody speaks on. The node closes them after a minute (`run.sh`), others after four hours.
+//! Idle attachments. The node closes them after a minute (`run.sh`), others after four hours.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const SILENCE: Duration = Duration::from_secs(80);
 
 // P2
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stdio_server_that_nobody_called_for_long_answers_again() {
+async fn an_idle_stdio_server_answers_again() {
     let node = Node::running().await;
     install_operator().await;
     let kubelet = kubectl(&["get", "--raw", "/api/v1/nodes/node1/proxy/configz"]);

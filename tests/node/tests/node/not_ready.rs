@@ -1,4 +1,4 @@
-//! Servers that cannot answer: the status says why, and that they can when they are mended.
+//! Servers that cannot answer: the status says why, and that they can once they are fixed.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ struct Bad {
     reasons: &'static [&'static str],
     /// A part of the message.
     says: &'static str,
-    /// The members that mend it. Null makes the Secret that it lacks.
+    /// The members that fix it. Null makes the Secret that it lacks.
     mended: Value,
 }
 

@@ -1,4 +1,4 @@
-//! Two proxies on one stdio server, which the operator never makes: somebody copied the Deployment.
+//! Two proxies on one stdio server, as after a copy of the Deployment; the operator never makes two.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use portcullis_node::greeter::{self, NAME, STDIO};

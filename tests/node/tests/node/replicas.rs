@@ -1,4 +1,5 @@
-//! Two replicas of a proxy that share sessions in a Redis, each addressed as a pod: the Service would keep a client with one of them.
+//! Two replicas of a proxy that share sessions in a Redis, each addressed as a pod: the Service would keep a client
+//! with one of them.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -181,7 +182,7 @@ impl<'a> Replicas<'a> {
     }
 }
 
-/// Whether the proxy told its client to come again.
+/// Whether the proxy asked its client to retry.
 fn tells_to_come_again(answer: &Result<Answer, String>) -> bool {
     answer.as_ref().is_ok_and(|answer| answer.status == 503 && answer.header("retry-after").is_some())
 }

@@ -16,7 +16,7 @@ use crate::alone;
 
 type Break<'a> = &'a dyn Fn() -> String;
 
-/// A bundle of an authority that nobody here has to do with.
+/// A bundle of a foreign CA.
 fn foreign_bundle() -> ByteString {
     let (now, hour) = (Timestamp::now(), SignedDuration::from_hours(1));
     ByteString(Ca::generate("somebody else", now - hour, now + hour).unwrap().cert_pem().to_owned().into_bytes())
@@ -71,7 +71,7 @@ async fn doctor_names_what_is_broken_until_it_is_repaired() {
     };
     let breaks: [(&str, Break<'_>, &[&str]); 6] = [
         (
-            "an argument that nobody knows",
+            "an unknown argument",
             &|| run_instead(json!({ "name": "operator", "args": ["run", "--unknown"] })),
             &["C1", "C2", "C8"],
         ),
@@ -81,7 +81,7 @@ async fn doctor_names_what_is_broken_until_it_is_repaired() {
             &["C1"],
         ),
         (
-            "another program in place of the operator, and a bundle that vouches for nobody who serves",
+            "another program in place of the operator, and a bundle that verifies no served certificate",
             &|| {
                 run_instead(json!({
                     "name": "operator", "image": POD_IMAGE, "args": ["webhook", "-listen", ":9443"],
@@ -93,8 +93,9 @@ async fn doctor_names_what_is_broken_until_it_is_repaired() {
         ),
         ("another port", &|| patch(&service, &ports("other")), &["C3"]),
         ("no Service", &|| in_operators(&["delete", &service]), &["W4"]),
-        // C4 is the policy at work: the doctor calls the pods from outside of the node, as the API server of a larger cluster does.
-        ("a policy that lets nobody in", &|| patch(&format!("networkpolicy/{RELEASE}"), &policy), &["C4"]),
+        // C4 is the policy at work: the doctor calls the pods from outside of the node, as the API server of a larger
+        // cluster does.
+        ("a policy that lets no client in", &|| patch(&format!("networkpolicy/{RELEASE}"), &policy), &["C4"]),
     ];
     let wait = async |what: &str, wanted: &dyn Fn(&[String]) -> bool| {
         let last = std::sync::Mutex::new(Value::Null);

@@ -52,7 +52,8 @@ fn now() -> u64 {
 }
 
 impl Step {
-    /// Does it to a server, and returns when what went has been replaced. The operator is [everybody's](delete_operator).
+    /// Does it to a server, and returns when what went has been replaced. All tests share the operator
+    /// ([`delete_operator`]).
     async fn carry_out(self, namespace: &Namespace) {
         let proxy = format!("deployment/{NAME}");
         let server = format!("statefulset/{NAME}");
@@ -141,7 +142,7 @@ impl Called {
         Self { route, namespace, callers }
     }
 
-    /// Returns when every client is answered again and again. Nobody helps.
+    /// Returns when every client is answered again and again, without intervention.
     async fn steady(&self) {
         for (_, answer, caller) in &self.callers {
             caller.steady(20, answer).await;

@@ -195,6 +195,6 @@ async fn a_killed_leader_is_followed_once_its_lease_expires() {
     let unanswered: u32 = meanwhile.keys().filter(|outcome| *outcome != REFUSED).map(|it| since(&meanwhile, it)).sum();
     assert!(
         answered > unanswered,
-        "while nobody led, {answered} reviews were answered and {unanswered} were not: {meanwhile:?}"
+        "without a leader, {answered} reviews were answered and {unanswered} were not: {meanwhile:?}"
     );
 }

@@ -37,13 +37,14 @@ fn the_public_api_of_every_published_crate_is_the_committed_one() {
             (Some(_), None) => Some(format!("tests/tidy/api/{name}.txt is of no published crate.")),
         })
         .collect();
-    assert!(differences.is_empty(), "{}\n{ACCEPT}. CHANGELOG.md tells it to users.", differences.join("\n"));
+    assert!(differences.is_empty(), "{}\n{ACCEPT}. Describe the change in CHANGELOG.md.", differences.join("\n"));
 }
 
 /// The items of each library, one to a line.
 fn listed() -> BTreeMap<String, String> {
     let packages: Vec<Value> = published().unwrap().into_iter().filter(|package| library(package).is_some()).collect();
-    // One build for all that are documented alike: their dependencies have the same features then, and are compiled once.
+    // One build for all that are documented alike: their dependencies have the same features then, and are compiled
+    // once.
     let mut alike: BTreeMap<Vec<String>, Vec<&str>> = BTreeMap::new();
     for package in &packages {
         alike.entry(features(package)).or_default().push(name(package));

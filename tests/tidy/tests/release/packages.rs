@@ -38,11 +38,7 @@ fn pack(packages: &[Package]) {
     cargo(&arguments, &repository_root()).unwrap();
     for package in packages {
         let bytes = package.archive().metadata().unwrap().len();
-        assert!(
-            bytes < 1_000_000,
-            "the package of {} has {bytes} bytes; what is in it that nobody needs?",
-            package.name
-        );
+        assert!(bytes < 1_000_000, "the package of {} has {bytes} bytes; which files does no user need?", package.name);
     }
 }
 
@@ -111,7 +107,7 @@ impl Package {
         failures
     }
 
-    /// Whether somebody above has to choose a version of Kubernetes.
+    /// Whether a dependent has to choose a version of Kubernetes.
     fn needs_kubernetes(&self) -> bool {
         let tree = ["tree", "--offline", "--locked", "--all-features", "--edges=no-dev", "--prefix=none", "--package"];
         let tree = cargo(&[&tree[..], &[&self.name]].concat(), &repository_root()).unwrap();
@@ -157,14 +153,16 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// The end of a manifest of a crate that belongs to no workspace around it, and takes our crates from where they are unpacked.
+/// The end of a manifest of a crate that belongs to no workspace around it, and takes our crates from where they are
+/// unpacked.
 fn own_workspace(all: &[Package]) -> String {
     let patch = |package: &Package| format!("{} = {{ path = \"{}\" }}", package.name, package.unpacked().display());
     let patches: Vec<String> = all.iter().map(patch).collect();
     format!("[workspace]\n\n[patch.crates-io]\n{}\n", patches.join("\n"))
 }
 
-/// Makes a folder the same as a fresh one. A file that is as it was keeps its time, by which cargo sees what to compile.
+/// Makes a folder the same as a fresh one. A file that is as it was keeps its time, by which cargo sees what to
+/// compile.
 fn take_over(fresh: &Path, folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     let entries = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
@@ -190,8 +188,8 @@ fn features(package: &Value) -> BTreeMap<String, Vec<String>> {
     package["features"].as_object().unwrap().iter().map(|(name, on)| (name.clone(), texts(on))).collect()
 }
 
-/// With which features a package is compiled: with none, with its defaults, with each alone, and with all. Of those that
-/// switch on the same, one stays.
+/// With which features a package is compiled: with none, with its defaults, with each alone, and with all. Of those
+/// that switch on the same, one stays.
 fn feature_sets(features: &BTreeMap<String, Vec<String>>) -> Vec<Vec<String>> {
     let alone = features.keys().filter(|name| *name != "default").map(|name| vec![name.clone()]);
     let default = features.contains_key("default").then(|| vec!["default".to_owned()]);

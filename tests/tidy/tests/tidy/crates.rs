@@ -6,8 +6,9 @@ use std::process::Command;
 use portcullis_tidy::{Graph, repository_root, sources};
 use serde_json::Value;
 
-/// The folders of `sdk/` from the bottom up, each with its direct dependencies, optional ones included. A crate depends on
-/// crates above it in this table only. Who adds a dependency here has asked what it costs those who choose the crate.
+/// The folders of `sdk/` from the bottom up, each with its direct dependencies, optional ones included. A crate depends
+/// on crates above it in this table only. Who adds a dependency here has asked what it costs those who choose the
+/// crate.
 const CRATES: [(&str, &str); 18] = [
     ("review", "base64 json-patch kube-core serde serde_json serde_path_to_error thiserror"),
     ("convert", "kube-core portcullis-review serde serde_json thiserror"),
@@ -89,8 +90,8 @@ fn package(folder: &str) -> String {
     if folder == "portcullis" { folder.to_owned() } else { format!("portcullis-{folder}") }
 }
 
-/// The packages of the workspace that this Cargo.toml belongs to, each with its direct dependencies: of any table except
-/// those for tests.
+/// The packages of the workspace that this Cargo.toml belongs to, each with its direct dependencies: of any table
+/// except those for tests.
 fn direct(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--manifest-path", manifest])
@@ -114,14 +115,14 @@ fn the_dependencies_of_sdk_crates_are_those_of_the_table() {
     let folder = |path: &str| path.split('/').nth(1).unwrap().to_owned();
     let manifests = manifests.iter().filter(|manifest| of_crate(&manifest.path));
     let found: BTreeSet<_> = manifests.map(|manifest| folder(&manifest.path)).collect();
-    let told = CRATES.iter().map(|(folder, _)| (*folder).to_owned()).collect();
-    assert_eq!(found, told, "the crates of sdk/ and those of the table");
+    let listed = CRATES.iter().map(|(folder, _)| (*folder).to_owned()).collect();
+    assert_eq!(found, listed, "the crates of sdk/ and those of the table");
     let direct = direct("Cargo.toml");
-    for (folder, told) in CRATES {
+    for (folder, listed) in CRATES {
         let path = format!("sdk/{folder}/Cargo.toml");
-        let (found, told) = (&direct[&package(folder)], told.split_whitespace().map(str::to_owned).collect());
-        let added: Vec<_> = found.difference(&told).collect();
-        let removed: Vec<_> = told.difference(found).collect();
+        let (found, listed) = (&direct[&package(folder)], listed.split_whitespace().map(str::to_owned).collect());
+        let added: Vec<_> = found.difference(&listed).collect();
+        let removed: Vec<_> = listed.difference(found).collect();
         assert!(added.is_empty() && removed.is_empty(), "{path} has {added:?} in addition, and not {removed:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The binary behind a real API server: what it generates is applied as it is, and it runs with exactly the rights that it
-//! asks for.
+//! The binary behind a real API server: what it generates is applied as it is, and it runs with exactly the rights that
+//! it asks for.
 
 use crate::acceptance::api::answered_otherwise;
 use crate::acceptance::cases::{FILES, File, Vector};
@@ -22,7 +22,7 @@ async fn a_user_gets_dynamos_answer_to_every_table_row() {
 
 /// People search the log for these.
 #[tokio::test]
-async fn the_log_has_the_lines_that_dynamos_guide_tells_to_look_for() {
+async fn the_log_has_the_lines_of_dynamos_guide() {
     let (cluster, operator) = cluster_wide().await;
     let namespace = cluster.namespace("logged").await;
     let bad = vectors("dynamomodel").into_iter().find(|vector| vector.case.name == "missing modelName").unwrap();

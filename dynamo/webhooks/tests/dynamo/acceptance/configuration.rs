@@ -29,7 +29,7 @@ fn the_validating_configuration_has_dynamos_entries_in_order() {
 }
 
 #[test]
-fn what_only_warns_keeps_nobody_waiting_and_stops_nothing() {
+fn warnings_neither_delay_nor_stop_the_start() {
     for entry in entries(WebhookKind::Mutating) {
         assert_eq!((entry.failure_policy, entry.timeout_seconds), (FailurePolicy::Ignore, 2), "{}", entry.name);
         assert_eq!(entry.rules[0].operations, [Operation::Update], "{}", entry.name);

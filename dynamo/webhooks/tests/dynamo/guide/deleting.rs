@@ -13,8 +13,8 @@ pub(crate) enum WayOut {
     IgnoreFailures,
 }
 
-/// Where Dynamo's own configuration is installed, which does not exempt objects that are being deleted, and its webhook is
-/// down.
+/// Where Dynamo's own configuration is installed, which does not exempt objects that are being deleted, and its webhook
+/// is down.
 pub(crate) async fn an_object_that_is_stuck_goes(home: &Home, name: &str, way_out: WayOut) {
     let models = home.models();
     models.create(&PostParams::default(), &model(name, "a", &["example.com/hold"])).await.unwrap();
@@ -56,5 +56,5 @@ pub(crate) async fn an_object_that_is_stuck_goes(home: &Home, name: &str, way_ou
         models.get_opt(name).await.unwrap().is_none().then_some(())
     };
     wait_until("the object to go", PATIENCE, gone).await;
-    home.mend().await;
+    home.repair().await;
 }

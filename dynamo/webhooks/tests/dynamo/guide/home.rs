@@ -1,4 +1,4 @@
-//! An installation that can be broken and mended.
+//! An installation that tests break and repair.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -69,7 +69,7 @@ impl Home {
         let team = cluster.namespace("team").await;
         let (namespace, operator) = (operator.namespace.clone(), Some(operator));
         let mut home = Self { cluster, namespace, team, operator, whole: Vec::new() };
-        home.keep_the_operator_from_mending().await;
+        home.keep_the_operator_from_repairing().await;
         for (sort, name) in PARTS {
             home.whole.push(home.read(sort, name).await);
         }
@@ -77,7 +77,7 @@ impl Home {
     }
 
     /// The operator would put back what the tests break: from now on it may look, and no more.
-    async fn keep_the_operator_from_mending(&self) {
+    async fn keep_the_operator_from_repairing(&self) {
         let roles =
             [(ROLE, "dynamo-operator".to_owned()), (CLUSTER_ROLE, format!("dynamo-operator:{}", self.namespace))];
         for (sort, name) in roles {
@@ -154,7 +154,7 @@ impl Home {
     }
 
     /// Puts everything back, and waits until the API server calls the webhooks again.
-    pub(crate) async fn mend(&self) {
+    pub(crate) async fn repair(&self) {
         for ((sort, name), whole) in PARTS.into_iter().zip(&self.whole) {
             if self.api(sort).get_opt(name).await.unwrap().is_some() {
                 self.delete(sort, name).await;
@@ -167,7 +167,7 @@ impl Home {
         self.until_told("spec.modelName is required").await;
     }
 
-    /// Waits until a user who creates a model that is wrong is told so.
+    /// Waits until a user who creates an invalid model gets this message.
     pub(crate) async fn until_told(&self, words: &str) {
         let told = || async { self.told().await.contains(words).then_some(()) };
         wait_until(&format!("a user to be told {words:?}"), PATIENCE, told).await;

@@ -47,7 +47,7 @@ fn entry(operation: &str, field: &str, value: Value) -> Act {
     Patch(VALIDATING, CONFIGURATION, json!([{"op": operation, "path": path, "value": value}]))
 }
 
-/// An authority that nobody has to do with, and what it issued for this name.
+/// A CA that is not the installation's, and a certificate that it issued for this name.
 fn foreign(name: &str, from: SignedDuration, to: SignedDuration) -> (String, Value) {
     let now = Timestamp::now();
     let ca = Ca::generate("somebody else", now + from - DAY, now + to + DAY).unwrap();
@@ -140,7 +140,7 @@ pub(crate) fn all(namespace: &str) -> Vec<Symptom> {
             &[("W4", "FAIL", "/dynamo-operator-webhook not found", "generate operator")],
         ),
         symptom(
-            "failurePolicy Ignore, and nobody answers",
+            "failurePolicy Ignore, and no operator answers",
             vec![entry("replace", "failurePolicy", json!("Ignore")), Disconnect],
             Some("accepted"),
             &[("W8", "WARN", "dynamo-operator-validating/vdynamomodel.kb.io fails open", "generate webhooks")],
@@ -242,7 +242,7 @@ pub(crate) fn all(namespace: &str) -> Vec<Symptom> {
     ]
 }
 
-/// Breaks, looks, compares and mends, one after the other; says what was otherwise.
+/// Breaks, checks and repairs one symptom after the other; returns the differences.
 pub(crate) async fn compare(home: &Home, symptoms: Vec<Symptom>) -> Vec<String> {
     let mut wrong = Vec::new();
     for Symptom { name, acts, told, arguments, says } in symptoms {
@@ -278,7 +278,7 @@ pub(crate) async fn compare(home: &Home, symptoms: Vec<Symptom>) -> Vec<String> 
         for (sort, object) in created {
             home.delete(sort, &object).await;
         }
-        home.mend().await;
+        home.repair().await;
     }
     wrong
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::guide::symptoms;
 
-/// Something that the guide tells its readers to do, to look at or to set, and what keeps it true here.
+/// An instruction of the guide, and the test that keeps it true here.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -17,7 +17,8 @@ struct Row {
     /// Rows of `symptoms.rs`, which do the damage and ask `doctor`.
     #[serde(default)]
     symptoms: Vec<String>,
-    /// Tests that do it: a file of the repository and a function in it. Those in `tests/node` run on a node (`make e2e`).
+    /// Tests that do it: a file of the repository and a function in it. Those in `tests/node` run on a node (`make
+    /// e2e`).
     #[serde(default)]
     tests: Vec<String>,
     /// Values of the chart, whose tests set each of them.

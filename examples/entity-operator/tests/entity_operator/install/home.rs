@@ -58,7 +58,7 @@ impl Home {
         Running::start(self.cluster, &pods[0], self.port)
     }
 
-    /// Removes the conversion, as `generate --webhooks off` tells users of a converted kind to do first.
+    /// Removes the conversion, which users of a converted kind do before `generate --webhooks off`.
     pub(crate) async fn ends_conversion(&self) {
         use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
         let crds: Api<CustomResourceDefinition> = Api::all(self.cluster.admin());
@@ -100,7 +100,7 @@ impl Home {
         }
     }
 
-    /// Waits until somebody called forbidden is refused in this namespace, by the rule and nothing else.
+    /// Waits until an entity named forbidden is refused in this namespace, by this rule.
     pub(crate) async fn refuses_forbidden(&self, namespace: &str, running: &Running) {
         let refused = || async {
             let said = self.create(namespace, &person("probe", "forbidden"), true).await.err();
@@ -115,7 +115,7 @@ impl Home {
         );
     }
 
-    /// Takes the operator's kind out of the cluster, with all objects, while somebody converts them.
+    /// Removes the operator's kind from the cluster, with all objects, while they can be converted.
     pub(crate) async fn clean(self, people: &str, configurations: &[&str]) {
         use k8s_openapi::api::admissionregistration::v1::{
             MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -131,7 +131,7 @@ impl Home {
     }
 }
 
-/// Somebody in the stored version.
+/// An entity in the stored version.
 pub(crate) fn person(name: &str, username: &str) -> Value {
     json!({
         "apiVersion": "demo.example/v3", "kind": "Entity", "metadata": { "name": name },

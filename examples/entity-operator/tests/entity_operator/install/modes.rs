@@ -104,7 +104,7 @@ async fn only_the_stored_version_is_served_without_webhooks() {
     assert_eq!(told["message"], "Validation failed: name may not be 'forbidden'.");
     let old = json!({ "apiVersion": "demo.example/v1", "kind": "Entity", "metadata": { "name": "old" }, "spec": {} });
     let said = home.create(&people, &old, false).await.unwrap_err();
-    assert!(said.contains("not found"), "a version that nobody converts is not served: {said}");
+    assert!(said.contains("not found"), "a version without a conversion is not served: {said}");
     home.create(&people, &person("ada", "ada"), false).await.unwrap();
     wait_until("what an entity that is valid gets", PATIENCE, || async {
         let ada = home.entities("v3", &people).get("ada").await.ok()?;

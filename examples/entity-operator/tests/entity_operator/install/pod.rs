@@ -45,7 +45,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts what a node would start for this Pod: its arguments, its environment, as its ServiceAccount. What belongs
-    /// to the machine is added: how to reach the API server, and ports that nobody else has.
+    /// to the machine is added: how to reach the API server, and ports that are free.
     pub(crate) fn start(cluster: &ControlPlane, pod: &Pod, port: u16) -> Self {
         let namespace = pod.metadata.namespace.clone().unwrap();
         let spec = pod.spec.as_ref().unwrap();

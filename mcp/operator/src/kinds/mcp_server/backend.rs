@@ -36,7 +36,7 @@ use super::{environment, names};
 /// The container of the MCP server in its pods.
 pub(super) const CONTAINER: &str = "mcp";
 
-/// How long a client stays with its pod, in seconds.
+/// The session affinity timeout, in seconds.
 const AFFINITY_SECONDS: i32 = 1800;
 
 /// The MCP server as its spec wants it.
@@ -101,7 +101,7 @@ impl<'a> Backend<'a> {
         Child::new(ChildKind::StatefulSet, self.owner.name, &stateful_set)
     }
 
-    /// Who may reach its pods: its proxy, on its port.
+    /// The NetworkPolicy of its pods: only its proxy may reach them, on its port.
     pub(super) fn network_policy(&self, app: &str) -> Child {
         let stdio = self.spec.transport == Transport::Stdio;
         let port = (!stdio).then(|| environment::mcp_port(self.spec));

@@ -1,4 +1,4 @@
-//! What is checked of an MCPServer before anything is rendered, and said in its conditions.
+//! The checks of an MCPServer before anything is rendered, for its conditions.
 
 use mcp_api::{
     names::{condition, reason},

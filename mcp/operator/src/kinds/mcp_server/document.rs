@@ -6,7 +6,7 @@ use mcp_runconfig::{Additions, PermissionProfile, ProxyMode, RunConfig, SCHEMA_V
 
 use super::{environment, rules};
 
-/// What the proxy speaks to its clients.
+/// The transport between the proxy and its clients.
 pub(super) fn proxy_mode(spec: &MCPServerSpec) -> ProxyMode {
     match (spec.transport, spec.proxy_mode) {
         (v1beta1::Transport::Sse, _) | (v1beta1::Transport::Stdio, v1beta1::ProxyMode::Sse) => ProxyMode::Sse,

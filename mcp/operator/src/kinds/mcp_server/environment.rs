@@ -19,7 +19,7 @@ pub(super) fn target(secret: &SecretEnv) -> &str {
     secret.target_env_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&secret.key)
 }
 
-/// What the RunConfig tells of the MCP server's environment: plain values and where to listen.
+/// The MCP server's environment in the RunConfig: plain values and the address to listen on.
 pub(super) fn plain(spec: &MCPServerSpec) -> BTreeMap<String, String> {
     let own = spec.env.as_deref().unwrap_or_default();
     let mut all: BTreeMap<String, String> = own.iter().map(|var| (var.name.clone(), var.value.clone())).collect();

@@ -28,7 +28,7 @@ use mcp_plan::{
     settings::{CaBundle, Settings},
     workload::{
         Child, ChildKind, ChildRef, Document, Owner, Phase, Previous, Report, access,
-        deaf::Attached,
+        detached::Attached,
         names as shared, overrides,
         pod_template::Template,
         proxy::{self, Proxy},
@@ -45,7 +45,7 @@ use crate::{
 
 use backend::Backend;
 
-/// What the warning about `spec.permissionProfile` says, in the words of ToolHive's event.
+/// The warning about `spec.permissionProfile`, with the text of ToolHive's event.
 const NO_PERMISSION_PROFILE: &str =
     "spec.permissionProfile is deprecated and unsupported by the Kubernetes operator; it has no effect";
 

@@ -1,4 +1,4 @@
-//! What the proxy reads of an MCPOIDCConfig (toolhive-auth §2.1), and what it needs for it.
+//! The part of an MCPOIDCConfig that the proxy reads (toolhive-auth §2.1), with the files that it needs.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ const CLUSTER: &str = "https://kubernetes.default.svc";
 /// Where CA bundles are mounted.
 const BUNDLES: &str = "/config/certs";
 
-/// What the proxy of a workload reads.
+/// The configuration that the proxy of a workload reads.
 pub(super) fn login(spec: &MCPOIDCConfigSpec, target: &Target, terms: &LoginTerms) -> OidcConfig {
     let login = OidcConfig {
         audience: terms.audience.clone(),

@@ -14,9 +14,9 @@ use mcp_runconfig::{
 
 use super::login;
 
-/// What the URL of the issuer is called in messages.
+/// The name of the issuer's URL in messages.
 const ISSUER: &str = "OIDC issuer URL";
-/// What the URL of its keys is called in messages.
+/// The name of the URL of its keys in messages.
 const KEYS: &str = "JWKS URL";
 /// The names of the Kubernetes API inside its cluster.
 const API: [&str; 2] = ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
@@ -24,7 +24,7 @@ const API: [&str; 2] = ["kubernetes.default.svc", "kubernetes.default.svc.cluste
 /// An address that the proxy calls to check tokens.
 struct Address<'a> {
     field: &'static str,
-    /// What it is called in messages.
+    /// Its name in messages.
     what: &'static str,
     url: &'a str,
     /// Whether it may be one of http; `None` where no field can allow that.
@@ -49,8 +49,8 @@ pub(super) fn problems(spec: &MCPOIDCConfigSpec) -> Vec<Problem> {
     problems
 }
 
-/// What its URLs say of addresses that a proxy may not call. The Kubernetes API is allowed where the proxy has an account
-/// for it, and an issuer that is only a name: where the keys have an address of their own.
+/// The problems of its URLs: addresses that a proxy may not call. The Kubernetes API is allowed where the proxy has an
+/// account for it, and an issuer that is only a name: where the keys have an address of their own.
 pub(super) fn endpoint_problems(spec: &MCPOIDCConfigSpec, settings: &Settings) -> Vec<Problem> {
     let cluster = login::cluster(spec);
     let (addresses, own, allow_private) = match (spec.kind, &spec.inline) {
@@ -66,13 +66,13 @@ pub(super) fn endpoint_problems(spec: &MCPOIDCConfigSpec, settings: &Settings) -
     judged.filter_map(|address| address.endpoint_problem(&policy)).collect()
 }
 
-/// Those that the proxy calls: an issuer with keys elsewhere is a name that is compared.
+/// The URLs that the proxy calls: an issuer with keys elsewhere is only compared by name.
 fn called(addresses: Vec<Address<'_>>) -> impl Iterator<Item = Address<'_>> {
     let has_keys = addresses.iter().any(|address| address.what == KEYS);
     addresses.into_iter().filter(move |address| !(address.what == ISSUER && has_keys))
 }
 
-/// What is valid and does less than its author may think, or lets in more.
+/// Warnings about valid settings that do less than their author may think, or let in more.
 pub(super) fn warnings(spec: &MCPOIDCConfigSpec) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |field: &str, message: &str| warnings.push(format!("{field}: {message}"));

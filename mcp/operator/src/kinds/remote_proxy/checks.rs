@@ -1,4 +1,4 @@
-//! What is checked of an MCPRemoteProxy before anything is rendered, and said in its conditions.
+//! The checks of an MCPRemoteProxy before anything is rendered, for its conditions.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ pub(super) fn check(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings
     checks::unsupported(proxy, &unsupported(spec), findings);
 }
 
-/// What the message of the status says of what keeps the proxy from being made, in ToolHive's words (toolhive-0.63 §2.3).
+/// The status message when the proxy is not created, with ToolHive's text (toolhive-0.63 §2.3).
 pub(super) fn refusal(Block { config, condition, message, .. }: &Block) -> String {
     match config {
         Some(kind) => format!("Failed to handle {kind}: {message}"),
@@ -48,7 +48,7 @@ pub(super) fn pod_template(spec: &MCPRemoteProxySpec) -> Option<Result<Template,
     spec.pod_template_spec.as_ref().map(|template| pod_template::decode(template, CONTAINER))
 }
 
-/// What the author of a template has to know of it.
+/// Warnings for the author of a template.
 pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
     let Some(Ok(template)) = pod_template(spec) else { return Vec::new() };
     let kept = proxy_template::kept(&template.known);

@@ -88,7 +88,7 @@ pub(super) fn problems(spec: &MCPRemoteProxySpec) -> Vec<Problem> {
     problems
 }
 
-/// What the secret of a header is found by: nothing of it is secret.
+/// The reference to the secret of a header, which is not secret itself.
 fn identifier(header: &str, owner: &str) -> String {
     format!("HEADER_FORWARD_{}_{}", shouted(header), shouted(owner))
 }

@@ -44,8 +44,8 @@ pub(super) fn problems(proxy: &MCPRemoteProxy) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with `spec.remoteUrl`, as far as its text says. A name may still lead to an address that the proxy refuses
-/// when it calls it.
+/// The problem of `spec.remoteUrl`, as far as its text shows it. A name may still lead to an address that the proxy
+/// refuses when it calls it.
 pub(super) fn remote_url_problem(proxy: &MCPRemoteProxy, settings: &Settings) -> Option<Problem> {
     let spec = &proxy.spec;
     let api = settings.kubernetes_api.as_deref();

@@ -1,4 +1,4 @@
-//! What is checked of a VirtualMCPServer, and said in its conditions.
+//! The checks of a VirtualMCPServer, for its conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -34,7 +34,7 @@ impl Subject for VirtualMCPServer {
         ["virtualmcpservers", "virtualmcpservers/status", "virtualmcpservers/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
-        // Whatever the type: a configuration that is named must not go under the feet of the author who corrects that.
+        // References of every type count: a named configuration must not be deleted while its author corrects the type.
         let uses = references::login(&self.spec).into_iter().chain(references::others(&self.spec));
         uses.flat_map(|used| used.references())
             .map(|reference| Reference { while_missing: references::MISSING, ..reference })

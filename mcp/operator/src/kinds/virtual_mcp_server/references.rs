@@ -1,4 +1,4 @@
-//! What a VirtualMCPServer refers to.
+//! The references of a VirtualMCPServer.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) const LOGIN: &str = "spec.incomingAuth.oidcConfigRef";
 pub(super) const TELEMETRY: &str = "spec.telemetryConfigRef";
 /// The field that refers to a configuration of who may call what.
 pub(super) const POLICIES: &str = "spec.incomingAuth.authzConfigRef";
-/// What happens while a configuration does not exist: the end of a sentence.
+/// The consequence of a missing configuration: the end of a sentence.
 pub(super) const MISSING: &str = "until then the virtual server counts as failed";
 
 /// The policies in a ConfigMap that `spec.incomingAuth.authzConfig` names.
@@ -105,7 +105,7 @@ pub(super) fn unbuilt(server: &VirtualMCPServer) -> Vec<(&'static str, Reference
     all
 }
 
-/// How the servers behind are called: by default, and single ones.
+/// The authentication to the backends: the default, and that of single ones.
 fn backends(spec: &VirtualMCPServerSpec) -> impl Iterator<Item = &BackendAuth> {
     let outgoing = spec.outgoing_auth.iter();
     outgoing.flat_map(|it| it.default.iter().chain(it.backends.iter().flat_map(|all| all.values())))

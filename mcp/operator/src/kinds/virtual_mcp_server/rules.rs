@@ -28,7 +28,7 @@ pub(super) fn problems(spec: &VirtualMCPServerSpec) -> Vec<Problem> {
     problems
 }
 
-/// What `spec.config` says and the rest of the spec overwrites.
+/// The fields of `spec.config` that the rest of the spec overwrites.
 pub(super) fn overwritten(spec: &VirtualMCPServerSpec) -> Vec<String> {
     let Some(config) = &spec.config else { return Vec::new() };
     let group = config.group_ref.as_ref().is_some_and(|group| *group != spec.group_ref.name);

@@ -61,7 +61,7 @@ pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
     problems
 }
 
-/// What the proxy reads of one webhook, and the files it needs for it.
+/// The configuration of one webhook for the proxy, and the files that it needs.
 ///
 /// # Errors
 /// A timeout that is not a duration.

@@ -21,10 +21,10 @@ async fn message(place: &Place, server: &str, what: &str) -> String {
     server.status.and_then(|status| status.message).unwrap()
 }
 
-async fn told(place: &Place, server: &str, event: &str) {
+async fn published(place: &Place, server: &str, event: &str) {
     wait_until(&format!("event {event} about {server}"), DEADLINE, || async {
         let events = place.objects.events("MCPServer", server).await;
-        events.iter().any(|told| told == event).then_some(())
+        events.iter().any(|found| found == event).then_some(())
     })
     .await;
 }
@@ -44,7 +44,7 @@ async fn a_foreign_deployment_of_a_gated_servers_name_is_left_alone_and_named_in
     objects.create(webhook_config("gate", json!({}))).await;
     objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
     message(&place, "web", "Deployment web: an object of this name exists").await;
-    told(&place, "web", "Warning ApplyFailed").await;
+    published(&place, "web", "Warning NameTaken").await;
     assert!(!objects.events("MCPServer", "web").await.contains(&"Warning ProxyRemoved".to_owned()));
     objects.servers().delete("web", &DeleteParams::default()).await.unwrap();
     wait_until("the server to be gone", DEADLINE, || async {
@@ -74,7 +74,7 @@ async fn of_two_servers_whose_children_would_share_a_name_the_second_waits_and_g
 
 /// Anybody may apply under the operator's name. What such an object holds is not taken over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_was_planted_under_our_manager_is_made_anew() {
+async fn an_object_planted_under_our_manager_is_created_again() {
     let place = Place::new("planted").await;
     let operator = place.operator();
     let objects = &place.objects;
@@ -113,8 +113,8 @@ async fn an_object_that_was_planted_under_our_manager_is_made_anew() {
 
     let _operator = place.operator();
     let is_ours = |child: &Value| child["metadata"]["ownerReferences"][0]["kind"] == "MCPServer";
-    let deployment = objects.child(ChildKind::Deployment, "web", "to be made anew", is_ours).await;
-    let service = objects.child(ChildKind::Service, "mcp-web-proxy", "to be made anew", is_ours).await;
+    let deployment = objects.child(ChildKind::Deployment, "web", "to be created again", is_ours).await;
+    let service = objects.child(ChildKind::Service, "mcp-web-proxy", "to be created again", is_ours).await;
     for (child, planted) in [(&deployment, "own:1"), (&service, "publishNotReadyAddresses")] {
         assert!(!child.to_string().contains(planted), "{planted} in {child}");
     }
@@ -135,8 +135,8 @@ async fn a_proxy_whose_owner_reference_was_stripped_still_goes_when_a_guard_is_m
 
     let _operator = place.operator();
     objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
-    told(&place, "web", "Warning ProxyRemoved").await;
-    told(&place, "web", "Warning ExternalAuthConfigNotFound").await;
+    published(&place, "web", "Warning ProxyRemoved").await;
+    published(&place, "web", "Warning ExternalAuthConfigNotFound").await;
 }
 
 /// A proxy started on the old document would say that it has the guard, and not have it.
@@ -154,6 +154,7 @@ async fn a_guarded_proxy_is_not_started_while_its_run_config_is_still_the_unguar
     objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
     objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
     message(&place, "web", "ConfigMap web-runconfig is being deleted").await;
+    published(&place, "web", "Warning ChildBeingDeleted").await;
     operator.idle(place.cluster).await;
     assert!(objects.get(ChildKind::Deployment, "web").await.is_null());
 
@@ -164,7 +165,7 @@ async fn a_guarded_proxy_is_not_started_while_its_run_config_is_still_the_unguar
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_child_is_told_once_in_the_api_servers_own_words_however_many() {
+async fn a_refused_child_is_reported_once_in_the_api_servers_words() {
     let place = Place::new("refused").await;
     let _operator = place.operator();
     let objects = &place.objects;
@@ -172,7 +173,7 @@ async fn a_refused_child_is_told_once_in_the_api_servers_own_words_however_many(
     objects.create(labelled("web", json!({"podTemplateSpec": {"metadata": {"labels": labels}}}))).await;
     let message = message(&place, "web", "cannot apply StatefulSet").await;
     assert!(message.contains("spec.template.labels: Invalid value") && !message.contains("StatusDetails"), "{message}");
-    told(&place, "web", "Warning ApplyFailed").await;
+    published(&place, "web", "Warning ApplyFailed").await;
     objects.edit("web", json!({"podTemplateSpec": null})).await;
     objects.has_children("web", &children_of("web")).await;
     let events = objects.events("MCPServer", "web").await;

@@ -124,7 +124,7 @@ async fn toolhives_objects_with_our_owner_are_taken_over() {
     operator.idle(place.cluster).await;
     for (server, _) in &planted {
         let events = objects.events("MCPServer", server).await;
-        assert!(!events.contains(&"Warning ApplyFailed".to_owned()), "{server}: {events:?}");
+        assert!(!events.contains(&"Warning NameTaken".to_owned()), "{server}: {events:?}");
     }
 }
 
@@ -138,7 +138,7 @@ async fn objects_with_toolhives_labels_alone_are_not_adopted() {
     for (server, planted) in &planted {
         let refused = objects.phase(server, "Failed").await.status.unwrap();
         let ready = refused.conditions.iter().flatten().find(|it| it.type_ == "Ready").unwrap().clone();
-        assert_eq!((&*ready.status, &*ready.reason), ("False", "ApplyFailed"), "{server}");
+        assert_eq!((&*ready.status, &*ready.reason), ("False", "NameTaken"), "{server}");
         let (_, line) = ready.message.split_once(&format!("kubectl delete -n {} ", place.namespace())).unwrap();
         let named: BTreeSet<&str> = line.split(' ').collect();
         let stdio = matches!(*server, "minimal" | "overrides");
@@ -190,7 +190,7 @@ async fn a_stateful_set_of_toolhives_without_owner_is_made_anew() {
     operator.idle(place.cluster).await;
     for (server, _) in &planted {
         let events = objects.events("MCPServer", server).await;
-        assert!(!events.contains(&"Warning ApplyFailed".to_owned()), "{server}: {events:?}");
+        assert!(!events.contains(&"Warning NameTaken".to_owned()), "{server}: {events:?}");
     }
 }
 

@@ -53,7 +53,7 @@ pub mod v1 {
     pub struct NastySpec {
         /// host:port, two members in v2.
         pub address: String,
-        /// Always written, though nobody sent it.
+        /// Always written, though no client sent it.
         #[serde(default)]
         pub replicas: i32,
         /// On and off are all that v1 knows.

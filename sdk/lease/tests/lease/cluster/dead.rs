@@ -1,4 +1,4 @@
-//! A watch that is accepted and never says anything: how long it is believed. And a view that nobody asks for.
+//! A watch that is accepted and sends no event: how long its view counts. And a view that is not used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,13 +16,13 @@ use crate::{LeaseElection, Scopes};
 use super::{Candidate, DEADLINE, LEASE, OPERATOR, hand_over, quick_scope_timing, scope_timing, timing};
 
 /// A client whose watches are dead from now on, and how many requests were made.
-struct Deaf {
+struct DeadWatches {
     client: Client,
     dead: Arc<AtomicBool>,
     requests: Arc<AtomicUsize>,
 }
 
-impl Deaf {
+impl DeadWatches {
     fn new(inner: Client) -> Self {
         let (dead, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (silent, counted) = (Arc::clone(&dead), Arc::clone(&requests));
@@ -48,9 +48,9 @@ impl Deaf {
 async fn a_dead_watch_hides_a_restricted_operator_while_it_settles() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("deaf").await;
-    let deaf = Deaf::new(cluster.admin());
-    deaf.dead.store(true, Ordering::Release);
-    let (scopes, driver) = Scopes::new(deaf.client.clone(), OPERATOR, LEASE, scope_timing()).unwrap();
+    let client = DeadWatches::new(cluster.admin());
+    client.dead.store(true, Ordering::Release);
+    let (scopes, driver) = Scopes::new(client.client.clone(), OPERATOR, LEASE, scope_timing()).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
     wait_until("it to be ours", DEADLINE, || async { scopes.owns(&team).may_write().then_some(()) }).await;
     hand_over(cluster, &team).await;
@@ -66,7 +66,7 @@ async fn a_dead_watch_hides_a_restricted_operator_while_it_settles() {
 async fn an_unused_view_makes_no_request_until_it_is_asked() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("rest").await;
-    let counted = Deaf::new(cluster.admin());
+    let counted = DeadWatches::new(cluster.admin());
     let (scopes, driver) = Scopes::new(counted.client.clone(), OPERATOR, LEASE, quick_scope_timing()).unwrap();
     let task = tokio::spawn(driver.run(std::future::pending()));
     wait_until("the view", DEADLINE, || async { scopes.unknown().is_none().then_some(()) }).await;

@@ -51,7 +51,7 @@ async fn another_holds_within_the_duration_after_a_crash() {
         assert_eq!(handle.held(), None, "who does not renew holds nothing");
         let hold = tokio::select! { hold = others[0].holds() => hold, hold = others[1].holds() => hold };
         let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
-        eprintln!("wall {skew:+} s, crash of the leader: nobody for {gap:?}");
+        eprintln!("wall {skew:+} s, crash of the leader: no leader for {gap:?}");
         // Where the machine stalls, the Lease may have lapsed before the crash, and have been taken once more.
         let once_more = hold > 2 && begun.lost() > timing().renew();
         assert!(hold == 2 || once_more, "{hold:?}");
@@ -115,7 +115,7 @@ async fn a_lease_that_is_being_taken_when_the_end_comes_is_given_back() {
     tokio::time::timeout(DEADLINE, asked.notified()).await.unwrap();
     let handle = candidate.handle.clone();
     let end = tokio::spawn(candidate.end());
-    wait_until("it to be told", DEADLINE, || async { handle.acquired().now_or_never() }).await;
+    wait_until("the handle to hold", DEADLINE, || async { handle.acquired().now_or_never() }).await;
     held.add_permits(1);
     end.await.unwrap().unwrap();
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
@@ -148,7 +148,7 @@ async fn a_holder_finds_out_about_a_stall_at_its_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_write_on_the_lease_stays_and_disturbs_nobody() {
+async fn foreign_labels_on_the_lease_stay_and_do_no_harm() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("labels").await;
     let holder = Candidate::start(cluster.admin(), election(&namespace, "holder"), 0);
@@ -225,7 +225,7 @@ fn the_default_is_what_client_go_has() {
 
 /// MISSION D7: installations that share the Lease exclude each other, and the one that waits knows which one leads.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_of_another_installation_is_told_which_one_holds() {
+async fn a_candidate_knows_which_other_installation_holds() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("shared").await;
     let of = |installation: &str| election(&namespace, "pod").timing(patient()).installation(installation);
@@ -234,7 +234,8 @@ async fn a_candidate_of_another_installation_is_told_which_one_holds() {
     let twin = Candidate::start(cluster.admin(), of("a/blue"), 0);
     let other = Candidate::start(cluster.admin(), of("b/green"), 0);
     let told =
-        wait_until("the other to be told", DEADLINE, || async { other.handle.health().other_installation }).await;
+        wait_until("the other to name the holder", DEADLINE, || async { other.handle.health().other_installation })
+            .await;
     assert_eq!(told, "a/blue");
     wait_until("the twin to see it", DEADLINE, || async { twin.handle.health().holder }).await;
     assert_eq!(twin.handle.health().other_installation, None);

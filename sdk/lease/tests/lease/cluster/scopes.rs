@@ -1,4 +1,4 @@
-//! A cluster-wide operator beside namespace-restricted ones, as the guide tells it. MISSION D7.
+//! A cluster-wide operator beside namespace-restricted ones, as in the guide. MISSION D7.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn restricted(namespace: &str, identity: &str) -> LeaseElection {
 async fn told(changes: &mut Changes, namespace: &str) {
     let wanted = Some(namespace.to_owned());
     let told = async { while changes.next().await.unwrap() != wanted {} };
-    tokio::time::timeout(DEADLINE, told).await.unwrap_or_else(|_| panic!("no change of {namespace} was told"));
+    tokio::time::timeout(DEADLINE, told).await.unwrap_or_else(|_| panic!("no change of {namespace} was reported"));
 }
 
 fn watch(wide: &ClusterWide, others: &[&Candidate], namespace: &str) -> Observer {
@@ -98,7 +98,7 @@ async fn steps_back_and_resumes(skew: i64, wide_skew: i64) {
     tenant.crash().await;
     told(&mut changes, &team).await;
     let (gap, lost) = (crashed.started().elapsed(), crashed.lost());
-    eprintln!("walls {skew:+} s and {wide_skew:+} s, crash of the restricted operator: nobody for {gap:?}");
+    eprintln!("walls {skew:+} s and {wide_skew:+} s, crash of the restricted operator: no owner for {gap:?}");
     let expected = Duration::from_secs(3 + 1);
     // The time counts from the last renewal, and from an earlier one where the machine stalls.
     let earlier = timing().renew() + Duration::from_millis(200) + begun.lost();
@@ -141,7 +141,7 @@ async fn a_foreign_operator_is_left_alone_after_deleting_its_lease() {
         let team = cluster.namespace("dynamo").await;
         hand_over(cluster, &team).await;
         let known = || async { wide.scopes.owns(&team).may_write().then_some(()) };
-        wait_until("it to be known that nobody holds", DEADLINE, known).await;
+        wait_until("the view to know that there is no holder", DEADLINE, known).await;
         let leases: Api<Lease> = Api::namespaced(cluster.admin(), &team);
         // Its wall is an hour late: its lease has expired before it is made, for those who believe it.
         let lease = json!({
@@ -240,7 +240,7 @@ async fn without_its_driver_nothing_is_known_and_streams_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_ends_when_the_namespace_is_taken_back_or_handed_anew() {
+async fn a_hold_ends_when_the_handover_ends_or_is_replaced() {
     let cluster = ControlPlane::shared().await;
     let team = cluster.namespace("handed-over").await;
     hand_over(cluster, &team).await;

@@ -63,7 +63,7 @@ fn play(world: &mut World, faults: &[(Duration, usize, Fault)]) {
     world.run_until(FAULTS);
 }
 
-/// Nobody acts in an epoch that another has passed or shares.
+/// No holder acts in an epoch that another has passed or shares.
 fn assert_epochs_grow(world: &World) {
     let mut last = (usize::MAX, 0);
     for tick in &world.ticks {
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn somebody_acts_again_within_the_duration_when_faults_end(
+    fn a_holder_acts_within_the_duration_when_faults_end(
         seed: u64,
         clocks in proptest::collection::vec(clock(), 2..=3),
         faults in schedule(fault()),

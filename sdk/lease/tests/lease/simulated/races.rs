@@ -78,7 +78,7 @@ fn race_1_listeners_learn_when_a_namespace_is_taken_or_returned() {
     let told = || Some(NAMESPACE.to_owned());
     assert_eq!(view.owns(NAMESPACE, moment(0)), Ownership::Unknown);
     listed(&mut view, 1);
-    assert_eq!(view.take_changes(), [None], "somebody asked in vain");
+    assert_eq!(view.take_changes(), [None], "a question found no answer");
 
     view.see(NAMESPACE, record("restricted", 1, 10), moment(2));
     assert_eq!(view.take_changes(), [told()], "objects of a reconcile under way are looked at again");
@@ -220,7 +220,7 @@ fn race_7_the_cluster_wide_operator_gets_no_turn_in_an_update() {
 
 #[test]
 fn race_7_a_released_or_deleted_lease_outlives_its_holder() {
-    // Handed over, and nobody comes.
+    // Handed over, and no operator comes.
     let mut world = one_restricted([0, 0]);
     world.run_until(at(60));
     world.holders[0].meet(Fault::Restart(at(1000)), at(60), &mut world.server);
@@ -248,7 +248,7 @@ fn race_7_a_released_or_deleted_lease_outlives_its_holder() {
     let (two, none) = windows(&world, at(50));
     assert_eq!(two, Duration::ZERO);
     assert_eq!(world.first(at(50), |tick| tick.cluster_writes), None);
-    assert_between("deleted by somebody", none, Timing::SCOPE.settling(), Timing::SCOPE.settling() + SLACK + at(1));
+    assert_between("deleted", none, Timing::SCOPE.settling(), Timing::SCOPE.settling() + SLACK + at(1));
     assert_eq!(world.ticks.last().unwrap().holders, [(0, 2)]);
 }
 
@@ -293,7 +293,7 @@ fn race_8_no_two_act_when_the_namespace_is_taken_back() {
     let mut world = one_restricted([0, 0]);
     world.server.hand_over(false);
     world.run_until(at(90));
-    assert_eq!(world.first(at(0), |tick| !tick.holders.is_empty()), None, "nobody handed it over");
+    assert_eq!(world.first(at(0), |tick| !tick.holders.is_empty()), None, "it was not handed over");
     assert_eq!(windows(&world, at(50)), (Duration::ZERO, Duration::ZERO));
 
     // It is handed over while the cluster-wide operator's watch is dead, and taken back.
@@ -323,9 +323,10 @@ fn race_8_no_two_act_when_the_namespace_is_taken_back() {
     }
 }
 
-// The cluster-wide operator lists every six seconds and sees none of them: so a hold ends with the proof that it began under.
+// The cluster-wide operator lists every six seconds and sees none of them: so a hold ends with the proof that it began
+// under.
 #[test]
-fn race_8_proofs_between_two_lists_let_nobody_act() {
+fn race_8_proofs_between_two_lists_let_no_holder_act() {
     let mut world = one_restricted([0, 0]);
     world.cluster.as_mut().unwrap().watch = false;
     world.server.hand_over(false);
@@ -340,9 +341,9 @@ fn race_8_proofs_between_two_lists_let_nobody_act() {
     assert_eq!(world.longest(at(10), |tick| !tick.cluster_writes), Duration::ZERO, "it saw no proof");
 }
 
-// Nobody lists while nobody asks; a question that finds the view old makes it need a list, until one answers.
+// There is no list without a question; one that finds the view old makes it need a list, until one answers.
 #[test]
-fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
+fn a_view_needs_a_list_at_a_question_and_not_before() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     not_handed_over(&mut view, 1);
     for second in 2..60 {
@@ -354,7 +355,7 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
     assert_eq!(view.take_changes(), []);
     view.handed_over([].into(), Some(moment(60)), moment(61));
     assert_eq!((view.needs_list(), view.needs_leases()), (false, false), "rest is no gap");
-    assert_eq!(view.take_changes(), [None], "somebody asked in vain");
+    assert_eq!(view.take_changes(), [None], "a question found no answer");
     assert!(view.owns(NAMESPACE, moment(62)).may_write());
     assert!(view.owns(NAMESPACE, moment(66)).may_write() && view.needs_list(), "it is half as old as it may be");
 
@@ -368,7 +369,7 @@ fn a_view_needs_a_list_when_somebody_asks_and_not_before() {
 
 // A watch on policies that has died is noticed by the lists: nothing that is older than twelve seconds counts.
 #[test]
-fn a_dead_watch_on_policies_lets_nobody_write_on_a_stale_view() {
+fn a_dead_watch_on_policies_lets_no_stale_view_write() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     not_handed_over(&mut view, 1);
     assert!(view.owns(NAMESPACE, moment(12)).may_write());
@@ -399,7 +400,7 @@ fn for_ever(version: u64) -> Record {
 }
 
 #[test]
-fn race_8_a_deleted_endless_lease_blocks_nobody_for_long() {
+fn race_8_a_deleted_endless_lease_does_not_block_for_long() {
     let mut view = ScopeView::new(ScopeTiming::DEFAULT);
     listed(&mut view, 0);
     view.see(NAMESPACE, for_ever(10), moment(1));
@@ -506,7 +507,7 @@ fn a_new_cluster_wide_operator_waits_out_a_dead_lease() {
     world.run_until(at(60));
     let resumed = world.first(at(0), |tick| tick.cluster_writes).unwrap();
     assert_between("cluster-wide start beside a dead lease", resumed, DURATION + GRACE, DURATION + GRACE + SLACK);
-    // Nobody else does: what was only found there says nothing of a life.
+    // No other does: what was only found there is no sign of life.
     assert_eq!(world.first(at(0), |tick| !tick.cluster_checks), None);
     let cluster = world.cluster.as_mut().unwrap();
     assert!(cluster.owns().may_write());

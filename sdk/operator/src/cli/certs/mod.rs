@@ -1,4 +1,4 @@
-//! `certs`: what is done with certificates outside of a replica, by a person or by a hook Job of an installation.
+//! `certs`: commands for certificates, for a person or a hook Job of an installation.
 
 mod show;
 
@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Subcommand)]
 pub(super) enum Certs<A: clap::Args> {
-    /// Create or repair the Secrets, and with --certificates hooks add the CA to those that are published; only check the
-    /// Secrets where cert-manager or you fill them
+    /// Create or repair the Secrets, and with --certificates hooks add the CA to those that are published; only check
+    /// the Secrets where cert-manager or you fill them
     #[command(visible_alias = "generate")]
     Ensure {
         #[command(flatten)]
@@ -120,7 +120,7 @@ struct Patience {
 }
 
 impl Patience {
-    /// Nothing that the API server is asked is waited for any longer.
+    /// No request to the API server takes longer.
     async fn answer<T>(self, asked: impl Future<Output = T>) -> anyhow::Result<T> {
         let late = || format!("the API server did not answer within {} s; is it reachable?", self.time.as_secs());
         timeout_at(self.end, asked).await.with_context(late)
@@ -142,7 +142,7 @@ pub(super) async fn perform<A: clap::Args>(
     let (components, metrics) = (&components, routes.metrics());
     let hooks = installation.certificates == CertificateMode::Hooks;
     if let (What::Ensure { validity }, true) = (what, hooks) {
-        // Here, and nowhere else, such certificates are made.
+        // Such certificates are issued here only.
         let maker = certificate_maker(&installation, components, client, provider, configurations, metrics);
         return ensure_for_upgrade(&installation, maker, validity, patience).await;
     }
@@ -180,7 +180,7 @@ pub(super) async fn perform<A: clap::Args>(
     }
 }
 
-/// One who closes our output has seen enough.
+/// A closed standard output is no error.
 fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
@@ -209,7 +209,7 @@ fn validity(text: &str) -> Result<SignedDuration, String> {
         Some(time) => time,
         None => SignedDuration::try_from(duration(text)?).map_err(|error| error.to_string())?,
     };
-    // One that ends sooner would be made anew each time.
+    // One that ends sooner would be replaced each time.
     if time <= RotationTiming::default().leaf_left {
         return Err("give more than 30 days, as in 365d".to_owned());
     }
@@ -249,7 +249,7 @@ fn elsewhere(installation: &Installation) -> String {
     }
 }
 
-/// Does what a replica does, until all entries hold what they should.
+/// Does what a replica does, until all entries hold the bundle.
 async fn publish(installation: &Installation, source: &CertificateSource, patience: Patience) -> anyhow::Result<()> {
     let material = patience.answer(source.ensure()).await??;
     let (stop, configurations) = (CancellationToken::new(), source.configurations());
@@ -257,14 +257,14 @@ async fn publish(installation: &Installation, source: &CertificateSource, patien
     let mut missing = "an answer of the API server".to_owned();
     // A rotation goes on while this waits: the bundle from before would cut off what is served.
     let stored = async {
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             sleep(LOOK).await;
             let error = source.publish_stored(&bundle).await.map_or_else(|error| error.to_string(), |()| String::new());
-            if error != told && !error.is_empty() {
+            if error != logged && !error.is_empty() {
                 warn!(error, "cannot read the certificate Secrets again, for the CA bundle to publish; retrying");
             }
-            told = error;
+            logged = error;
         }
     };
     let published = async {
@@ -292,7 +292,7 @@ async fn rotate(installation: &Installation, automatic: &Automatic, patience: Pa
     let phase = patience.answer(automatic.rotate()).await??;
     let begun = if under_way { "is under way already" } else { "has begun" };
     say(&format!(
-        "{}: a rotation {begun}: {}\nthe running replicas carry it on, and 'certs show' tells how far it is; none running? \
+        "{}: a rotation {begun}: {}\nthe running replicas carry it on, and 'certs show' shows its progress; none running? \
          start the operator\n",
         installation.release,
         name(phase)

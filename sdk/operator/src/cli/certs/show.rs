@@ -94,7 +94,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
 }
 
 impl Shown {
-    /// Whether there is nothing to mend.
+    /// Whether there is nothing to fix.
     pub(super) fn is_sound(&self) -> bool {
         self.problems.is_empty() && self.published.iter().all(|entry| entry.problem.is_none())
     }

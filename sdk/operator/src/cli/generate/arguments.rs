@@ -13,7 +13,7 @@ use portcullis_manifest::{CertificateMode, ServiceRef};
 /// The flags of `run` by which a process knows that it belongs to this installation: those that differ from the
 /// defaults. It learns its namespace from its Pod.
 pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String> {
-    // Every field is looked at: one that is added and forgotten does not compile.
+    // Every field is named, so that a new one that is forgotten does not compile.
     let Installation {
         operator,
         release,
@@ -54,14 +54,14 @@ pub(crate) fn program(operator: &str) -> String {
     name.map_or_else(|| operator.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A word of a command line as a shell takes it.
+/// Quotes a word of a command line for a shell.
 pub(crate) fn quoted(word: String) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@".contains(c);
     if word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// The operator's own arguments, as they were given on the command line: webhooks and rights were made from them, so
-/// the process has to be started with them. What the environment said is left out: the same command line gives the
+/// the process has to be started with them. Values from the environment are left out: the same command line gives the
 /// same bytes everywhere.
 pub(crate) fn own_arguments<A: clap::Args>(matches: &ArgMatches) -> Vec<String> {
     let mut given = Vec::new();

@@ -13,12 +13,12 @@ use crate::Installation;
 use crate::cli::input::read;
 use portcullis_manifest::CertificateMode;
 
-/// No object of the API is larger, so no bundle in one is.
+/// The largest size of an API object, and so of a bundle in one.
 const LARGEST_BUNDLE: u64 = 1024 * 1024;
 /// The advice on a file that is no bundle.
 const PLAIN: &str = "give the certificates as PEM, as they are in ca.crt, not encoded once more";
 
-/// The certificate as cert-manager is to make it. It is called like the Secret that it is written to.
+/// The Certificate for cert-manager, with the name of the Secret that it is written to.
 pub(super) fn issued(installation: &Installation, flags: &GenerateFlags) -> IssuedCertificate {
     IssuedCertificate {
         name: installation.secret.clone(),
@@ -28,7 +28,7 @@ pub(super) fn issued(installation: &Installation, flags: &GenerateFlags) -> Issu
     }
 }
 
-/// Decides who fills the `caBundle` fields.
+/// Sets the source of the `caBundle` fields.
 pub(super) fn trust(installation: &Installation, flags: &GenerateFlags) -> Result<Trust, GenerateError> {
     let mode = installation.certificates;
     if flags.issuer.is_some() && mode != CertificateMode::CertManager {
@@ -44,7 +44,7 @@ pub(super) fn trust(installation: &Installation, flags: &GenerateFlags) -> Resul
     })
 }
 
-/// The certificates of the file, each of which must be an authority's: a leaf in a bundle makes nobody trust what
+/// The certificates of the file, each of which must be an authority's: a leaf in a bundle makes no caller trust what
 /// comes after it.
 fn bundle(path: &Path) -> Result<String, GenerateError> {
     let refused = |problem: String| GenerateError::Bundle { path: path.to_owned(), problem };

@@ -120,7 +120,7 @@ pub(super) enum GenerateError {
     /// A Deployment without an image.
     #[error("generate operator needs --image IMAGE")]
     NoImage,
-    /// A Deployment whose Pods nobody could call.
+    /// A Deployment whose Pods cannot be called.
     #[error("{0}")]
     Address(String),
     /// Two flags that do not go together.
@@ -131,7 +131,7 @@ pub(super) enum GenerateError {
         /// The mode that it belongs to.
         mode: &'static str,
     },
-    /// Applied, it would take the place of another installation.
+    /// Applied, it would replace another installation.
     #[error(
         "a restricted operator under the default names would replace the cluster-wide one: its Deployment, Service and \
          roles in namespace {namespace} have the same names; give --release NAME, --namespace NAMESPACE, or both"
@@ -161,17 +161,17 @@ pub(super) enum GenerateError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The folder to write to is a file.
     #[error("--out {} is a file: give a folder", .0.display())]
     NoFolder(PathBuf),
-    /// A folder, a pipe or a device is where a file should go.
+    /// A folder, a pipe or a device has the path of a file.
     #[error("{} is no file: move it away, or give another --out", .0.display())]
     NoFile(PathBuf),
-    /// Files of others are where these should go.
+    /// Files of others have the names of these.
     #[error(
         "{} holds what 'generate' of this operator did not write: {}; move it away, or give another --out",
         folder.display(), foreign.join(", ")
@@ -220,7 +220,7 @@ pub(super) fn perform<A: clap::Args>(
         return Err(GenerateError::Replaces { namespace: objects.namespace().to_owned() }.into());
     }
     for warning in objects.warnings(what) {
-        // Nothing is left to do when standard error is closed.
+        // A closed standard error is no reason to fail.
         let _ = writeln!(std::io::stderr(), "warning: {warning}");
     }
     let issued = flags.installation.certificates == CertificateMode::CertManager;
@@ -245,7 +245,7 @@ impl Heads {
         }
     }
 
-    /// Told from those of examples, which a person fills in.
+    /// A marker that examples, which a person fills in, do not have.
     fn issued(self) -> String {
         self.line("certificates --certificates cert-manager")
     }
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    // K8: whatever is generated.
+    // K8: for each command of `generate`.
     #[test]
     fn what_would_lock_a_cluster_is_not_generated() {
         for what in ["crds", "webhooks", "rbac", "operator", "certificates"] {

@@ -23,7 +23,7 @@ use portcullis_webhook::conversion::Conversion;
 /// The termination grace period of Pods: the longest shutdown, and some time for the signal to arrive.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// All that there is to generate from.
+/// The input of the generator.
 pub(super) struct Objects<'a> {
     flags: &'a GenerateFlags,
     installation: Installation,
@@ -42,8 +42,8 @@ pub(super) struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Looks through the registration. One that does not fit together, or that could lock the cluster, is refused
-    /// whatever is to be generated.
+    /// Checks the registration. One that is inconsistent, or that could lock the cluster, is refused whatever is to be
+    /// generated.
     pub(super) fn new<A: clap::Args>(
         operator: &'a Operator<A>,
         components: &Components,
@@ -138,7 +138,7 @@ impl<'a> Objects<'a> {
         warnings
     }
 
-    /// The CRDs, by name. A CRD serves the whole cluster, so it is not the business of who is restricted to a part.
+    /// The CRDs, by name. A CRD serves the whole cluster, so a restricted operator does not install it.
     pub(super) fn crds(&self) -> Result<Vec<(String, Value)>, GenerateError> {
         if self.installation.restricted_to.is_some() {
             return Ok(Vec::new());
@@ -185,8 +185,8 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// The policies with the CEL rules of the webhooks, each with its binding. They are there without webhooks as well: the
-    /// API server asks nobody.
+    /// The policies with the CEL rules of the webhooks, each with its binding. They are there without webhooks as well:
+    /// the API server calls no webhook.
     pub(super) fn policies(&self) -> Result<Vec<Value>, GenerateError> {
         let mut objects = Vec::new();
         for (policy, binding) in admission_policies(&self.installation.validating(), &self.webhooks) {
@@ -214,8 +214,8 @@ impl<'a> Objects<'a> {
         (note, manifests.into_iter().map(|object| self.finished(object, "certificate")).collect())
     }
 
-    /// Deployment, Service and what guards them. There is no Namespace among them: it is older than the operator and
-    /// outlives it, with the Secrets in it, and who deletes these manifests does not mean all that is in it.
+    /// Deployment, Service and what guards them. They include no Namespace: it is older than the operator and
+    /// outlives it, with the Secrets in it, and a deletion of these manifests should not delete its other objects.
     pub(super) fn operator(&self) -> Vec<Value> {
         self.workload().manifests()
     }
@@ -238,7 +238,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Whether anything is called by the API server.
+    /// Whether the API server calls any webhook.
     fn serves(&self) -> bool {
         self.configurations != Configurations::default()
     }

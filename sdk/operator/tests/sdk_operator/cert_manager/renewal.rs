@@ -134,7 +134,7 @@ async fn a_leaf_and_its_authority_are_renewed_without_a_lost_call() {
     served(&place, &serving).await;
     load.go_on(20).await;
 
-    // Made anew with another key.
+    // Created again with another key.
     let spec = json!({ "spec": { "privateKey": { "rotationPolicy": "Always" } } });
     certificates(&place).patch("pair-root", &PatchParams::default(), &Patch::Merge(spec)).await.unwrap();
     renew(&place, "pair-root").await;
@@ -162,7 +162,7 @@ async fn a_users_self_signed_issuer_renews_without_a_lost_call() {
 
 // A certificate that cert-manager cannot issue is reported, and the operator serves the previous pair.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_is_asked_for_wrongly_is_told_by_its_name() {
+async fn a_wrong_certificate_request_is_reported_by_name() {
     let (place, serving, load) = start(None, &[]).await;
     let names = json!({ "spec": { "dnsNames": ["elsewhere.svc"] } });
     certificates(&place).patch("pair", &PatchParams::default(), &Patch::Merge(names)).await.unwrap();

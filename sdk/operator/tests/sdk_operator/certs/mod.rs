@@ -85,7 +85,7 @@ impl Installation {
         self.secrets().patch(&name, &PatchParams::apply("owner").force(), &Patch::Apply(secret)).await.unwrap();
     }
 
-    /// Applies what `generate` prints. Its webhooks are called for no namespace, because nobody serves them.
+    /// Applies what `generate` prints. Its webhooks are called for no namespace, because no process serves them.
     async fn install(&self, arguments: &[&str]) {
         let selector: &[&str] =
             if arguments.contains(&"webhooks") { &["--namespace-selector", "nobody=here"] } else { &[] };

@@ -1,4 +1,4 @@
-//! Certificates of somebody else: checked, waited for, never written.
+//! Provided certificates: checked, waited for, never written.
 
 use jiff::{SignedDuration, Timestamp};
 use portcullis_pki::{Ca, CertificateParams, Usage};

@@ -51,7 +51,7 @@ async fn a_used_address_a_lost_cluster_and_bad_flags_are_errors() {
             &["--kubeconfig", kubeconfig, "--owner", "a", "--port", &port][..],
             format!("cannot listen on 0.0.0.0:{port}; another --port may be free: Address already in use"),
         ),
-        (&["--kubeconfig", kubeconfig], "nobody knows who you are: give --owner NAME".to_owned()),
+        (&["--kubeconfig", kubeconfig], "no user name is known for you: give --owner NAME".to_owned()),
         (&["--kubeconfig", "/none", "--owner", "a"], "cannot use --kubeconfig /none".to_owned()),
         (
             &["--kubeconfig", kubeconfig, "--owner", "a", "--webhooks", "off"],

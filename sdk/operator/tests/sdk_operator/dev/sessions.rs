@@ -21,7 +21,7 @@ async fn a_session_serves_until_it_ends_and_leaves_nothing_behind() {
         found.sort();
         let name = |what: &str| format!("entity-operator-dev-{owner}-{what}");
         assert_eq!(found, [name("mutating"), name("validating")]);
-        // A session that is killed leaves webhooks that nobody answers: finalizers can go even so.
+        // A session that is killed leaves webhooks without a server: finalizers can go even so.
         let installed: Api<ValidatingWebhookConfiguration> = Api::all(cluster.admin());
         let entry = installed.get(&name("validating")).await.unwrap().webhooks.unwrap().remove(0);
         let conditions: Vec<_> = entry.match_conditions.into_iter().flatten().map(|one| one.name).collect();
@@ -80,7 +80,7 @@ async fn other_namespaces_are_left_alone_even_if_the_machine_is_gone() {
     dev.open().await;
     judged(&entities(cluster, &team), true).await;
     try_create(&entities(cluster, &others), "forbidden").await.unwrap();
-    // A machine that is gone: nobody answers any more.
+    // The machine is gone and does not answer any more.
     dev.signal("-KILL").await;
     dev.ended().await;
     try_create(&entities(cluster, &team), "forbidden").await.unwrap();

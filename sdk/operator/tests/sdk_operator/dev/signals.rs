@@ -20,7 +20,7 @@ async fn a_second_signal_ends_a_session_at_once_after_clean_up() {
     let team = cluster.namespace("team").await;
     let mut dev = start(cluster, ENTITIES, "hasty", &["--only-namespace", &team, "--think", "60000"]);
     dev.open().await;
-    // A call that nobody answers in time: the session waits for it.
+    // A call without an answer in time: the session waits for it.
     let entities = entities(cluster, &team);
     let call = tokio::spawn(async move {
         let dry = PostParams { dry_run: true, ..PostParams::default() };

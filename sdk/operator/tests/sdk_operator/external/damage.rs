@@ -1,4 +1,4 @@
-//! Damage to the Secret, in both of the modes in which somebody else fills it.
+//! Damage to the Secret, in both of the modes in which another program or a user fills it.
 
 use base64::Engine as _;
 use futures::future::{BoxFuture, join_all};
@@ -186,7 +186,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// The damage is told with its cure, nobody notices it, and when it is put right the new pair is served.
+/// The damage is logged with its fix, callers do not notice it, and when it is repaired the new pair is served.
 async fn survives(case: &Case, provided_by: ProvidedBy) {
     let (what, place, ca) = (case.what, Place::new(provided_by).await, ca("owner"));
     let pair = place.pair(&ca);

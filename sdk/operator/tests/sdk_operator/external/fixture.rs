@@ -1,4 +1,4 @@
-//! An operator in the API server's way, whose certificates come from somebody else.
+//! An operator that the API server calls, with provided certificates.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The API server calls the webhook all the time, and callers shake hands anew all the while.
+//! The API server calls the webhook all the time, while callers make new handshakes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

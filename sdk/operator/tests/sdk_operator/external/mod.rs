@@ -1,4 +1,4 @@
-//! Certificates that somebody else makes: what is checked, what is told, what goes on being served. The API server calls
+//! Provided certificates: what is checked, logged and served. The API server calls
 //! all the while.
 
 mod damage;

@@ -19,7 +19,8 @@ async fn generate(arguments: &[&str]) -> Vec<Value> {
     serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
 }
 
-// D5, from the first start without a Secret to a renewed one: nothing restarts.
+// D5, from the first start without a Secret to a renewed one: nothing
+// restarts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_waits_for_its_secret_and_outlives_damage() {
     let cluster = ControlPlane::shared().await;

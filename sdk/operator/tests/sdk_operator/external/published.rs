@@ -25,7 +25,7 @@ async fn missing(place: &Place, serving: &Serving, words: &str) -> String {
     wait_until(words, PATIENCE, said).await
 }
 
-// A bundle that is mended by index goes to the wrong entry when the list is in another order: entries count by name.
+// A bundle that is repaired by index goes to the wrong entry when the list is in another order: entries count by name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_whose_bundle_does_not_trust_the_pair_is_named() {
     let (owner, stranger) = (ca("owner"), ca("stranger"));

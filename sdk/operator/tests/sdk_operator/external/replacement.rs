@@ -65,7 +65,7 @@ async fn a_bundle_without_the_old_ca_switches_to_the_new_pair_at_once() {
     place.in_force().await;
 }
 
-// Nobody is called by a CRD that is not there; a renewal that waited for it would wait until the old pair has ended.
+// A missing CRD causes no calls; a renewal that waited for it would wait until the old pair has expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
     let (old, new) = (ca("old"), ca("new"));
@@ -88,7 +88,7 @@ async fn an_untrusted_new_pair_is_served_once_the_old_one_expires() {
     place.put_pair(&short, old.cert_pem()).await;
     let serving = place.serve().await;
     place.publish(serving.address.port(), old.cert_pem()).await;
-    // Before that nobody trusts the old one either, and the new one need not wait.
+    // Before that callers do not trust the old one either, and the new one need not wait.
     tokio::time::timeout(PATIENCE, serving.bundle.wait_until_published(&place.configurations(), |_| {})).await.unwrap();
     place.put_pair(&place.pair(&new), new.cert_pem()).await;
     served(&place, &serving, &new).await;

@@ -97,7 +97,7 @@ async fn no_webhook_decides_by_an_unfilled_cache() {
     cluster.install_crds(&others).await;
     let place = Place::new(cluster, &["--namespace", &home]).await;
 
-    // Regions cannot be listed: nobody knows the kind.
+    // Regions cannot be listed: the kind is unknown.
     let first = place.start();
     place.install(&first).await;
     let refused = || async { place.tried(&team, depot(&team, "north", 0)).await?.contains("some room").then_some(()) };

@@ -139,9 +139,12 @@ async fn every_error_about_a_lost_api_server_names_its_address() {
     std::fs::write(&kubeconfig, text).unwrap();
     let running = Running::start(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "a"]);
     running.logged("no certificates yet").await;
+    let (status, body) = running.health("/readyz").await;
+    assert_eq!(status, 503, "{body}");
     let log = running.log();
     let complaints: Vec<&str> = log.lines().filter(|line| !line.contains("\"level\":\"INFO\"")).collect();
     let why = "the API server at http://127.0.0.1:1/ does not answer: connection refused";
     assert!(!complaints.is_empty() && complaints.iter().all(|line| line.contains(why)), "{log}");
+    assert!(body.starts_with("waiting for certificates: ") && body.contains(why), "{body}");
     running.kill().await;
 }

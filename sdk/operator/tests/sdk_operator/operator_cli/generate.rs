@@ -79,7 +79,7 @@ async fn check_names_each_differing_file_and_writes_nothing() {
     std::fs::remove_file(&crd).unwrap();
     assert!(fails(&check, 1).await.contains("entities.demo.example.yaml (missing)"));
 
-    // The command mends it, and leaves alone what it did not write.
+    // The command repairs it, and leaves alone what it did not write.
     write("crds", &folder).await;
     assert_eq!(std::fs::read(&crd).unwrap(), right);
     assert_eq!(
@@ -121,7 +121,7 @@ async fn a_folder_that_cannot_be_written_is_named() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_pipe_in_the_place_of_a_manifest() {
+async fn a_pipe_instead_of_a_manifest_is_not_read() {
     let home = tempfile::tempdir().unwrap();
     let (out, pipe) = (home.path().to_str().unwrap(), home.path().join("rbac.yaml"));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -131,7 +131,7 @@ async fn nobody_waits_for_a_pipe_in_the_place_of_a_manifest() {
     }
 }
 
-// A `kustomization.yaml` or an `rbac.yaml` is soon somebody's own.
+// A `kustomization.yaml` or an `rbac.yaml` is easily a user's own.
 #[tokio::test]
 async fn a_foreign_file_stops_generate_before_it_writes_any() {
     let home = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ async fn every_command_writes_the_same_file_and_removes_no_others() {
 }
 
 #[tokio::test]
-async fn other_line_endings_are_told_apart_from_a_change() {
+async fn other_line_endings_are_distinguished_from_a_change() {
     let home = tempfile::tempdir().unwrap();
     write("rbac", home.path()).await;
     let file = home.path().join("rbac.yaml");

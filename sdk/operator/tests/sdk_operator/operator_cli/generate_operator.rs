@@ -93,15 +93,15 @@ async fn container_service_probes_and_policy_have_the_chosen_ports() {
 }
 
 #[tokio::test]
-async fn addresses_that_nobody_could_call_in_a_pod_are_refused() {
+async fn addresses_that_a_pod_cannot_be_called_at_are_refused() {
     for (flags, problem) in [
         ("--bind=0.0.0.0:0", "--bind 0.0.0.0:0: give the port that the Service and the probes are to call"),
         ("--health-bind=[::]:0", "--health-bind [::]:0: give the port"),
         (
             "--bind=127.0.0.1:9443",
-            "--bind 127.0.0.1:9443: nobody outside of the Pod could call it; give 0.0.0.0 or [::]",
+            "--bind 127.0.0.1:9443: no caller outside of the Pod could reach it; give 0.0.0.0 or [::]",
         ),
-        ("--health-bind=[::1]:8081", "--health-bind [::1]:8081: nobody outside"),
+        ("--health-bind=[::1]:8081", "--health-bind [::1]:8081: no caller outside"),
         ("--bind=[::]:8081", "--bind and --health-bind have the port 8081; give another one to one of the two"),
     ] {
         let said = fails(&[&["generate", "operator", flags], &IMAGE[..]].concat(), 1).await;
@@ -129,7 +129,7 @@ async fn a_restricted_operator_has_namespaced_rights_and_no_crds() {
         "certificates; what the controller does, and leases"
     );
     assert_eq!(named("Deployment"), [(json!("here"), json!("blue"))]);
-    // The policy that hands the namespace over asks for a right on the whole cluster, which nobody in a namespace can
+    // The policy that hands the namespace over asks for a right on the whole cluster, which no user of a namespace can
     // grant.
     let policy = json!("entity-operator-namespace-scope.team");
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {

@@ -115,8 +115,8 @@ async fn objects_are_not_rewritten_under_an_outdated_crd() {
     assert_eq!((stopped["outcome"].as_str(), code), (Some("stopped"), Some(1)), "{stopped}");
 }
 
-/// Starts a migration of thirty objects, and returns when ten are written. It gets them by the page, and the second page
-/// never comes.
+/// Starts a migration of thirty objects, and returns when ten are written. It gets them by the page, and the second
+/// page never comes.
 async fn in_the_middle(home: &Home) -> Running {
     let gate = gate::open(home.cluster, home.cluster.admin(), |head| {
         let asked = head.uri.to_string();
@@ -146,7 +146,7 @@ async fn a_killed_migration_is_finished_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_migration_that_is_told_to_end_says_what_is_left() {
+async fn a_migration_that_is_stopped_says_what_is_left() {
     let home = Home::new().await;
     let running = home.start();
     let manifest = home.install(&running).await;
@@ -189,7 +189,7 @@ async fn a_refused_object_is_named_and_keeps_its_version_listed() {
     assert_eq!((done["outcome"].as_str(), &done["rewritten"], code), (Some("migrated"), &json!(1), Some(0)), "{done}");
 }
 
-/// The list alone would not tell: it is the same before and after, while what is written in between is in the other
+/// The list alone would not show it: it is the same before and after, while what is written in between is in the other
 /// version.
 #[tokio::test]
 async fn no_version_is_pruned_if_the_storage_version_has_changed() {

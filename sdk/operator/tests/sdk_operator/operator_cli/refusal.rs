@@ -40,7 +40,7 @@ impl<'a> Refusal<'a> {
         refusal
     }
 
-    /// Has every update of this object judged by a webhook that nobody serves: the answer is another one when that
+    /// Has every update of this object judged by a webhook without a server: the answer is another one when that
     /// changes.
     pub(crate) async fn unavailable(home: &'a Home, person: &'static str) -> Self {
         let labelled = Patch::Merge(json!({ "metadata": { "labels": { "judged": "yes" } } }));

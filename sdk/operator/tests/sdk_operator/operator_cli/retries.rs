@@ -59,7 +59,7 @@ async fn retry_after_delays_neither_lease_nor_certificate() {
     for (method, part) in [(Method::GET, "/leases/"), (Method::PATCH, "/leases/"), (Method::GET, "/secrets")] {
         assert!(put_off.has(&method, part), "{method} {part} was not put off");
     }
-    // Nobody answers them from here on.
+    // They get no answer from here on.
     let (validating, mutating): (Api<ValidatingWebhookConfiguration>, Api<MutatingWebhookConfiguration>) =
         (Api::all(cluster.admin()), Api::all(cluster.admin()));
     for manifest in webhooks {

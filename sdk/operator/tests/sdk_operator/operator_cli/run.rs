@@ -83,8 +83,8 @@ async fn an_operator_is_ready_when_the_api_server_can_call_it() {
     assert_eq!(running.health("/elsewhere").await.0, 404);
     running.logged(&format!("not ready yet: {}", reason.trim_end())).await;
     // Nothing is wrong with a first start.
-    running.logged("there was no CA yet; one is made").await;
-    running.logged("there is no certificate yet; one is issued").await;
+    running.logged("no CA was stored yet; created one").await;
+    running.logged("no certificate is stored yet; issuing one").await;
 
     home.install(&running).await;
     running.ready().await;
@@ -153,7 +153,7 @@ async fn nothing_is_written_while_the_webhooks_are_anothers() {
     // Where no other installation has them, that namespace is as good as any.
     home.uninstall().await;
     let alone = Running::start(&arguments);
-    alone.logged("there is no certificate yet; one is issued").await;
+    alone.logged("no certificate is stored yet; issuing one").await;
 }
 
 // D3, and the operator's promise to write nothing that is there.
@@ -230,7 +230,7 @@ async fn sigterm_answers_calls_in_flight_and_exits_with_0() {
     );
     made.unwrap();
     assert_eq!(running.ended().await.code(), Some(0), "{}", running.log());
-    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the port is closed");
 }
 
 #[tokio::test]

@@ -223,9 +223,9 @@ async fn controllers_start_when_their_objects_can_be_converted() {
     let listen = ["--bind", &free.to_string(), "--health-bind", "127.0.0.1:0", "--drain-delay", "0s"];
     let mut second =
         Running::spawn(VERSIONS, &[&["run", "--name", "--log-format", "json"][..], &place, &listen].concat());
-    second.logged("somebody is there").await;
+    second.logged("reconciled a person").await;
     let log = second.log();
-    let (before, _) = log.split_once("somebody is there").unwrap();
+    let (before, _) = log.split_once("reconciled a person").unwrap();
     assert!(before.contains("ready: the CA is published, and our own listener answers under it"), "{log}");
     assert!(!before.contains("interrupted") && !before.contains("reconcile failed"), "{log}");
     second.terminate().await;

@@ -38,7 +38,7 @@ pub(crate) struct Times {
 pub(crate) struct Seen {
     pub(crate) ca_keys: Vec<String>,
     pub(crate) leaf: String,
-    /// Authorities in the Secret that all replicas read, and in what callers are told.
+    /// Authorities in the Secret that all replicas read, and in the published bundles.
     pub(crate) to_publish: usize,
     /// In the validating and the mutating configuration, and in the CRD.
     pub(crate) published: [usize; 3],
@@ -62,7 +62,8 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// Applies what is generated, unmodified and with time for answers of a busy machine, and starts two replicas whose clocks are wrong by these many seconds.
+    /// Applies what is generated, unmodified and with time for answers of a busy machine, and starts two replicas whose
+    /// clocks are wrong by these many seconds.
     pub(crate) async fn new(skews: [i64; 2], times: Times) -> Self {
         let cluster = ControlPlane::start().await.unwrap();
         let namespace = cluster.namespace("rotation").await;
@@ -156,15 +157,15 @@ impl Installation {
         seen
     }
 
-    /// Begins a rotation, as somebody else than the replicas. Returns what is served before it.
+    /// Begins a rotation, as a client other than the replicas. Returns what is served before it.
     pub(crate) async fn rotate(&self) -> Seen {
         let before = self.until("a state at rest", Seen::at_rest).await;
         assert_eq!(self.source().rotate().await.unwrap(), Phase::Publishing);
         before
     }
 
-    /// Kills a replica in the middle of whatever it does, and starts another one in its place. No call may be under way,
-    /// since nobody can answer for a process that is gone; all that a rotation does goes on.
+    /// Kills a replica in the middle of whatever it does, and starts another one. No call may be under way,
+    /// since a dead process answers none; all that a rotation does goes on.
     pub(crate) async fn kill(&mut self, which: usize, load: &Load) {
         {
             let _no_calls = load.gate.write().await;

@@ -18,8 +18,8 @@ use crate::scopes::proxy;
 use fixture::{Installation, Seen, Times};
 use load::QUARTER;
 
-/// Times that are hours in production, in seconds. They cannot be much less, and so a rotation takes seven: an API server takes up a new bundle
-/// within a second or two, later on a busy machine, and replicas the new pair.
+/// Times that are hours in production, in seconds. They cannot be much less, and so a rotation takes seven: an API
+/// server takes up a new bundle within a second or two, later on a busy machine, and replicas the new pair.
 const QUICK: Times = Times { settle: Duration::from_secs(4), drain: Duration::from_secs(2) };
 
 async fn a_whole_rotation(what: &str, skews: [i64; 2]) {
@@ -39,7 +39,7 @@ async fn a_ca_is_rotated_under_load_and_no_admission_fails() {
     a_whole_rotation("rotation", [0, 0]).await;
 }
 
-// D3: nobody compares one machine's clock with another's.
+// D3: clocks of different machines are never compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ca_rotates_under_clocks_that_are_five_minutes_off() {
     a_whole_rotation("rotation with clocks 5 min ahead and behind", [300, -300]).await;
@@ -80,7 +80,8 @@ async fn killing_a_replica_during_a_rotation_costs_no_admission() {
             let ended = |now: &Seen| now.leaf != before.leaf && now.at_rest();
             while let Some((what, reached)) = ahead.as_slice().first() {
                 let seen = installation.until(what, |now| reached(&before, now) || ended(now)).await;
-                // A busy machine starts a replica so slowly that the next boundary goes by: the next rotation has it, too.
+                // A busy machine starts a replica so slowly that the next boundary goes by: the next rotation has it,
+                // too.
                 if !reached(&before, &seen) {
                     break;
                 }

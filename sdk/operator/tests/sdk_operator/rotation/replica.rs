@@ -106,7 +106,7 @@ impl Replica {
         self.log.lock().unwrap().join("\n")
     }
 
-    /// Lines that tell of a caller who did not trust what is served, or gave up.
+    /// Lines about a caller that did not trust the served certificate, or gave up.
     pub(crate) fn handshake_errors(&self) -> Vec<String> {
         let log = self.log.lock().unwrap();
         let bad = |line: &&String| {

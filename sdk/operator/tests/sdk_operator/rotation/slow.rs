@@ -15,7 +15,7 @@ use super::load::QUARTER;
 /// The drain lasts longer than the test.
 const TIMES: Times = Times { settle: Duration::from_secs(1), drain: Duration::from_mins(5) };
 
-/// As somebody who reads along: returns as soon as the next CA is the one that issues.
+/// Returns as soon as the next CA is the one that issues.
 async fn promoted(installation: &Installation) {
     let config = watcher::Config::default().fields(&format!("metadata.name={CA_SECRET}"));
     let mut changes = std::pin::pin!(watcher(installation.secrets(), config).default_backoff().applied_objects());
@@ -30,7 +30,7 @@ async fn promoted(installation: &Installation) {
     }
 }
 
-// D3: what the slowest replica serves stays trusted, whoever is there to see to it.
+// D3: what the slowest replica serves stays trusted, whichever replica writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_without_the_api_server_is_trusted_until_the_drain() {
     let mut installation = Installation::new([0, 0], TIMES).await;
@@ -42,7 +42,7 @@ async fn a_replica_without_the_api_server_is_trusted_until_the_drain() {
     let begun = Instant::now();
     let [to_quick, to_slow] = &installation.proxies;
     to_slow.cut();
-    // Nobody undoes in an instant what others are to see.
+    // No write is undone before others can see it.
     to_quick.delay(Duration::from_millis(150));
     let (before, ()) = tokio::join!(installation.rotate(), promoted(&installation));
 

@@ -1,5 +1,5 @@
-//! A Lease is a claim that any editor of a namespace can make: what the real ClusterRoles `edit` and `admin` can do with it,
-//! and who may do everything in a namespace.
+//! A Lease is a claim that any editor of a namespace can make: what the real ClusterRoles `edit` and `admin` can do
+//! with it, and who may do everything in a namespace.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use super::{DURATION, FRESHNESS, GRACE, PATIENCE, SETTLE};
 
 const LEASE: &str = "scopes-namespace-scope";
 
-/// A user to whom this ClusterRole is bound in the namespace; it can write Leases there.
+/// A user with a binding of this ClusterRole in the namespace, which lets it write Leases there.
 async fn bound(cluster: &ControlPlane, namespace: &str, role: &str) -> (String, Client) {
     let roles: Api<ClusterRole> = Api::all(cluster.admin());
     let writes = |role: ClusterRole| {
@@ -205,7 +205,7 @@ async fn no_editor_of_a_namespace_writes_its_scope_lease() {
             refused("deleted", user, tried.delete(LEASE, &DeleteParams::default()).await.map(drop));
             let every = tried.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
             refused("deleted with all others", user, every.map(drop));
-            // Nobody gives what they do not have.
+            // A user cannot grant a right that they lack.
             let hold = json!({ "apiGroups": ["portcullis.dev"], "resources": ["namespacescopes"], "verbs": ["hold"] });
             let role = json!({ "metadata": { "name": "hold" }, "rules": [hold] });
             let roles: Api<k8s_openapi::api::rbac::v1::Role> = Api::namespaced(client.clone(), &team);
@@ -254,7 +254,7 @@ async fn deleting_the_handover_policy_lets_no_two_write() {
     bindings.delete(&format!("{LEASE}.{team}"), &DeleteParams::default()).await.unwrap();
     checked_by(&admin, &team, &["platform"]).await;
     let unchecked = begun.started().elapsed();
-    assert!(unchecked < at_most(Duration::from_secs(1), &begun), "nobody checked for {unchecked:?}");
+    assert!(unchecked < at_most(Duration::from_secs(1), &begun), "no operator checked for {unchecked:?}");
     let (_, editor) = bound(cluster, &team, "edit").await;
     let leases: Api<Lease> = Api::namespaced(editor, &team);
     let kept = tokio::spawn(async move {

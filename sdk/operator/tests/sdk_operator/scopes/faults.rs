@@ -39,7 +39,7 @@ impl Prober {
         Self { done, task }
     }
 
-    /// The longest time in which two checked, and in which nobody did.
+    /// The longest time in which two checked, and in which none did.
     pub(crate) async fn windows(self) -> (Duration, Duration) {
         self.done.store(true, Ordering::Release);
         let seen = self.task.await.unwrap();
@@ -94,7 +94,7 @@ impl Pair {
     }
 }
 
-/// For how long nobody may act or check, if it is `time` on a machine that does not stall. Each stall that lets Leases
+/// For how long none may act or check, if it is `time` on a machine that does not stall. Each stall that lets Leases
 /// lapse takes all of that time once more, and processes stall one after another.
 pub(crate) fn at_most(time: Duration, begun: &Stopwatch) -> Duration {
     let lost = begun.lost();
@@ -102,7 +102,7 @@ pub(crate) fn at_most(time: Duration, begun: &Stopwatch) -> Duration {
     (time + SLACK).saturating_mul(lapses.saturating_add(1)) + lost
 }
 
-/// Prints a row of what happened since the stopwatch was started, and holds it against the bound: no two writers, nobody
+/// Prints a row of what happened since the stopwatch was started, and holds it against the bound: no two writers, no
 /// for this long at most.
 pub(crate) fn row(
     what: &str,
@@ -130,7 +130,7 @@ async fn no_two_write_when_a_restricted_operator_starts_or_crashes() {
     pair.settled(&old).await;
     let checks = prober.windows().await;
     row("start", &pair.acted(&[&old]), &begun, SETTLE, Some(checks));
-    assert!(checks.1 <= at_most(SETTLE, &begun), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(SETTLE, &begun), "no operator checked for {checks:?}");
 
     let begun = Stopwatch::start();
     let new = pair.tenant.start(&[]);
@@ -151,7 +151,7 @@ async fn no_two_write_when_a_restricted_operator_starts_or_crashes() {
     checked_by(&client, &pair.team, &["platform"]).await;
     let checks = prober.windows().await;
     row("crash", &pair.acted(&[&old, &new]), &begun, DURATION + GRACE, Some(checks));
-    assert!(checks.1 <= at_most(DURATION + GRACE, &begun), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(DURATION + GRACE, &begun), "no operator checked for {checks:?}");
     pair.end().await;
 }
 
@@ -175,7 +175,7 @@ async fn no_two_write_when_a_restricted_operator_is_cut_off() {
     pair.wide.acts(&pair.team).await;
     row("cut off", &pair.acted(&[&own]), &begun, DURATION + GRACE, None);
     let mended = Stopwatch::start();
-    proxy.mend();
+    proxy.repair();
     own.acts(&pair.team).await;
     row("connected again", &pair.acted(&[&own]), &mended, SETTLE, None);
 
@@ -188,7 +188,7 @@ async fn no_two_write_when_a_restricted_operator_is_cut_off() {
     pair.end().await;
 }
 
-// Race 6: nobody can know of a dead operator's configuration but people. Taking it away is all that is needed.
+// Race 6: only people can know of a dead operator's configuration. Deleting it is all that is needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crashed_tenants_configuration_refuses_writes_until_removed() {
     let turn = Turn::take().await;

@@ -25,8 +25,8 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 impl Installation {
-    /// With the rights and kinds that it generates, and no configuration in force yet. It calls itself by its release, or
-    /// by the `--tag` that is given.
+    /// With the rights and kinds that it generates, and no configuration in force yet. It calls itself by its release,
+    /// or by the `--tag` that is given.
     pub(crate) async fn new(
         cluster: &'static ControlPlane,
         release: &'static str,
@@ -150,7 +150,7 @@ pub(crate) async fn try_widget(client: &kube::Client, namespace: &str, size: u32
     Answer { status, body, checked, marked }
 }
 
-/// Waits until a widget is checked and marked by these and nobody else.
+/// Waits until a widget is checked and marked by these and no other.
 pub(crate) async fn checked_by(client: &kube::Client, namespace: &str, who: &[&str]) {
     let right = || async {
         let answer = try_widget(client, namespace, 1).await;

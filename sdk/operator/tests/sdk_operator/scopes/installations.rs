@@ -45,7 +45,7 @@ async fn one_of_two_releases_that_share_a_lease_acts() {
     let checks = prober.windows().await;
     let actors = [old.acted(&team), twin.acted(&team)];
     row("a second release starts", &actors, &begun, Duration::ZERO, Some(checks));
-    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "no operator checked for {checks:?}");
     assert!(actors[1].is_empty() || begun.lost() > LAPSE, "the second wrote");
 
     let (begun, prober) = (Stopwatch::start(), Prober::start(client.clone(), &team));
@@ -54,7 +54,7 @@ async fn one_of_two_releases_that_share_a_lease_acts() {
     checked_by(&client, &team, &["twin"]).await;
     let checks = prober.windows().await;
     row("the first crashes", &[old.acted(&team), twin.acted(&team)], &begun, DURATION, Some(checks));
-    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "nobody checked for {checks:?}");
+    assert!(checks.1 <= at_most(Duration::ZERO, &begun), "no operator checked for {checks:?}");
     shows_another(&twin, &home, 0).await;
 
     // It waits in its turn when it comes back.

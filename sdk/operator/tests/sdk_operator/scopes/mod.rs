@@ -1,5 +1,5 @@
 //! One cluster-wide operator and restricted ones, and replicas of one, as real processes on one API server: who
-//! validates, who writes, and for how long two do or nobody. MISSION D6, D7; race numbers are those of the guide's
+//! validates, who writes, and for how long two do or none. MISSION D6, D7; race numbers are those of the guide's
 //! coordination by leases.
 
 mod claims;
@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::PATIENCE;
 
-/// Many of these tests take ten to twenty seconds: each fault is a Lease that has to lapse, and a shorter one would lapse
-/// whenever a busy machine stalls.
+/// Many of these tests take ten to twenty seconds: each fault is a Lease that has to lapse, and a shorter one would
+/// lapse whenever a busy machine stalls.
 ///
 /// Duration, deadline, renewal, settling, grace and freshness: a tenth of the real ones or so.
 const TIMING: &str = "2s,1400ms,300ms,2400ms,1s,2s";

@@ -58,7 +58,7 @@ impl Proxy {
         self.delay.send_replace(time);
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.open.send_replace(true);
     }
 }

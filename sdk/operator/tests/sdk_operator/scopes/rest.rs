@@ -53,7 +53,7 @@ async fn each_object_is_checked_and_written_by_exactly_one_operator() {
     assert!(left_out.iter().any(|line| line["namespace"] == *a && line["decision"] == "allow"), "{left_out:?}");
     assert!(!wide.said("skipping mutation - namespace has namespace-restricted operator").is_empty());
     let (_, metrics) = wide.health("/metrics").await;
-    // Namespaces of earlier tests are among them.
+    // They include namespaces of earlier tests.
     let excluded = metrics.lines().find_map(|line| line.strip_prefix("portcullis_scope_excluded_namespaces "));
     assert!(excluded.unwrap().parse::<u32>().unwrap() >= 2, "{metrics}");
     assert!(metrics.contains("portcullis_scope_age_seconds "), "{metrics}");
@@ -66,7 +66,7 @@ async fn each_object_is_checked_and_written_by_exactly_one_operator() {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
 
-    // Race 10: somebody takes the selector away. The operator knows its namespace all the same.
+    // Race 10: the selector is removed. The operator knows its namespace all the same.
     let configurations: Api<k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration> =
         Api::all(client.clone());
     let name = format!("first-validating-{a}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The longest silence of an operator that acts: it reports every 20 ms, but the machine may be busy.
 const PAUSE: Duration = Duration::from_millis(400);
 
-/// The longest time in which two acted and in which nobody did, after `from`.
+/// The longest time in which two acted and in which none did, after `from`.
 #[derive(Debug)]
 pub(crate) struct Windows {
     pub(crate) two: Duration,

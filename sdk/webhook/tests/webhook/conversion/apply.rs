@@ -83,7 +83,7 @@ async fn server_side_apply_in_each_version_loses_nothing() {
                 assert_eq!(after.get(manager), Some(owned), "what a manager owns stays its own");
             }
         }
-        // All of them again: nothing changes, nobody is in conflict.
+        // All of them again: nothing changes, and there is no conflict.
         let version_now = api.get(&name).await.unwrap().metadata.resource_version;
         api.patch(&name, &one, &Patch::Apply(&first)).await.unwrap();
         for other in VERSIONS.into_iter().filter(|other| *other != version) {
@@ -129,7 +129,7 @@ async fn client_side_apply_in_each_version_loses_nothing() {
         api.create(&create, &serde_json::from_value(made).unwrap()).await.unwrap();
 
         for (step, other) in VERSIONS.into_iter().enumerate() {
-            // Somebody else does something in another version…
+            // Another client writes in another version…
             let label = json!({ "metadata": { "labels": { "step": step.to_string() } } });
             home.api(other).patch(&name, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
             // … and it is applied again, with one change.
@@ -170,7 +170,7 @@ async fn a_stashed_value_does_not_come_back_over_a_newer_edit() {
     old.patch("ada", &PatchParams::default(), &edit).await.unwrap();
     let read = new.get("ada").await.unwrap();
     assert_eq!(read.data["spec"], json!({ "first": "Ada", "last": "King", "nicknames": ["Countess"] }));
-    assert_eq!(annotations(&read), BTreeMap::new(), "what was kept is not seen where it is back in its place");
+    assert_eq!(annotations(&read), BTreeMap::new(), "what was kept is not seen where it is restored");
     let none = Patch::Merge(json!({ "spec": { "nicknames": null } }));
     new.patch("ada", &PatchParams::default(), &none).await.unwrap();
     old.patch("ada", &PatchParams::default(), &Patch::Merge(json!({ "spec": { "notes": "n" } }))).await.unwrap();

@@ -81,7 +81,7 @@ async fn a_bad_object_does_not_hide_others_from_lists_and_watches() {
     seen.sort();
     assert_eq!(seen, ["a-good", "b-bad", "c-good"]);
 
-    // Mended in the version in which it is stored, it is as good as the others.
+    // Fixed in the stored version, it converts as the others do.
     let mend = Patch::Merge(json!({ "spec": { "name": "Mary" } }));
     home.api("v1").patch("b-bad", &PatchParams::default(), &mend).await.unwrap();
     let mended = home.api("v3").get("b-bad").await.unwrap();

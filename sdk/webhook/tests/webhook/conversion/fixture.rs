@@ -141,7 +141,7 @@ impl Home {
         self.know_storage().await;
     }
 
-    /// Tells the engine what an operator tells it: in which versions the API server stores objects.
+    /// Sets in the engine what an operator sets: in which versions the API server stores objects.
     async fn know_storage(&self) {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let crd = crds.get(&format!("people.{}", self.group())).await.unwrap();

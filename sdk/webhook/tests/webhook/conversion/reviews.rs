@@ -151,7 +151,7 @@ async fn a_slow_conversion_ends_when_the_api_server_gives_up() {
     }
 }
 
-// On one thread: whoever converts on it answers nobody else.
+// On one thread: a conversion on it delays all other answers.
 #[tokio::test(flavor = "current_thread")]
 async fn a_slow_list_does_not_keep_others_waiting() {
     let routes = routes(slow());

@@ -1,4 +1,4 @@
-//! Objects whose annotations leave no room for what a version cannot hold: they hide nobody's lists, and no write in that
+//! Objects whose annotations leave no room for what a version cannot hold: they break no list, and no write in that
 //! version takes from them what it left out.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -112,9 +112,9 @@ async fn an_old_version_stores_nothing_without_what_it_left_out() {
     assert_eq!(new.get("grace").await.unwrap().data["spec"]["nicknames"], json!(["Countess"]));
 }
 
-// While objects may be stored in v1, what comes from there may be read for a list; and somebody wrote the label.
+// While objects may be stored in v1, what comes from there may be read for a list; and a user wrote the label.
 #[tokio::test]
-async fn a_label_that_somebody_wrote_hides_no_object() {
+async fn a_forged_label_hides_no_object() {
     let mut home = Home::new(labelled::convert(), labelled::crd("v1")).await;
     let mut forged = home.person("v1", "forged", json!({ "name": "Ada King" }));
     let label = json!({ "labels": { INCOMPLETE: "v3" }, "annotations": { "note": "x".repeat(LIMIT - 4) } });

@@ -16,7 +16,7 @@ const MIB: usize = 1024 * 1024;
 /// A debug build on a busy machine converts a list in this time.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A list that is to be converted, of about so many bytes: people of whom there is little to say, which is when an object
+/// A list that is to be converted, of about so many bytes: people with few fields, which is when an object
 /// costs most beside its bytes.
 fn list(bytes: usize) -> String {
     let mut review = String::from(

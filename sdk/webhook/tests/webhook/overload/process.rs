@@ -19,7 +19,7 @@ pub(crate) struct Process {
     pub(crate) ca: Ca,
     child: Child,
     _certificates: TempDir,
-    // Nobody may block on a pipe that is full.
+    // No writer may block on a full pipe.
     _log: JoinHandle<()>,
 }
 

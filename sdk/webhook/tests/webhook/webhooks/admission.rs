@@ -7,7 +7,7 @@ use super::gate::Gate;
 use crate::fixture::webhooks;
 
 async fn gate() -> Gate {
-    // `strict` judges as `username` does and would race it for who is heard first.
+    // `strict` decides as `username` does, and either could answer first.
     let gate = Gate::open(
         webhooks(),
         |webhook| {
@@ -59,7 +59,7 @@ async fn a_denial_is_shown_with_its_code_and_its_fields() {
 #[tokio::test]
 async fn an_object_that_does_not_decode_is_refused_with_the_field() {
     let gate = gate().await;
-    // The schema keeps unknown members of spec, `parts` among them.
+    // The schema keeps unknown members of spec, such as `parts`.
     let refused =
         gate.create("a", json!({"username": "fine", "parts": [{"name": "x"}, {"name": 7}]})).await.unwrap_err();
     assert_eq!(refused["code"], 400);

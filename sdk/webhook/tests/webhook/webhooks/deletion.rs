@@ -25,7 +25,7 @@ fn release() -> Value {
     json!({"metadata": {"finalizers": null}})
 }
 
-/// Ends the operator: its webhooks are registered still, and nobody answers.
+/// Ends the operator: its webhooks are still registered, without a server.
 async fn take_down(gate: &mut Gate) {
     gate.serving.stop.cancel();
     (&mut gate.serving.ended).await.unwrap();
@@ -247,7 +247,8 @@ fn kinds() -> Vec<(&'static str, &'static str, Value, Vec<Value>)> {
     ]
 }
 
-/// One webhook over whatever kinds, without types. It refuses every update that it is asked about, but of its own Service.
+/// One webhook over whatever kinds, without types. It refuses every update that it is asked about, but of its own
+/// Service.
 fn no_updates(resources: &str, scope: ScopeType) -> Webhooks {
     let all = || vec!["*".to_owned()];
     let target = Target { groups: all(), versions: all(), resources: vec![resources.to_owned()], scope };
@@ -308,7 +309,8 @@ async fn no_edit_of_a_spec_goes_past_the_webhook_in_any_kind() {
     }
 }
 
-/// Configurations of an earlier version, and API servers that know no match conditions, send what the condition exempts.
+/// Configurations of an earlier version, and API servers that know no match conditions, send what the condition
+/// exempts.
 #[tokio::test]
 async fn an_exempt_request_is_allowed_even_if_it_is_sent() {
     let routes = no_updates("*/*", ScopeType::Any).routes().unwrap();

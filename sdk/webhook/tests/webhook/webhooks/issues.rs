@@ -176,7 +176,7 @@ async fn a_patch_is_never_an_array_of_numbers() {
     assert_eq!(patch_of(&answer["response"]), Some(expected));
 }
 
-/// ingress-nginx#4916: "expected response.uid", and nobody knew what was wrong with the object.
+/// ingress-nginx#4916: "expected response.uid", and no message about the object.
 #[tokio::test]
 async fn an_undecodable_object_never_costs_the_uid_of_the_answer() {
     let routes = webhooks().routes().unwrap();
@@ -206,7 +206,7 @@ async fn webhooks_of_one_kind_never_have_to_share_a_path() {
     }
 }
 
-/// A body of spaces that goes on as long as somebody reads it.
+/// A body of spaces that goes on as long as it is read.
 struct Endless(Arc<AtomicUsize>);
 
 impl Body for Endless {
@@ -228,7 +228,7 @@ async fn a_body_is_never_read_without_bound() {
     assert_eq!(response.status(), 413);
     let said = response.into_body().collect().await.unwrap().to_bytes();
     assert!(said.len() < 200, "{said:?}");
-    assert!(read.load(Ordering::SeqCst) < 32, "MiB: 7 for the review, and a few more so that the answer is heard");
+    assert!(read.load(Ordering::SeqCst) < 32, "MiB: 7 for the review, and a few more so that the answer is read");
 }
 
 /// akuity/kargo PR#1868: the old object reached the defaulter empty.

@@ -85,7 +85,7 @@ fn an_untyped_webhook_without_a_target_is_refused() {
     assert_eq!(said.to_string(), "webhook any matches no resource: name groups, versions and resources, or '*'");
 }
 
-/// A Deployment as somebody wrote it down who needed nothing but the images.
+/// A Deployment with nothing but its images.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Images {
     metadata: ObjectMeta,
@@ -111,7 +111,7 @@ struct ImagesPod {
 struct Container {
     name: String,
     image: String,
-    /// Written by the type though nobody sent it.
+    /// Written by the type though no client sent it.
     #[serde(default)]
     stdin: bool,
 }

@@ -40,7 +40,7 @@ fn settings_are_in_the_manifest_and_safe_where_nothing_was_said() {
     assert_eq!(said(1), (MatchPolicy::Exact, ReinvocationPolicy::Never, ScopeType::Any, SideEffects::NoneOnDryRun));
 }
 
-/// The world outside: nobody writes to it without a permit.
+/// A side effect outside of the cluster, which needs a permit.
 #[derive(Default)]
 struct Registry(AtomicUsize);
 
@@ -97,7 +97,7 @@ async fn a_webhook_is_reinvoked_after_a_later_change() {
     assert_eq!(calls.load(Ordering::SeqCst), 2, "another webhook changed the object after it");
 }
 
-/// K1: what a handler says for the audit log, and who is told.
+/// K1: audit annotations of a handler, and who sees them.
 #[tokio::test]
 async fn audit_annotations_have_the_webhooks_name_in_the_audit_log() {
     let noted = Mutate::<Entity>::new("noted")

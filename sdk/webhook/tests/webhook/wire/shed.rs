@@ -81,7 +81,7 @@ fn assert_retry_later(reply: &Reply) {
 }
 
 #[tokio::test]
-async fn only_reviews_over_the_limit_are_told_to_retry_later() {
+async fn only_reviews_over_the_limit_get_retry_later() {
     let slow = slow(Limits::default()).await;
     let mut busy = at_work(&slow, "/validate/one").await;
     let mut connection = connect(&slow.serving).await;
@@ -100,7 +100,7 @@ async fn only_reviews_over_the_limit_are_told_to_retry_later() {
     );
 }
 
-/// A review begins when its body is there: who sends half a body takes nobody's turn.
+/// A review starts when its body is complete: a client that sends half a body takes no slot.
 #[tokio::test]
 async fn half_sent_bodies_are_no_reviews_under_way() {
     let slow = slow(Limits::default()).await;
@@ -114,7 +114,7 @@ async fn half_sent_bodies_are_no_reviews_under_way() {
     assert_eq!(read_reply(&mut half).await.unwrap().status, 200);
 }
 
-/// While nobody waits for its place a body may take its time; then it is slow peers that go.
+/// A slow body may continue while no other call waits; then slow peers are cut off.
 #[tokio::test]
 async fn half_sent_bodies_give_their_places_to_those_who_wait() {
     let slow = slow(Limits { connections: 4, ..Limits::default() }).await;

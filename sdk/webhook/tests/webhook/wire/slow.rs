@@ -114,7 +114,7 @@ async fn a_peer_that_does_not_read_its_answer_loses_its_connection() {
     drop(idle);
 }
 
-/// Otherwise who only opens connections keeps the API server out, and by the failure policy everybody's writes.
+/// Otherwise a client that only opens connections blocks the API server, and by the failure policy all writes.
 #[tokio::test]
 async fn connections_that_ask_nothing_give_way_to_one_that_does() {
     // By themselves they would not end before this test does.

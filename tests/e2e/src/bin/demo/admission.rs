@@ -52,8 +52,8 @@ pub(crate) async fn warning(client: &Client, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Applies an object that is to be warned of. An operator that has just started warns of nothing that it has not read, so the object is made
-/// anew until it does.
+/// Applies an object that is to be warned of. An operator that has just started warns of nothing that it has not read,
+/// so the object is made again until it does.
 async fn warnings(client: &Client, namespace: &str, object: &Value) -> Result<Vec<String>> {
     let name = text(&object["metadata"]["name"]);
     let servers = servers(client, namespace);

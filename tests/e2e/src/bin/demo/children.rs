@@ -11,7 +11,8 @@ use crate::objects::{dynamic, expect_taken, run_config, servers};
 use crate::say::{shown, step};
 
 const SERVER: &str = include_str!("../../../../../examples/server.yaml");
-/// Groups and kinds of the objects of a server, in the order in which the operator writes them: each before what relies on it.
+/// Groups and kinds of the objects of a server, in the order in which the operator writes them: each before what relies
+/// on it.
 const CHILDREN: [(&str, &str); 6] = [
     ("", "ServiceAccount"),
     ("", "ConfigMap"),
@@ -34,7 +35,7 @@ pub(crate) async fn children(client: &Client, namespace: &str) -> Result<()> {
         let all = dynamic(client, namespace, group, "v1", kind).list(&ListParams::default()).await?;
         let own = all.into_iter().filter(|object| object.owner_references().iter().any(|owner| owner.uid == uid));
         let mut own: Vec<_> = own.collect();
-        // Nobody writes a ServiceAccount or a Service again, so their versions are in the order of their creation.
+        // A ServiceAccount or a Service is not written again, so their versions are in the order of their creation.
         own.sort_by_key(|object| object.resource_version().and_then(|version| version.parse::<u64>().ok()));
         let own: Vec<_> =
             own.into_iter().map(|object| (kind, object.name_any(), object.creation_timestamp())).collect();
@@ -54,7 +55,7 @@ pub(crate) async fn children(client: &Client, namespace: &str) -> Result<()> {
         };
         shown(&format!("{kind:<15} {name}{what}"));
     }
-    step("the RunConfig, which is all that the proxy is told:");
+    step("the RunConfig, which is all of the proxy's configuration:");
     shown(&run_config(client, namespace, "greeter").await?);
     Ok(())
 }

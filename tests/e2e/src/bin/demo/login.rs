@@ -38,7 +38,7 @@ pub(crate) async fn login(client: &Client, namespace: &str, backend: SocketAddr,
     step("`kubectl get mcpoidcconfig staff -o yaml` says who refers to it:");
     referrers(client, namespace, &json!([{ "kind": "MCPServer", "name": SERVER }])).await?;
     shown(&format!("status:\n  referencingWorkloads:\n  - kind: MCPServer\n    name: {SERVER}"));
-    step("and when MCPServer staff-greeter is deleted, nobody:");
+    step("and when MCPServer staff-greeter is deleted, no one:");
     servers(client, namespace).delete(SERVER, &DeleteParams::default()).await?;
     referrers(client, namespace, &json!([])).await?;
     shown("status:\n  referencingWorkloads: []");

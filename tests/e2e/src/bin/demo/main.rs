@@ -1,5 +1,6 @@
-//! `make demo`: both gates at work, start to end, on a control plane of its own; `CLUSTER=current make demo`: in the cluster of the kubeconfig, as a
-//! guest; `CLUSTER=node make demo`: with real pods. Every claim it prints was checked first; the first that does not hold ends it with an error.
+//! `make demo`: both gates at work, start to end, on a control plane of its own; `CLUSTER=current make demo`: in the
+//! cluster of the kubeconfig, as a guest; `CLUSTER=node make demo`: with real pods. Every claim it prints was checked
+//! first; the first that does not hold ends it with an error.
 
 mod admission;
 mod children;
@@ -40,7 +41,7 @@ async fn main() -> ExitCode {
         }
         Err(error) => format!("\nThe demo stops here: {error:#}"),
     };
-    // The error names objects that are left in the cluster, so print it where somebody may still read it.
+    // The error names objects that are left in the cluster, so print it where a person may still read it.
     if writeln!(std::io::stdout(), "{error}").is_err() {
         let _ = writeln!(std::io::stderr(), "{error}");
     }
@@ -100,7 +101,7 @@ impl Ends {
             _ = self.interrupt.recv() => "interrupted",
             _ = self.terminate.recv() => "terminated",
             _ = self.hangup.recv() => "the terminal is closed",
-            () = UNHEARD.notified() => "nobody reads what it says",
+            () = UNHEARD.notified() => "its output is closed",
         }
     }
 }

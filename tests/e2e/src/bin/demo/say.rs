@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 static CHAPTER: AtomicUsize = AtomicUsize::new(1);
 
-/// That nobody reads any more what the demo says.
+/// Notified when the output of the demo is closed.
 pub(crate) static UNHEARD: Notify = Notify::const_new();
 
 pub(crate) fn say(text: &str) {

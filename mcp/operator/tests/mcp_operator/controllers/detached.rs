@@ -27,8 +27,8 @@ async fn uid(pods: &Api<Pod>, pod: &str) -> Option<String> {
     pods.get_opt(pod).await.unwrap().and_then(|pod| pod.metadata.uid)
 }
 
-/// Its proxy tells by its exit status that the server goes on although its input has ended. The one that takes its place has
-/// started after that.
+/// Its proxy tells by its exit status that the server goes on although its input has ended. The one that takes its
+/// place has started after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_can_never_be_spoken_to_again_is_replaced_and_its_successor_is_left_alone() {
     let place = Place::new("deaf").await;
