@@ -135,7 +135,8 @@ impl<K: Kind> Controller<K> {
             let read = move |child: PartialObjectMeta<C>| {
                 Child::read(&C::kind(&()), &child.metadata, &field_manager, &K::kind(&()))
             };
-            watches.follow(watcher_config(), store.clone(), read, move |change: &Change<Child>| enqueuer.by_child(change));
+            watches
+                .follow(watcher_config(), store.clone(), read, move |change: &Change<Child>| enqueuer.by_child(change));
         });
         let resource = ApiResource::erase::<C>(&());
         let kind = (resource.api_version.clone(), resource.kind.clone());
