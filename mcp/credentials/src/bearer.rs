@@ -11,7 +11,7 @@ use mcp_middleware::{BuildContext, BuildError, RequestContext};
 use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
 
 use crate::failure::Failure;
-use crate::strategy::{Applied, Strategy, read_token, replace};
+use crate::strategy::{Applied, Strategy, bearer_value, read_token, replace};
 
 /// The pause between two readings of the file, at least: kubelet replaces it long before its token expires.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -97,10 +97,7 @@ fn value(token: &str) -> Result<HeaderValue, String> {
     if token.is_empty() {
         return Err("is empty".to_owned());
     }
-    let value = HeaderValue::try_from(format!("Bearer {token}"));
-    let mut value = value.map_err(|_| "has characters that no header can have".to_owned())?;
-    value.set_sensitive(true);
-    Ok(value)
+    bearer_value(token).ok_or_else(|| "is no word of visible ASCII characters".to_owned())
 }
 
 impl Strategy for Bearer {

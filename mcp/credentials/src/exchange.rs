@@ -15,7 +15,7 @@ use http::{HeaderName, Request};
 use mcp_http::client::{Client as HttpClient, RequestError, RequestLimits};
 use mcp_http::{Body, TokenFile};
 use mcp_middleware::{RequestContext, SecretSource};
-use mcp_store::{Bound, Client, Places};
+use mcp_store::{Bound, Client, Places, Shares};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -33,6 +33,11 @@ const ANSWER: usize = 128 << 10;
 /// The exchanges at once in all, and for each client: one with many tokens must leave some to the others.
 const LIMIT: usize = 64;
 const LIMIT_OF_CLIENT: usize = 8;
+/// The bytes of exchanges that go on when their callers leave, in all and for each client: no connection bounds them any more.
+const GOING_ON: usize = 16 << 20;
+const GOING_ON_OF_CLIENT: usize = 1 << 20;
+/// The bytes that such an exchange counts beside its token.
+const TASK: usize = 4 << 10;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 
@@ -49,6 +54,7 @@ struct Inner {
     actor: Option<TokenFile>,
     client: HttpClient,
     places: Places,
+    going_on: Arc<Shares>,
     held: Held,
     results: Family<OfResult, Counter>,
 }
@@ -67,11 +73,18 @@ impl TokenExchange {
         if let Some(token) = self.0.held.get(&key).await {
             return Ok(token);
         }
-        // It goes on for those who wait with it, and for the next, when this caller leaves.
+        let share = self.0.going_on.take(&client, TASK + subject.len());
         let (this, subject) = (Arc::clone(&self.0), subject.to_owned());
-        let asking = tokio::spawn(async move {
+        let asking = async move {
             let exchange = Box::pin(this.exchange(&subject, &client));
             Box::pin(this.held.get_or(key, &client, exchange)).await
+        };
+        // Beyond its client's share it ends with its caller.
+        let Some(share) = share else { return asking.await };
+        // It goes on for those who wait with it, and for the next, when this caller leaves.
+        let asking = tokio::spawn(async move {
+            let _share = share;
+            asking.await
         });
         asking.await.unwrap_or_else(|_| Err(Failure::unavailable("the exchange panicked")))
     }
@@ -150,6 +163,7 @@ impl Strategy for TokenExchange {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        vec![self.0.places.bound(), self.0.held.bound()]
+        let Inner { places, going_on, held, .. } = &*self.0;
+        vec![places.bound(), going_on.bound("exchanges_going_on"), held.bound()]
     }
 }

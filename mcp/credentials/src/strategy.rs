@@ -103,6 +103,14 @@ pub(crate) fn replace(headers: &mut HeaderMap, header: &HeaderName, credential: 
     headers.insert(header, credential);
 }
 
+/// The value of a header with this token, a word of visible ASCII (RFC 6750 §2.1). `None`: it is none, and a server would read it as something else.
+pub(crate) fn bearer_value(token: &str) -> Option<HeaderValue> {
+    let is_word = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| is_word)?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
 /// The token that a file holds now.
 pub(crate) fn read_token(file: &TokenFile) -> Result<String, String> {
     let text = String::from_utf8(file.read()?).map_err(|_| format!("{file} is not UTF-8"))?;

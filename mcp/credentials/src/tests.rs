@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 
 use crate::Provided;
 
@@ -121,6 +122,31 @@ async fn a_silent_provider_holds_a_call_for_a_bounded_time() {
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     let reason = context.denial().unwrap().reason.to_string();
     assert!(reason.contains("no answer"), "{reason}");
+}
+
+#[tokio::test]
+async fn exchanges_whose_callers_left_are_bounded_per_client() {
+    const SHARE: usize = 1 << 20;
+    const LENGTH: usize = 16 << 10;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let parameters = exchange(&json!({"token_url": format!("http://{}/token", silent.local_addr().unwrap())}));
+    let chain = build(&["auth", "tokenexchange"], &parameters, &Provided::default(), &TempDir::new().unwrap()).unwrap();
+    let server = BoxService::new(tower::service_fn(|_| async { Ok::<_, Infallible>(Response::new(empty())) }));
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let leave = |host: u8, number: usize| {
+        let token = format!("{number:0LENGTH$}");
+        let request = Request::post("/mcp").header("authorization", format!("Bearer {token}")).body(empty()).unwrap();
+        let context = chain.context(SocketAddr::from(([10, 244, 0, host], 4711)));
+        assert!(chain.serve(&context, request, &server).now_or_never().is_none(), "it waits for the provider");
+    };
+    let before = tasks();
+    for number in 0..SHARE / LENGTH * 2 {
+        leave(9, number);
+    }
+    let left = tasks() - before;
+    assert!((1..=SHARE / LENGTH).contains(&left), "{left} exchanges go on");
+    leave(10, 0);
+    assert_eq!(tasks() - before, left + 1, "that of another client goes on");
 }
 
 /// A provider that gives the tokens 0, 1 and so on, and counts them.

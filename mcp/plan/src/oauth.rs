@@ -1,7 +1,7 @@
 //! The words of HTTP and OAuth that specs have: names of headers, scopes, and URLs of endpoints.
 
 use http::Uri;
-use mcp_runconfig::is_reserved_header;
+use mcp_runconfig::{endpoint::without_secrets, is_reserved_header};
 
 use crate::problem::Problem;
 
@@ -32,17 +32,19 @@ pub fn scope_problems(field: &str, scopes: Option<&[String]>) -> Vec<Problem> {
 
 /// Says what keeps a text from being the URL of an endpoint that a proxy calls, of https or where `http` allows it of http.
 pub fn url_problem(url: &str, http: bool) -> Option<String> {
+    // The message is in statuses and events, which more people read than the spec.
+    let shown = without_secrets(url);
     let uri = url.parse::<Uri>().ok();
     let authority = uri.as_ref().and_then(Uri::authority).filter(|it| !it.host().is_empty());
     let (Some(uri), Some(authority)) = (&uri, authority) else {
-        return Some(format!("{url:?} is not a URL; write one such as https://idp.example.com/token"));
+        return Some(format!("{shown:?} is not a URL; write one such as https://idp.example.com/token"));
     };
     if authority.as_str().contains('@') || url.contains('#') {
-        return Some(format!("{url:?} has a user name or a fragment in it; remove that"));
+        return Some(format!("{shown:?} has a user name or a fragment in it; remove that"));
     }
     match uri.scheme_str() {
         Some("https") => None,
         Some("http") if http => None,
-        _ => Some(format!("{url:?} is not a URL of https; use https")),
+        _ => Some(format!("{shown:?} is not a URL of https; use https")),
     }
 }

@@ -61,6 +61,9 @@ pub enum EndpointError {
     /// It is not an absolute URL of http or https.
     #[error("is not a URL of http or https; write one such as https://mcp.example.com/mcp")]
     NotAUrl,
+    /// A client would call another port in its place.
+    #[error("has a port that no server has; write a number from 1 to 65535, or none")]
+    Port,
     /// It has a user or a password in it.
     #[error("has a user name in it; remove it, and send credentials in a header that comes from a Secret")]
     Credentials,
@@ -117,6 +120,10 @@ impl EndpointPolicy {
             return Err(EndpointError::Credentials);
         }
         let text = authority.host();
+        let port = authority.as_str().get(text.len() + 1..).unwrap_or_default();
+        if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
+            return Err(EndpointError::Port);
+        }
         let (allowed, class) = match Host::parse(text).ok_or_else(|| EndpointError::Host(text.to_owned()))? {
             Host::Address(address) => (self.allows(address), self.class(address)),
             // It leads to either, whatever the resolver has.

@@ -6,13 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::held::Exchanged;
 use crate::failure::Failure;
+use crate::strategy::bearer_value;
 
 /// The time for which a token is used where nobody says how long it is valid.
 const UNKNOWN: Duration = Duration::from_mins(1);
@@ -66,9 +67,8 @@ fn given(body: &[u8], subject: &str, audience: &str) -> Result<Exchanged, Failur
     if !types.contains(&issued_token_type) {
         return Err(unusable("has an issued_token_type that is no access token's"));
     }
-    let value = HeaderValue::try_from(format!("Bearer {access_token}")).ok().filter(|_| access_token.len() <= LONGEST);
-    let mut token = value.ok_or_else(|| unusable("has an access_token that fits no header"))?;
-    token.set_sensitive(true);
+    let token = bearer_value(&access_token).filter(|_| access_token.len() <= LONGEST);
+    let token = token.ok_or_else(|| unusable("has an access_token that fits no header"))?;
     let claims = claims(&access_token).unwrap_or_default();
     if let Some(aud) = claims.get("aud").filter(|_| !audience.is_empty())
         && !names(aud, audience)
@@ -145,6 +145,7 @@ fn refused(answer: &Response<Bytes>) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use serde_json::json;
 
     use super::*;
@@ -193,6 +194,8 @@ mod tests {
         for (answer, name) in [
             (good(&json!({"access_token": ""})), "unusable"),
             (good(&json!({"access_token": "a\nb"})), "unusable"),
+            (good(&json!({"access_token": "a b"})), "unusable"),
+            (good(&json!({"access_token": "é"})), "unusable"),
             (good(&json!({"access_token": "x".repeat(LONGEST + 1)})), "unusable"),
             (good(&json!({"access_token": 7})), "unusable"),
             (good(&json!({"token_type": "N_A"})), "unusable"),

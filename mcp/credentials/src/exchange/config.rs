@@ -9,12 +9,12 @@ use mcp_http::client::{Client as HttpClient, ClientTls};
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
 use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, is_reserved_header, token_type};
-use mcp_store::Places;
+use mcp_store::{Places, Shares};
 use prometheus_client::metrics::family::Family;
 
 use super::held::Held;
 use super::question::Question;
-use super::{EXCHANGED, Inner, LIMIT, LIMIT_OF_CLIENT, OfResult, TokenExchange};
+use super::{EXCHANGED, GOING_ON, GOING_ON_OF_CLIENT, Inner, LIMIT, LIMIT_OF_CLIENT, OfResult, TokenExchange};
 use crate::Provided;
 use crate::failure::Failure;
 use crate::strategy::read_token;
@@ -74,6 +74,7 @@ impl TokenExchange {
             actor,
             question: Question { subject_type, audience: config.audience, scopes: config.scopes },
             places: Places::new("token_exchanges", LIMIT, LIMIT_OF_CLIENT),
+            going_on: Shares::new(GOING_ON, GOING_ON_OF_CLIENT),
             held: Held::new(),
             results,
         })))

@@ -58,7 +58,7 @@ pub fn endpoint_problem(spec: &ExternalAuthSpec, settings: &Settings) -> Option<
 pub fn warnings(spec: &ExternalAuthSpec) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(exchange) = &spec.token_exchange {
-        if exchange.token_url.starts_with("http://") {
+        if exchange.token_url.to_ascii_lowercase().starts_with("http://") {
             warnings.push(
                 "spec.tokenExchange.tokenUrl: tokens and the client's secret are sent in clear text; use https"
                     .to_owned(),

@@ -55,7 +55,8 @@ impl Entry {
         Self {
             digest: key.digest(value),
             text: None,
-            empty: value.is_empty(),
+            // The line break of a file is no value.
+            empty: value.trim_ascii().is_empty(),
             authorities: authorities(value).err(),
             certificate: certificate(value),
             private_key: private_key(value),

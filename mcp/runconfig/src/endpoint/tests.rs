@@ -163,6 +163,9 @@ fn the_text_of_a_url_is_judged_by_its_host() {
         ("mcp.example.com", Some(E::NotAUrl), None),
         ("https://", Some(E::NotAUrl), None),
         ("", Some(E::NotAUrl), None),
+        ("https://mcp.example.com:99999", Some(E::Port), None),
+        ("https://[2606:4700::1]:65536/mcp", Some(E::Port), None),
+        ("https://mcp.example.com:0", Some(E::Port), None),
     ] {
         assert_eq!(check_url(url, true).err(), always, "{url}");
         assert_eq!(check_url(url, false).err(), always.or(without_leave), "{url}");

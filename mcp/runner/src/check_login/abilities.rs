@@ -48,7 +48,7 @@ pub(crate) fn pkce(metadata: &ProviderMetadata) -> Finding {
             let seen = format!("`code_challenge_methods_supported` is {}", quoted(&methods.join(" ")));
             Finding::failed(Cause::PkceWithoutS256, seen)
         }
-        None => Finding::failed(Cause::PkceUnnamed, "`code_challenge_methods_supported` is absent"),
+        None => Finding::failed(Cause::PkceUnnamed, "`code_challenge_methods_supported` is absent, or no list"),
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Causes {
     pub(crate) slow: Cause,
     pub(crate) too_long: Cause,
     pub(crate) redirects: Cause,
+    /// An error of the server's own.
+    pub(crate) fails: Cause,
     /// Any other status than 200.
     pub(crate) missing: Cause,
     pub(crate) no_json: Cause,
@@ -84,6 +86,7 @@ impl Call {
             StatusCode::OK if answer.object().is_some() => return Ok(answer),
             StatusCode::OK => causes.no_json,
             status if status.is_redirection() => causes.redirects,
+            status if status.is_server_error() => causes.fails,
             _ => causes.missing,
         };
         let is = if cause == causes.no_json { ", which is no JSON object" } else { "" };

@@ -21,6 +21,7 @@ const REACH: Causes = Causes {
     slow: Cause::ServerSlow,
     too_long: Cause::ServerTooLong,
     redirects: Cause::ServerRedirects,
+    fails: Cause::ServerFails,
     missing: Cause::WrongPath,
     no_json: Cause::NoChallenge,
 };

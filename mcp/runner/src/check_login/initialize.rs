@@ -17,6 +17,7 @@ const CAUSES: Causes = Causes {
     slow: Cause::ServerFailsBehindLogin,
     too_long: Cause::NoMcpAnswer,
     redirects: Cause::ServerFailsBehindLogin,
+    fails: Cause::ServerFailsBehindLogin,
     missing: Cause::ServerFailsBehindLogin,
     no_json: Cause::NoMcpAnswer,
 };

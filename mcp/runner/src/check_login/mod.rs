@@ -31,7 +31,7 @@ use mcp_http::client::ClientTls;
 use mcp_http::file::read_file;
 use mcp_middleware::Secret;
 
-use self::answer::shown;
+use self::answer::{absolute, shown};
 use self::caller::Caller;
 pub(crate) use self::options::CheckLoginOptions;
 use self::options::Output;
@@ -54,6 +54,10 @@ pub(crate) enum CheckError {
 /// # Errors
 /// A step failed, or nothing could be played.
 pub(crate) fn check_login(options: CheckLoginOptions) -> Result<(), CheckError> {
+    let url = absolute(&options.url).ok_or_else(|| {
+        let fix = "write one such as https://mcp.example.com/mcp";
+        CheckError::Input(format!("<URL> is no http or https URL without a user name; {fix}"))
+    })?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     if let Some(ca) = &options.ca_bundle {
         let tls = ClientTls { ca: Some(ca.clone()), ..ClientTls::default() };
@@ -65,7 +69,7 @@ pub(crate) fn check_login(options: CheckLoginOptions) -> Result<(), CheckError> 
     let secrets = hidden(options.client_id.as_deref(), client_secret.as_ref(), token.as_ref());
     let target = Target {
         client: options.client_id.map(|id| Client { id, secret: client_secret }),
-        url: options.url,
+        url,
         token,
         origin: options.origin,
         browser: options.browser,

@@ -14,6 +14,7 @@ const CAUSES: Causes = Causes {
     slow: Cause::ProviderSlow,
     too_long: Cause::ProviderTooLong,
     redirects: Cause::ProviderRedirects,
+    fails: Cause::ProviderFails,
     missing: Cause::ProviderMetadataMissing,
     no_json: Cause::ProviderMetadataNoJson,
 };

@@ -24,6 +24,7 @@ const CAUSES: Causes = Causes {
     slow: Cause::ResourceMetadataSlow,
     too_long: Cause::ResourceMetadataTooLong,
     redirects: Cause::ResourceMetadataRedirects,
+    fails: Cause::ResourceMetadataMissing,
     missing: Cause::ResourceMetadataMissing,
     no_json: Cause::ResourceMetadataNoJson,
 };
@@ -65,11 +66,13 @@ pub(crate) fn read(calls: &[Call]) -> Judged<ResourceMetadata> {
     let Some(resource) = object.get("resource").and_then(Value::as_str) else {
         return Err(Finding::failed(Cause::ResourceMetadataInvalid, format!("{call}, without the text `resource`")));
     };
-    let metadata = ResourceMetadata {
-        resource: resource.to_owned(),
-        authorization_servers: list("authorization_servers").unwrap_or_default(),
-        scopes: list("scopes_supported"),
+    let servers = object.get("authorization_servers").cloned().unwrap_or_else(|| Value::Array(Vec::new()));
+    let Ok(authorization_servers) = serde_json::from_value(servers) else {
+        let seen = format!("{call}, whose `authorization_servers` is no list of texts");
+        return Err(Finding::failed(Cause::ResourceMetadataInvalid, seen));
     };
+    let metadata =
+        ResourceMetadata { resource: resource.to_owned(), authorization_servers, scopes: list("scopes_supported") };
     Ok((metadata, Finding::ok(Step::ResourceMetadata, call.to_string())))
 }
 

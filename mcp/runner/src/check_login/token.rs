@@ -33,6 +33,7 @@ const CAUSES: Causes = Causes {
     slow: Cause::TokenEndpointFails,
     too_long: Cause::TokenEndpointFails,
     redirects: Cause::TokenEndpointFails,
+    fails: Cause::TokenEndpointFails,
     missing: Cause::TokenEndpointFails,
     no_json: Cause::TokenEndpointFails,
 };
@@ -78,8 +79,8 @@ impl Token {
         let audiences = quoted(&self.audiences().join(" "));
         let until = match self.seconds("exp") {
             None => "no `exp`".to_owned(),
-            Some(exp) if exp > now => format!("expires in {} s", exp - now),
-            Some(exp) => format!("expired {} s ago", now - exp),
+            Some(exp) if exp > now => format!("expires in {} s", exp.saturating_sub(now)),
+            Some(exp) => format!("expired {} s ago", now.saturating_sub(exp)),
         };
         format!("a JWT: `iss` {issuer}, `aud` {audiences}, {until}")
     }
@@ -104,13 +105,18 @@ impl Token {
     }
 }
 
+/// Whether a header can show it as a bearer token (RFC 6750 §2.1).
+fn is_word(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Reads the token in the answer of the token endpoint. `scopes`: those that were asked for.
 pub(crate) fn issued(call: &Call, scopes: &str) -> Result<(Token, Option<Finding>), Finding> {
     let answer = call.answered(&CAUSES).map_err(|(cause, seen)| Finding::failed(cause, seen))?;
     let object = answer.object().unwrap_or_default();
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     if answer.status == StatusCode::OK
-        && let Some(token) = text("access_token").filter(|token| !token.is_empty())
+        && let Some(token) = text("access_token").filter(|token| is_word(token))
     {
         let granted = text("scope").map(|granted| granted.split_ascii_whitespace().collect::<Vec<_>>());
         let missing = granted.map(|granted| {
@@ -166,6 +172,8 @@ mod tests {
             (json!({"iss": "https://i/", "exp": now + 60}), Some(Cause::TokenOfOtherIssuer)),
             (json!({"iss": "https://i", "exp": now - LEEWAY}), Some(Cause::TokenExpired)),
             (json!({"iss": "https://i", "exp": 0.5}), Some(Cause::TokenExpired)),
+            (json!({"iss": "https://i", "exp": -1e300}), Some(Cause::TokenExpired)),
+            (json!({"iss": "https://i", "exp": 1e300, "nbf": -1e300}), None),
             (json!({"iss": "https://i", "exp": now + 9999, "nbf": now + LEEWAY + 1}), Some(Cause::TokenNotYetValid)),
         ] {
             let judged = token(&claims).judge(Expected { issuer: Some("https://i"), now });

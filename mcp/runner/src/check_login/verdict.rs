@@ -137,6 +137,7 @@ verdicts! {
         ProviderSlow "provider-slow" Provider "Look for what holds the provider's metadata back; clients give up after some seconds."
         ProviderTooLong "provider-too-long" Provider "Check that the issuer is the provider's: its metadata are a few kilobytes."
         ProviderRedirects "provider-redirects" Proxy "Write the issuer into spec.inline.issuer of the MCPOIDCConfig to which the redirect leads, if its metadata name it; many clients follow no redirect there."
+        ProviderFails "provider-fails" Provider "Look into the provider's log, and into that of what is before it: its metadata cannot be had for an error of its own."
         ProviderMetadataMissing "provider-metadata-missing" Proxy "Compare spec.inline.issuer of the MCPOIDCConfig with the `iss` of a token of the provider (a realm or tenant in its path?); a provider without metadata at any of these URLs cannot be used by MCP clients."
         ProviderMetadataNoJson "provider-metadata-no-json" Provider "Let each of these URLs answer with the metadata or 404: clients stop at the first that answers, and a web page is no metadata."
         ProviderMetadataInvalid "provider-metadata-invalid" Provider "Serve metadata of RFC 8414 or OpenID Connect Discovery: an object with `issuer`."

@@ -182,6 +182,7 @@ const WITHOUT_PROVIDER: &[Row] = &[
     (Long(RESOURCE), Nobody, "resource-metadata", "resource-metadata-too-long", "longer than"),
     (Member(RESOURCE, "resource", ""), Nobody, "resource-metadata", "resource-metadata-invalid", "`resource`"),
     (Member(RESOURCE, "resource", r#""https://h/mcp""#), Nobody, "resource", "resource-differs", "https://h/mcp"),
+    (servers(r#""https://i""#), Nobody, "resource-metadata", "resource-metadata-invalid", "no list"),
     (servers("[]"), Nobody, "authorization-server", "no-authorization-server", "none"),
     (servers(r#"["http://idp.example"]"#), Nobody, "authorization-server", "issuer-plain", "http://idp.example"),
     (servers(r#"["idp.example"]"#), Nobody, "authorization-server", "issuer-invalid", "idp.example"),
@@ -197,6 +198,7 @@ const WITH_PROVIDER: &[Row] = &[
         "/realm/.well-known/openid-configuration: 404",
     ),
     (Redirect(PROVIDER), Nobody, "provider-metadata", "provider-redirects", "302"),
+    (Status(PROVIDER, 503), Nobody, "provider-metadata", "provider-fails", "503"),
     (Html(PROVIDER), Nobody, "provider-metadata", "provider-metadata-no-json", "text/html"),
     (Silent(PROVIDER), Nobody, "provider-metadata", "provider-slow", "no answer within"),
     (Long(PROVIDER), Nobody, "provider-metadata", "provider-too-long", "longer than"),
@@ -224,6 +226,7 @@ const WITH_CREDENTIALS: &[Row] = &[
     (Error(TOKEN, 400, "invalid_scope"), Client, "token", "scope-refused", "told by the provider"),
     (Error(TOKEN, 400, "invalid_target"), Client, "token", "resource-refused", "invalid_target"),
     (Html(TOKEN), Client, "token", "token-endpoint-fails", "/token"),
+    (Member(TOKEN, "access_token", r#""a\r\nb: c""#), Client, "token", "token-endpoint-fails", "200"),
     (Nothing, Expired, "token", "token-expired", "expired 6"),
     (Nothing, Tomorrow, "token", "token-not-yet-valid", "not valid before"),
     (Nothing, OfOtherIssuer, "token", "token-of-other-issuer", "https://idp.example"),
@@ -439,7 +442,7 @@ async fn bad_input_ends_with_2_and_names_the_flag() {
     let empty = empty.to_str().unwrap();
     for (arguments, named) in [
         (&["mcp.example.com"][..], "https://mcp.example.com/mcp"),
-        (&["https://user@mcp.example.com"], "without a user name"),
+        (&["https://user:s3cret@mcp.example.com"], "without a user name"),
         (&["https://h", "--token-file", "/nowhere/token"], "--token-file: /nowhere/token"),
         (&["https://h", "--token-file", empty], "one line"),
         (&["https://h", "--token-file", "/dev/zero"], "regular file"),
@@ -457,5 +460,6 @@ async fn bad_input_ends_with_2_and_names_the_flag() {
             checked.status == Some(2) && checked.output.is_empty() && checked.log.contains(named),
             "{named}: {checked:?}"
         );
+        assert!(!checked.log.contains("s3cret"), "{checked:?}");
     }
 }

@@ -238,6 +238,11 @@ fn what_a_credential_needs_has_to_exist() {
     let found = condition(&missing.plan(), "ExternalAuthConfigValidated", "False").unwrap();
     let expected = "MCPExternalAuthConfig \"credential\" needs what does not exist: Secret s/k";
     assert_eq!(found, ("ExternalAuthSecretNotFound".to_owned(), expected.to_owned()));
+    let mut blank = server("tokenExchange");
+    blank.secret("s", "k", "\n");
+    let found = condition(&blank.plan(), "ExternalAuthConfigValidated", "False").unwrap();
+    let expected = "MCPExternalAuthConfig \"credential\" needs what cannot be used: Secret s/k is empty";
+    assert_eq!(found, ("ExternalAuthSecretNotValid".to_owned(), expected.to_owned()));
     let mut older = server("tokenExchange");
     older.settings.runner_middleware.retain(|kind| kind != TOKEN_EXCHANGE);
     let (reason, message) = condition(&older.plan(), "ExternalAuthConfigValidated", "False").unwrap();
@@ -335,7 +340,10 @@ fn every_rule_of_each_type_is_said_with_the_field_and_the_fix() {
         ),
         (exchange(json!({"tokenUrl": "idp/token"})), "spec.tokenExchange.tokenUrl: \"idp/token\" is not a URL".to_owned()),
         (exchange(json!({"tokenUrl": "ftp://idp/token"})), "spec.tokenExchange.tokenUrl: ".to_owned()),
-        (exchange(json!({"tokenUrl": "https://a:b@idp/token"})), "spec.tokenExchange.tokenUrl: ".to_owned()),
+        (
+            exchange(json!({"tokenUrl": "https://a:hunter2@idp/token"})),
+            "spec.tokenExchange.tokenUrl: \"https://…@idp/token\" has a user name".to_owned(),
+        ),
         (
             exchange(json!({"clientSecretRef": {"name": "s", "key": "k"}})),
             "spec.tokenExchange.clientSecretRef: ClientSecret cannot be provided without ClientID".to_owned(),
@@ -416,6 +424,7 @@ fn a_provider_may_be_in_the_cluster_and_no_service_of_a_cloud() {
         ("http://keycloak.identity.svc:8080/token", true),
         ("http://10.1.2.3/token", true),
         ("http://169.254.169.254/token", false),
+        ("https://idp.example.com:99999/token", false),
     ] {
         let problems = external_auth_config("credential", exchange(json!({"tokenUrl": url}))).every_problem(&settings);
         assert_eq!(problems.is_empty(), fits, "{url}: {problems:?}");
