@@ -1,4 +1,7 @@
 //! One call for all who wait for the same answer.
+//!
+//! A cache such as moka has that as well, and keeps the answer, which nobody asks for here. It has no limit of calls, and its call ends with the caller
+//! who began it.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{HeaderName, Request};
@@ -10,6 +11,7 @@ use mcp_http::{Body, TokenFile};
 use mcp_middleware::{BuildContext, BuildError, RequestContext};
 use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
 
+use crate::client_credentials::ClientCredentials;
 use crate::failure::Failure;
 use crate::strategy::{Applied, Strategy, bearer_value, read_token, replace};
 
@@ -26,6 +28,8 @@ pub(crate) enum Bearer {
         /// When that was read, and what it held.
         read: Mutex<(Instant, HeaderValue)>,
     },
+    /// A provider gives it.
+    Granted(ClientCredentials),
 }
 
 impl Bearer {
@@ -38,14 +42,7 @@ impl Bearer {
         let error =
             |member: &str, problem: String, fix: &str| context.error(&format!("parameters.{member}"), problem, fix);
         match (token.is_empty(), path.is_empty()) {
-            (true, true) => {
-                let problem = "asks for a login at the remote MCP server that is not built yet";
-                return Err(context.error(
-                    "parameters",
-                    problem,
-                    "write bearer_token or bearer_token_file, or remove it",
-                ));
-            }
+            (true, true) => return ClientCredentials::new(config, context).map(Self::Granted),
             (false, false) => {
                 let problem = "stands beside bearer_token".to_owned();
                 return Err(error("bearer_token_file", problem, "keep one of them"));
@@ -75,16 +72,18 @@ impl Bearer {
         Ok(Self::File { file, read: Mutex::new((Instant::now(), held)) })
     }
 
-    fn token(&self) -> Result<HeaderValue, Failure> {
-        let (file, held) = match self {
-            Self::Given(token) => return Ok(token.clone()),
-            Self::File { file, read } => (file, read),
-        };
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.0.elapsed() >= READ_EVERY {
-            *held = (Instant::now(), read(file).map_err(Failure::Unusable)?);
+    async fn token(&self, context: &RequestContext) -> Result<HeaderValue, Failure> {
+        match self {
+            Self::Given(token) => Ok(token.clone()),
+            Self::File { file, read } => {
+                let mut held = read.lock().unwrap_or_else(PoisonError::into_inner);
+                if held.0.elapsed() >= READ_EVERY {
+                    *held = (Instant::now(), self::read(file).map_err(Failure::Unusable)?);
+                }
+                Ok(held.1.clone())
+            }
+            Self::Granted(client) => client.token(&context.client()).await,
         }
-        Ok(held.1.clone())
     }
 }
 
@@ -101,19 +100,29 @@ fn value(token: &str) -> Result<HeaderValue, String> {
 }
 
 impl Strategy for Bearer {
-    type Used = ();
+    type Used = HeaderValue;
 
-    fn apply<'a>(&'a self, mut request: Request<Body>, _: &'a RequestContext) -> Applied<'a, ()> {
+    fn apply<'a>(&'a self, mut request: Request<Body>, context: &'a RequestContext) -> Applied<'a, HeaderValue> {
         const HEADER: HeaderName = AUTHORIZATION;
-        let token = self.token();
-        Box::pin(ready(token.map(|token| {
-            replace(request.headers_mut(), &HEADER, token);
-            (request, ())
-        })))
+        async move {
+            let token = self.token(context).await?;
+            replace(request.headers_mut(), &HEADER, token.clone());
+            Ok((request, token))
+        }
+        .boxed()
     }
 
-    /// It is the operator's to mend: there is no other.
-    fn refused(&self, (): ()) -> BoxFuture<'_, ()> {
-        Box::pin(ready(()))
+    /// Only a provider has another one.
+    fn refused(&self, token: HeaderValue) -> BoxFuture<'_, ()> {
+        match self {
+            Self::Given(_) | Self::File { .. } => ready(()).boxed(),
+            Self::Granted(client) => client.forget(token).boxed(),
+        }
+    }
+
+    fn announce(&self) {
+        if let Self::Granted(client) = self {
+            client.announce();
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! that a guard refuses asks nobody for a credential. Without a credential the request does not go on, and never with the caller's own in its place.
 //!
 //! An exchange (RFC 8693) is kept until a little before the new token expires, by the token of the caller alone: who has no valid token gets
-//! nothing that was exchanged for another one. Calls that need the same exchange wait for one question to the provider.
+//! nothing that was exchanged for another one. Calls that need the same exchange wait for one question to the provider. A token that the proxy
+//! gets for itself, by its own client's credentials, is kept in the same way, for all callers.
 //!
 //! ```
 //! use mcp_credentials::Provided;
@@ -17,11 +18,14 @@
 //! ```
 
 mod bearer;
+mod client_credentials;
 mod exchange;
 mod failure;
+mod held;
 mod strategy;
 #[cfg(test)]
 mod tests;
+mod token_endpoint;
 
 use std::future::ready;
 

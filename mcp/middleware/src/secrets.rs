@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mcp_http::file::read_file;
 
@@ -45,6 +45,15 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
+    /// The same, with the file of an absolute path below `root`.
+    #[must_use]
+    pub fn below(self, root: Option<&Path>) -> Self {
+        match (self, root) {
+            (Self::File(path), Some(root)) => Self::File(root.join(path.strip_prefix("/").unwrap_or(&path))),
+            (source, _) => source,
+        }
+    }
+
     /// The secret as it is now.
     ///
     /// # Errors

@@ -147,7 +147,7 @@ pub(crate) struct RunOptions {
     /// The streamable-HTTP MCP server [default: http://mcp-<name>:<target_port>].
     #[arg(long, value_name = "URL")]
     pub(crate) backend: Option<String>,
-    /// Read the files that the RunConfig names (secrets, certificates) from below this directory.
+    /// Read the files that the RunConfig and the environment name (secrets, certificates) from below this directory.
     #[arg(long, value_name = "DIR")]
     pub(crate) files_root: Option<PathBuf>,
     /// Networks that the proxy may call as if they were public: remote MCP servers, identity providers and webhooks on a private or a

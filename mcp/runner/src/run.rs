@@ -81,7 +81,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let login = entries.iter().any(|entry| demands_login(&entry.config));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let root = options.files_root.as_deref();
-        let clients = Clients::new(environment.redis_password.clone(), root, Arc::clone(&provider));
+        let clients = Clients::new(environment.redis_password.clone().below(root), root, Arc::clone(&provider));
         let settings = ProxySettings {
             login,
             read_timeout,
@@ -104,7 +104,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         };
         let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
         let beside_document = Provided {
-            client_secret: environment.token_exchange_secret.clone(),
+            client_secret: environment.token_exchange_secret.clone().below(root),
             actor_token_file: config.portcullis.actor_token_file.clone(),
         };
         let chain = registry(&clients, config.portcullis.rate_limits_fail_closed, &beside_document)

@@ -1,11 +1,6 @@
 //! The question to the token endpoint.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use form_urlencoded::{Serializer, byte_serialize};
-use http::HeaderValue;
-
-use crate::failure::Failure;
+use form_urlencoded::Serializer;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
@@ -23,8 +18,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The form with the caller's token, the actor's, and the id of a client that has no secret (RFC 8693 §2.1; RFC 6749 §3.2.1).
-    pub(super) fn form(&self, subject: &str, actor: Option<&str>, public: Option<&str>) -> String {
+    /// The form with the caller's token and the actor's (RFC 8693 §2.1).
+    pub(super) fn form(&self, subject: &str, actor: Option<&str>) -> String {
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", GRANT)
             .append_pair("subject_token", subject)
@@ -34,19 +29,10 @@ impl Question {
             form.append_pair("actor_token", actor).append_pair("actor_token_type", JWT);
         }
         let scope = self.scopes.join(" ");
-        let rest = [("audience", &*self.audience), ("scope", &*scope), ("client_id", public.unwrap_or_default())];
+        let rest = [("audience", &*self.audience), ("scope", &*scope)];
         form.extend_pairs(rest.into_iter().filter(|(_, value)| !value.is_empty()));
         form.finish()
     }
-}
-
-/// The credentials of a client, each encoded as in a form (RFC 6749 §2.3.1).
-pub(super) fn basic(id: &str, secret: &str) -> Result<HeaderValue, Failure> {
-    let [id, secret] = [id, secret].map(|text| byte_serialize(text.as_bytes()).collect::<String>());
-    let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{id}:{secret}"))));
-    let mut value = value.map_err(|_| Failure::Unusable("the client's secret fits no header".to_owned()))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 #[cfg(test)]
@@ -62,18 +48,9 @@ mod tests {
             of_type("jwt"),
             of_type("access_token")
         );
-        assert_eq!(question.form("s", None, None), plain);
+        assert_eq!(question.form("s", None), plain);
         let question = Question { audience: "a b".to_owned(), scopes: vec!["x".into(), "y".into()], ..question };
-        let whole =
-            format!("{plain}&actor_token=t&actor_token_type={}&audience=a+b&scope=x+y&client_id=c", of_type("jwt"));
-        assert_eq!(question.form("s", Some("t"), Some("c")), whole);
-    }
-
-    #[test]
-    fn credentials_of_a_client_may_have_any_characters() {
-        let value = basic("a:b", "s %ü").unwrap();
-        let decoded = STANDARD.decode(value.to_str().unwrap().strip_prefix("Basic ").unwrap()).unwrap();
-        assert_eq!(String::from_utf8(decoded).unwrap(), "a%3Ab:s+%25%C3%BC");
-        assert!(!format!("{value:?}").contains("YS"), "it is not shown");
+        let whole = format!("{plain}&actor_token=t&actor_token_type={}&audience=a+b&scope=x+y", of_type("jwt"));
+        assert_eq!(question.form("s", Some("t")), whole);
     }
 }

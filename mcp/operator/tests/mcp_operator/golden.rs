@@ -105,7 +105,7 @@ const DEFAULTS: [&str; 28] = [
 ];
 
 /// `- ` is a leaf that only ToolHive has, `+ ` one that only we have. A changed leaf is one of each.
-const DIFFERENCES: [(&str, &str); 65] = [
+const DIFFERENCES: [(&str, &str); 68] = [
     ("- *: spec.template.metadata.annotations[toolhive.stacklok.dev/mcpserver-generation] = *", GENERATION),
     ("- *: spec.template.spec.containers[toolhive].env[THV_MCPSERVER_GENERATION].*", GENERATION),
     ("- RunConfig: mcpserver_generation = 1", GENERATION),
@@ -154,6 +154,15 @@ const DIFFERENCES: [(&str, &str); 65] = [
     ("+ Service/mcp-limited*: *", RUNNER_DID_NOT_RUN),
     ("+ StatefulSet/ex-*: *", RUNNER_DID_NOT_RUN),
     ("+ Service/mcp-ex-*: *", RUNNER_DID_NOT_RUN),
+    (
+        "+ Deployment/ex-*: spec.template.spec.containers[toolhive].env[PORTCULLIS_TOKEN_EXCHANGE_CLIENT_SECRET_FILE].*",
+        ROTATION,
+    ),
+    (
+        "+ Deployment/ex-*: spec.template.spec.containers[toolhive].volumeMounts[/etc/toolhive/token-exchange].*",
+        ROTATION,
+    ),
+    ("+ Deployment/ex-*: spec.template.spec.volumes[token-exchange-client].*", ROTATION),
     ("+ StatefulSet/inject-server: *", RUNNER_DID_NOT_RUN),
     ("+ Service/mcp-inject-server*: *", RUNNER_DID_NOT_RUN),
     ("+ StatefulSet/authz-*: *", RUNNER_DID_NOT_RUN),
@@ -200,6 +209,8 @@ const GATE: &str = "tells which guards the running proxy has, the older versions
 const DOCUMENT: &str = "a container that starts anew in an old pod does not run on a newer document";
 const SIDE_DOOR: &str = "nothing but its proxy reaches the MCP server";
 const SECRETS: &str = "a changed Secret rolls the pods that take it as environment";
+const ROTATION: &str = "a client's secret is read from a file for each exchange, so a rotated one needs no new pods; the \
+     variable of upstream's is there too, for a runner that reads it";
 const RESOURCE: &str =
     "the default names the Service that there is; clients compare it with the address that they called";
 const TEMPLATE_HASH: &str =

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use mcp_api::v1beta1::auth_server::{DynamicRegistration, EmbeddedAuthServer, UpstreamProvider};
-use serde_json::Map;
+use serde_json::{Map, Value};
 
-use crate::problem::Problem;
+use crate::{problem::Problem, reference::Source};
 
 /// The protocols of providers: the types, each with a block of its name.
 const PROTOCOLS: [&str; 2] = ["oidc", "oauth2"];
@@ -42,6 +42,40 @@ pub(super) fn problems(server: &EmbeddedAuthServer) -> Vec<Problem> {
         problems.extend(of_provider(&field, provider));
     }
     problems
+}
+
+/// The Secrets and ConfigMaps that it names, each after its field.
+pub(super) fn sources(server: &EmbeddedAuthServer) -> Vec<(String, Source)> {
+    let mut found = Vec::new();
+    find_sources(&serde_json::to_value(server).unwrap_or_default(), "spec.embeddedAuthServer", &mut found);
+    found
+}
+
+/// Looks for the members that name one, by the names that they have.
+fn find_sources(value: &Value, field: &str, found: &mut Vec<(String, Source)>) {
+    let last = field.rsplit('.').next().and_then(|last| last.split('[').next()).unwrap_or_default();
+    let name = || value["name"].as_str().unwrap_or_default().to_owned();
+    match (last, value) {
+        ("configMapName", Value::String(name)) => found.push((field.to_owned(), Source::ConfigMap(name.clone()))),
+        ("configMapRef", Value::Object(_)) => found.push((field.to_owned(), Source::ConfigMap(name()))),
+        (_, Value::Object(_)) if is_secret(last) => found.push((field.to_owned(), Source::Secret(name()))),
+        (_, Value::Array(items)) => {
+            for (at, item) in items.iter().enumerate() {
+                find_sources(item, &format!("{field}[{at}]"), found);
+            }
+        }
+        (_, Value::Object(members)) => {
+            for (name, member) in members {
+                find_sources(member, &format!("{field}.{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a member of this name refers to a key of a Secret.
+fn is_secret(name: &str) -> bool {
+    name.ends_with("SecretRef") || name.ends_with("SecretRefs") || name == "initialAccessTokenRef"
 }
 
 fn of_provider(field: &str, provider: &UpstreamProvider) -> Vec<Problem> {

@@ -5,6 +5,7 @@ use mcp_api::v1beta1::{
     external_auth::{ExternalAuthSpec, ExternalAuthType},
 };
 
+use super::auth_server;
 use crate::reference::{Reference, Source};
 
 /// The effect of a Secret that does not exist: the end of a sentence.
@@ -24,7 +25,7 @@ pub(super) fn blocks(spec: &ExternalAuthSpec) -> [(ExternalAuthType, bool); 8] {
     ]
 }
 
-/// The Secrets that it names, each after its field. Those of an authorization server are not among them: this version makes none.
+/// The Secrets that it names, each after its field, but for those of an authorization server: this version makes none, and needs none of them.
 pub(super) fn secrets(spec: &ExternalAuthSpec) -> Vec<(&'static str, &SecretKeyRef)> {
     let exchange = spec.token_exchange.as_ref().and_then(|it| it.client_secret_ref.as_ref());
     let on_behalf = spec.obo.as_ref().and_then(|it| it.client_secret_ref.as_ref());
@@ -41,9 +42,8 @@ pub(super) fn secrets(spec: &ExternalAuthSpec) -> Vec<(&'static str, &SecretKeyR
 
 /// Everything that it refers to.
 pub fn references(spec: &ExternalAuthSpec) -> Vec<Reference> {
-    let secret = |(field, it): (&'static str, &SecretKeyRef)| Reference {
-        while_missing: MISSING,
-        ..Reference::to_source(field, &Source::Secret(it.name.clone()))
-    };
-    secrets(spec).into_iter().map(secret).collect()
+    let secrets = secrets(spec).into_iter().map(|(field, it)| (field.to_owned(), Source::Secret(it.name.clone())));
+    let of_server = spec.embedded_auth_server.iter().flat_map(auth_server::sources);
+    let to = |(field, source)| Reference { while_missing: MISSING, ..Reference::to_source(field, &source) };
+    secrets.chain(of_server).map(to).collect()
 }

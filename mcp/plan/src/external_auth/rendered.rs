@@ -8,37 +8,34 @@ use mcp_api::v1beta1::{
 };
 use mcp_runconfig::{
     AwsStsConfig, RemoteAuthConfig, RoleMapping, RunConfig, TokenExchangeConfig,
-    environment::{SECRET_PREFIX, SECRETS_PROVIDER, TOKEN_EXCHANGE_CLIENT_SECRET},
+    environment::{SECRET_PREFIX, SECRETS_PROVIDER, TOKEN_EXCHANGE_CLIENT_SECRET, TOKEN_EXCHANGE_CLIENT_SECRET_FILE},
     token_type,
 };
 
 use super::blocks::secrets;
 use crate::{
     config::{Behind, Needs},
-    reference::SecretVariable,
+    reference::{Content, MountedFile, SecretVariable, Source},
     workload::proxy::variable,
 };
 
+/// The directory with the secret of the client that exchanges tokens.
+const CLIENT: &str = "/etc/toolhive/token-exchange";
+
 /// The needs of a proxy in front of this for the credential. Of a group, they are the Secrets that its server reads.
 pub fn needs(spec: &ExternalAuthSpec, behind: Behind) -> Needs {
-    let named = |name: Cow<'static, str>, it: &SecretKeyRef| SecretVariable {
-        name,
-        secret: it.name.clone(),
-        key: it.key.clone(),
-    };
     if behind == Behind::Group {
-        let all = secrets(spec).into_iter().map(|(field, it)| named(field.into(), it));
+        let all = secrets(spec).into_iter().map(|(field, it)| named(field, it));
         return Needs { secrets: all.collect(), ..Needs::default() };
     }
     match spec.kind {
         ExternalAuthType::TokenExchange => {
             let secret = spec.token_exchange.as_ref().and_then(|it| it.client_secret_ref.as_ref());
-            let secret = secret.map(|it| named(TOKEN_EXCHANGE_CLIENT_SECRET.into(), it));
-            Needs { secrets: secret.into_iter().collect(), ..Needs::default() }
+            secret.map(client).unwrap_or_default()
         }
         ExternalAuthType::BearerToken => {
             let secret = spec.bearer_token.as_ref().map(|it| &it.token_secret_ref);
-            let secret = secret.map(|it| named(format!("{SECRET_PREFIX}{}", it.name).into(), it));
+            let secret = secret.map(|it| named(format!("{SECRET_PREFIX}{}", it.name), it));
             Needs {
                 secrets: secret.into_iter().collect(),
                 variables: vec![variable(SECRETS_PROVIDER, "environment")],
@@ -47,6 +44,26 @@ pub fn needs(spec: &ExternalAuthSpec, behind: Behind) -> Needs {
         }
         _ => Needs::default(),
     }
+}
+
+fn named(name: impl Into<Cow<'static, str>>, it: &SecretKeyRef) -> SecretVariable {
+    SecretVariable { name: name.into(), secret: it.name.clone(), key: it.key.clone() }
+}
+
+/// The secret of the client that exchanges tokens, twice: as ToolHive's proxies read it, at their start, and as a file, which ours read for each
+/// exchange. Another value needs no new pods, so the variable is not among the [`secrets`](Needs::secrets).
+fn client(it: &SecretKeyRef) -> Needs {
+    let file = MountedFile {
+        source: Source::Secret(it.name.clone()),
+        key: it.key.clone(),
+        content: Content::Bytes,
+        volume: "token-exchange-client".to_owned(),
+        directory: CLIENT.to_owned(),
+        file: "client-secret".into(),
+    };
+    let given = named(TOKEN_EXCHANGE_CLIENT_SECRET, it).variable();
+    let current = variable(TOKEN_EXCHANGE_CLIENT_SECRET_FILE, &file.path());
+    Needs { files: vec![file], variables: vec![given, current], ..Needs::default() }
 }
 
 /// Puts the credential into the document of a proxy.

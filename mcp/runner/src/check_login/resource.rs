@@ -76,7 +76,9 @@ pub(crate) fn read(calls: &[Call]) -> Judged<ResourceMetadata> {
     Ok((metadata, Finding::ok(Step::ResourceMetadata, call.to_string())))
 }
 
-/// Whether the metadata are of the server that the client called. `at_root`: they were found below the host alone, without a word of the server's.
+/// Whether the metadata are of the server that the client called (RFC 9728 §3.3): where the server named the place, `resource` is the URL that was
+/// called. `at_root`: they were found below the host alone, without a word of the server's, and are of the host. A parent is none of this, and some
+/// clients take it, such as those of MCP's SDK for TypeScript; others, such as VS Code, do not.
 pub(crate) fn judge(url: &Uri, resource: &str, at_root: bool) -> Finding {
     let seen = format!("`resource` is {}, and the client called {}", quoted(resource), quoted(&shown(url)));
     let named = absolute(resource).filter(|_| !resource.contains('#'));
@@ -129,6 +131,9 @@ mod tests {
             ("https://h/a/mcp", "https://h/a", false, note, Some(Cause::ResourceParent)),
             ("https://h/mcp", "https://h", false, note, Some(Cause::ResourceParent)),
             ("https://h/mcp", "https://h", true, ok, None),
+            // The default of resourceUrl, and that of ToolHive, whose Service has another name.
+            ("http://mcp-n-proxy.ns:8080/mcp", "http://mcp-n-proxy.ns:8080", false, note, Some(Cause::ResourceParent)),
+            ("http://mcp-n-proxy.ns:8080/mcp", "http://n.ns:8080", false, failed, Some(Cause::ResourceDiffers)),
             ("https://h/mcp", "https://h/m", false, failed, Some(Cause::ResourceDiffers)),
             ("https://h/mcp", "https://h/mcp/x", false, failed, Some(Cause::ResourceDiffers)),
             ("https://h/mcp", "http://h/mcp", false, failed, Some(Cause::ResourceDiffers)),

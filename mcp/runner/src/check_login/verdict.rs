@@ -124,7 +124,7 @@ verdicts! {
     Resource {
         ResourceDiffers "resource-differs" Proxy "Set spec.oidcConfigRef.resourceUrl of the MCPServer or MCPRemoteProxy to the URL that clients call, to the letter; or have clients call the URL that it names."
         ResourceSlash "resource-slash" Proxy "Give spec.oidcConfigRef.resourceUrl the URL that clients call, with or without the slash at its end as they have it: the provider writes it into tokens, and a slash makes another audience."
-        ResourceParent "resource-parent" Proxy "Set spec.oidcConfigRef.resourceUrl to the whole URL that clients call. Some clients take a parent of it, those that keep to RFC 9728 (section 3.3) do not."
+        ResourceParent "resource-parent" Proxy "Set spec.oidcConfigRef.resourceUrl to the whole URL that clients call; without it, a proxy names its Service without a path. RFC 9728 (section 3.3) asks for the same URL: some clients take a parent of it, others refuse it."
     }
     AuthorizationServer {
         NoAuthorizationServer "no-authorization-server" Proxy "Name the issuer: in Portcullis spec.inline.issuer of the MCPOIDCConfig, which jwksUrl does not replace for clients."

@@ -25,16 +25,16 @@ use crate::stage;
 const GROUP: &str = "toolhive.stacklok.dev";
 
 /// A namespace, and the means to act in it.
-struct World {
+pub(crate) struct World {
     stage: &'static Stage,
     folder: TempDir,
-    namespace: String,
-    client: kube::Client,
+    pub(crate) namespace: String,
+    pub(crate) client: kube::Client,
     everything: Everything,
 }
 
 impl World {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let (stage, folder) = (stage().await, tempfile::tempdir().unwrap());
         let namespace = stage.cluster.namespace("login").await;
         let client = stage.cluster.admin();
@@ -42,7 +42,7 @@ impl World {
         Self { stage, folder, namespace, client, everything }
     }
 
-    async fn apply(&self, version: &str, kind: &str, name: &str, members: Value) {
+    pub(crate) async fn apply(&self, version: &str, kind: &str, name: &str, members: Value) {
         let mut object = members;
         object["apiVersion"] = json!(version);
         object["kind"] = json!(kind);
@@ -56,7 +56,7 @@ impl World {
         self.apply(&format!("{GROUP}/v1beta1"), "MCPOIDCConfig", name, json!({ "spec": spec })).await;
     }
 
-    async fn workload(&self, kind: &str, name: &str, mut spec: Value) {
+    pub(crate) async fn workload(&self, kind: &str, name: &str, mut spec: Value) {
         spec["transport"] = json!("streamable-http");
         self.apply(&format!("{GROUP}/v1beta1"), kind, name, json!({ "spec": spec })).await;
     }
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// The runner on what the operator wrote, once it has.
-    async fn runner(&self, name: &str, remote: bool) -> Runner {
+    pub(crate) async fn runner(&self, name: &str, remote: bool) -> Runner {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
         settled(&format!("the proxy of {name}"), async || Ok(deployments.get_opt(name).await?)).await.unwrap();
         let (namespace, folder) = (&self.namespace, self.folder.path());
@@ -100,7 +100,7 @@ impl World {
         objects.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.everything.stop().await.unwrap();
     }
 }

@@ -1,8 +1,9 @@
-//! The whole way, start to end: the demo, logins, the tool filter and what a running proxy reads again.
+//! The whole way, start to end: the demo, logins, credentials, the tool filter and what a running proxy reads again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod both_gates;
+mod credentials;
 mod current_cluster;
 mod login;
 mod tool_filter;

@@ -16,7 +16,7 @@ pub(super) const ENTERPRISE: &str = "EnterpriseRequired";
 const INVALID: &str = "InvalidConfig";
 /// The note and the warning of a credential that a proxy does not send.
 const IDLE: &str = "is used by a VirtualMCPServer only; this proxy sends no credential";
-/// The warning of an exchange where nobody logs in.
+/// The note and the warning of an exchange where nobody logs in.
 const NO_LOGIN: &str = "exchanges the token of each caller, and without spec.oidcConfigRef only the provider of the \
      exchange checks it; a caller without one is refused";
 
@@ -79,7 +79,7 @@ pub(super) fn part(kind: ExternalAuthType, asked: &ConfigUse, target: &Target) -
     match fit(kind, target.behind) {
         Fit::Sent(middleware) => {
             let warns = kind == TokenExchange && target.behind != Behind::Group && !target.has_login;
-            Part { middleware, warning: warns.then_some(NO_LOGIN), ..part }
+            Part { middleware, note: warns.then_some(NO_LOGIN), warning: warns.then_some(NO_LOGIN), ..part }
         }
         Fit::Idle => Part { note: Some(IDLE), warning: (!target.in_group).then_some(IDLE), ..part },
         Fit::Never(misfit) => Part { misfit: Some(misfit), ..part },

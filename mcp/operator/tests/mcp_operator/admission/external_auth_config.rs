@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     DEADLINE, Gate, fields,
-    support::{exchange, external_auth_config, labelled, oidc_config, remote_proxy},
+    support::{auth_server, exchange, external_auth_config, labelled, oidc_config, remote_proxy},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,6 +29,30 @@ async fn a_credential_that_cannot_work_is_refused_with_its_field() {
     let fine = aws(json!({"roleArn": role, "matcher": "\"ops\" in claims[\"groups\"]"}));
     let answer = gate.objects.post(external_auth_config("aws", fine), false).await;
     assert_eq!((answer.code, answer.warnings), (201, Vec::new()), "{}", answer.body);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_author_is_told_what_an_authorization_server_lacks() {
+    let gate = Gate::new("credential-lacks").await;
+    let _operator = gate.serving(&[]).await;
+    let objects = &gate.objects;
+    let mut spec = auth_server();
+    let oidc = &mut spec["embeddedAuthServer"]["upstreamProviders"][0]["oidcConfig"];
+    oidc["clientSecretRef"] = json!({"name": "client", "key": "secret"});
+    oidc["caBundleRef"] = json!({"configMapRef": {"name": "authorities", "key": "ca.crt"}});
+    let config = external_auth_config("server", spec);
+    let field = "spec.embeddedAuthServer.upstreamProviders[0].oidcConfig";
+    let lacks = [
+        format!("299 - \"{field}.caBundleRef.configMapRef: ConfigMap \"authorities\" does not exist yet"),
+        format!("299 - \"{field}.clientSecretRef: Secret \"client\" does not exist yet"),
+    ];
+    let answer = objects.post(config.clone(), true).await;
+    assert_eq!((answer.code, answer.warnings.len()), (201, 2), "{:?}", answer.warnings);
+    assert!(answer.warnings.iter().zip(&lacks).all(|(found, start)| found.starts_with(start)), "{:?}", answer.warnings);
+    for (kind, name) in [("Secret", "client"), ("ConfigMap", "authorities")] {
+        objects.create(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).await;
+    }
+    assert_eq!(objects.post(config, true).await.warnings, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

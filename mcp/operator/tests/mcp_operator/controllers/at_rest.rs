@@ -9,9 +9,9 @@ use serde_json::json;
 use super::{
     Place,
     support::{
-        CRDS, authz_config, children_of, children_of_remote, every_override, external_auth_config, labelled, minimal,
-        oidc_config, policies, ready_pods, ready_pods_of, remote_proxy, telemetry_config, tool_config, virtual_server,
-        writes,
+        CRDS, authz_config, children_of, children_of_remote, every_override, exchange, external_auth_config, labelled,
+        minimal, oidc_config, policies, ready_pods, ready_pods_of, remote_proxy, telemetry_config, tool_config,
+        virtual_server, writes,
     },
 };
 
@@ -39,8 +39,12 @@ async fn one_of_every_kind_is_made_and_then_nothing_is_written() {
     objects.create(authz_config("rules", &[PERMIT_ALL])).await;
     objects.create(external_auth_config("none", json!({"type": "unauthenticated"}))).await;
     objects.create(policies("rules", &[PERMIT_ALL])).await;
+    let key = json!({"name": "full-keys", "key": "token"});
+    let tokens = exchange(json!({"clientId": "c", "clientSecretRef": key}));
+    objects.create(external_auth_config("tokens", tokens)).await;
     let authz = json!({"type": "configMap", "configMap": {"name": "rules"}});
-    objects.create(labelled("policed", json!({"authzConfig": authz}))).await;
+    let policed = json!({"authzConfig": authz, "externalAuthConfigRef": {"name": "tokens"}});
+    objects.create(labelled("policed", policed)).await;
     let configs = json!({
         "oidcConfigRef": {"name": "idp", "audience": "far"}, "toolConfigRef": {"name": "tools"},
         "telemetryConfigRef": {"name": "traces"}, "authzConfigRef": {"name": "rules"},

@@ -41,7 +41,7 @@ fn spec(kind: &str) -> Value {
 }
 
 /// A world around a workload that refers to a credential of this type, with proxies that have all middleware.
-fn around<W: Workload<Status: Clone>>(workload: &str, spec_of_workload: Value, kind: &str) -> World<W> {
+pub(super) fn around<W: Workload<Status: Clone>>(workload: &str, spec_of_workload: Value, kind: &str) -> World<W> {
     let mut world = World::<W>::around(json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": workload,
         "metadata": {"name": "fetch", "namespace": "team", "uid": "u-1", "generation": 3},
@@ -53,17 +53,17 @@ fn around<W: Workload<Status: Clone>>(workload: &str, spec_of_workload: Value, k
     world
 }
 
-fn server(kind: &str) -> World {
+pub(super) fn server(kind: &str) -> World {
     around("MCPServer", server_spec(json!({"externalAuthConfigRef": {"name": "credential"}})), kind)
 }
 
-fn server_spec(change: Value) -> Value {
+pub(super) fn server_spec(change: Value) -> Value {
     let mut spec = json!({"image": "x:1", "transport": "streamable-http"});
     spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     spec
 }
 
-fn proxy(kind: &str) -> World<MCPRemoteProxy> {
+pub(super) fn proxy(kind: &str) -> World<MCPRemoteProxy> {
     let spec = json!({"remoteUrl": "https://mcp.example.com/mcp", "externalAuthConfigRef": {"name": "credential"}});
     around("MCPRemoteProxy", spec, kind)
 }
@@ -97,7 +97,7 @@ fn each_pair_of_type_and_workload_is_sent_idle_or_refused() {
     let never = |words: &'static str| ("False/InvalidConfig", words, None);
     let obo = ("False/EnterpriseRequired", "type obo", None);
     let server_of_auth = never("is an authorization server, which this version does not run");
-    let exchange = sent("token_exchange_config");
+    let exchange = ("True/ExternalAuthConfigValid", "without spec.oidcConfigRef", Some("token_exchange_config"));
     for (kind, of_server, of_proxy, of_group) in [
         ("tokenExchange", exchange, exchange, known),
         ("headerInjection", idle, idle, known),
@@ -132,11 +132,21 @@ fn a_bearer_token_comes_by_the_environment_alone() {
     let found = |name: &str| env.iter().find(|it| it["name"] == name).unwrap_or_else(|| panic!("{name} in {env:?}"));
     assert_eq!(found("TOOLHIVE_SECRET_s")["valueFrom"]["secretKeyRef"], json!({"name": "s", "key": "k"}));
     assert_eq!(found("TOOLHIVE_SECRETS_PROVIDER")["value"], "environment");
-    let plan = server("tokenExchange").plan();
-    let env = deployment(&plan)["spec"]["template"]["spec"]["containers"][0]["env"].to_string();
-    assert!(env.contains("TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET"), "{env}");
     let said = format!("{:?}{}", plan.conditions, serde_json::to_string(&plan.status).unwrap());
     assert!(!said.contains("hunter2") && !run_config(&plan).contains("hunter2"));
+}
+
+#[test]
+fn an_exchange_without_a_login_is_told_in_its_condition() {
+    let (reason, message) = condition(&server("tokenExchange").plan(), "ExternalAuthConfigValidated", "True").unwrap();
+    assert_eq!(reason, "ExternalAuthConfigValid");
+    assert!(message.contains("without spec.oidcConfigRef only the provider of the exchange checks it"), "{message}");
+    let login = json!({"name": "idp", "audience": "a"});
+    let spec = server_spec(json!({"externalAuthConfigRef": {"name": "credential"}, "oidcConfigRef": login}));
+    let mut world: World = around("MCPServer", spec, "tokenExchange");
+    world.has(oidc_config("idp", inline(json!({}))));
+    let (_, message) = condition(&world.plan(), "ExternalAuthConfigValidated", "True").unwrap();
+    assert_eq!(message, "MCPExternalAuthConfig \"credential\" is valid");
 }
 
 #[test]

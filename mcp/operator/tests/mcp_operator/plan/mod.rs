@@ -8,6 +8,7 @@ mod children_without_owner;
 mod config_plan;
 mod contract;
 mod external_auth_config;
+mod external_auth_data;
 mod guards;
 mod labels;
 mod network;

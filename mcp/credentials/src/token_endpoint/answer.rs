@@ -1,4 +1,4 @@
-//! The answer of the token endpoint (RFC 8693 §2.2; RFC 6749 §5.2).
+//! The answer of the token endpoint (RFC 6749 §5; RFC 8693 §2.2).
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::held::Exchanged;
 use crate::failure::Failure;
+use crate::held::Issued;
 use crate::strategy::bearer_value;
 
 /// The time for which a token is used where nobody says how long it is valid.
@@ -45,48 +45,67 @@ struct Error {
 }
 
 /// Reads the answer about the token `subject`.
-pub(super) fn read(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Exchanged, Failure> {
-    match answer.status() {
-        StatusCode::OK => given(answer.body(), subject, audience),
-        _ => Err(refused(answer)),
-    }
-}
-
-fn given(body: &[u8], subject: &str, audience: &str) -> Result<Exchanged, Failure> {
-    let unusable = |problem: &str| Failure::Unusable(format!("the token endpoint's answer {problem}"));
-    // Errors of serde show a part of what they read.
-    let Given { access_token, token_type, issued_token_type, expires_in } =
-        serde_json::from_slice(body).map_err(|_| unusable("is no answer of RFC 8693"))?;
-    if access_token.is_empty() {
-        return Err(unusable("has no access_token"));
-    }
-    if !token_type.eq_ignore_ascii_case("bearer") {
-        return Err(unusable("has another token_type than Bearer"));
-    }
+pub(crate) fn exchanged(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Issued, Failure> {
+    let given = given(answer)?;
     let types = ["access_token", "jwt"].map(|short| format!("urn:ietf:params:oauth:token-type:{short}"));
-    if !types.contains(&issued_token_type) {
+    if !types.contains(&given.issued_token_type) {
         return Err(unusable("has an issued_token_type that is no access token's"));
     }
-    let token = bearer_value(&access_token).filter(|_| access_token.len() <= LONGEST);
-    let token = token.ok_or_else(|| unusable("has an access_token that fits no header"))?;
-    let claims = claims(&access_token).unwrap_or_default();
-    if let Some(aud) = claims.get("aud").filter(|_| !audience.is_empty())
-        && !names(aud, audience)
-    {
-        return Err(unusable("is a token for another audience"));
-    }
-    let valid = match seconds(&expires_in) {
-        Some(seconds) => Some(Duration::from_secs_f64(seconds)),
-        None if expires_in.is_null() => left(&claims),
-        None => return Err(unusable("has an expires_in that is no number of seconds")),
-    };
-    if valid == Some(Duration::ZERO) {
-        return Err(unusable("is a token that has expired"));
-    }
-    let time = valid.map_or(UNKNOWN, |valid| valid.saturating_sub(SKEW.min(valid / 10)));
+    let Issued { token, time } = given.issued(audience)?;
     // Where nobody checks callers' tokens, what was exchanged for one must not outlive it.
-    let subject = self::claims(subject).as_ref().and_then(left);
-    Ok(Exchanged { token, time: subject.map_or(time, |left| time.min(left)) })
+    let subject = claims(subject).as_ref().and_then(left);
+    Ok(Issued { token, time: subject.map_or(time, |left| time.min(left)) })
+}
+
+/// Reads the answer about a token of the proxy's own: no caller can do anything about a refusal.
+pub(crate) fn granted(answer: &Response<Bytes>, audience: &str) -> Result<Issued, Failure> {
+    let issued = given(answer).and_then(|given| given.issued(audience));
+    issued.map_err(|failure| match failure {
+        Failure::Refused(reason) | Failure::Forbidden(reason) => Failure::Unusable(reason),
+        other => other,
+    })
+}
+
+fn unusable(problem: &str) -> Failure {
+    Failure::Unusable(format!("the token endpoint's answer {problem}"))
+}
+
+fn given(answer: &Response<Bytes>) -> Result<Given, Failure> {
+    if answer.status() != StatusCode::OK {
+        return Err(refused(answer));
+    }
+    // Errors of serde show a part of what they read.
+    serde_json::from_slice(answer.body()).map_err(|_| unusable("is no answer of RFC 6749"))
+}
+
+impl Given {
+    fn issued(self, audience: &str) -> Result<Issued, Failure> {
+        let Self { access_token, token_type, expires_in, .. } = self;
+        if access_token.is_empty() {
+            return Err(unusable("has no access_token"));
+        }
+        if !token_type.eq_ignore_ascii_case("bearer") {
+            return Err(unusable("has another token_type than Bearer"));
+        }
+        let token = bearer_value(&access_token).filter(|_| access_token.len() <= LONGEST);
+        let token = token.ok_or_else(|| unusable("has an access_token that fits no header"))?;
+        let claims = claims(&access_token).unwrap_or_default();
+        if let Some(aud) = claims.get("aud").filter(|_| !audience.is_empty())
+            && !names(aud, audience)
+        {
+            return Err(unusable("is a token for another audience"));
+        }
+        let valid = match seconds(&expires_in) {
+            Some(seconds) => Some(Duration::from_secs_f64(seconds)),
+            None if expires_in.is_null() => left(&claims),
+            None => return Err(unusable("has an expires_in that is no number of seconds")),
+        };
+        if valid == Some(Duration::ZERO) {
+            return Err(unusable("is a token that has expired"));
+        }
+        let time = valid.map_or(UNKNOWN, |valid| valid.saturating_sub(SKEW.min(valid / 10)));
+        Ok(Issued { token, time })
+    }
 }
 
 /// A number, or one in quotes, as some providers write it.
@@ -182,7 +201,7 @@ mod tests {
             (json!({}), jwt(&json!({"exp": now - 100})), 0, 0),
             (json!({}), jwt(&json!({"exp": "never"})), 3570, 3570),
         ] {
-            let time = read(&good(&members), &subject, "").map(|exchanged| exchanged.time.as_secs()).unwrap();
+            let time = exchanged(&good(&members), &subject, "").map(|issued| issued.time.as_secs()).unwrap();
             assert!((least..=most).contains(&time), "{members} {subject}: {time}");
         }
     }
@@ -221,12 +240,30 @@ mod tests {
             (error(500, "invalid_grant"), "unavailable"),
             (error(503, ""), "unavailable"),
         ] {
-            let failure = read(&answer, "subject", "backend").err().expect("it is of no use");
+            let failure = exchanged(&answer, "subject", "backend").err().expect("it is of no use");
             assert_eq!(failure.name(), name, "{answer:?}: {failure:?}");
             assert!(!failure.reason().contains("s3cr3t"), "{failure:?}");
         }
         for aud in [json!("backend"), json!(["other", "backend"])] {
-            assert!(read(&good(&json!({"access_token": jwt(&json!({"aud": aud}))})), "s", "backend").is_ok());
+            assert!(exchanged(&good(&json!({"access_token": jwt(&json!({"aud": aud}))})), "s", "backend").is_ok());
+        }
+    }
+
+    #[test]
+    fn no_caller_is_blamed_for_the_proxys_own_token() {
+        let error = |status, error: &str| answer(status, &json!({"error": error}));
+        let own = json!({"access_token": "t", "token_type": "bearer", "expires_in": 60});
+        assert_eq!(granted(&answer(200, &own), "backend").unwrap().time, Duration::from_secs(54));
+        for (answer, name) in [
+            (error(400, "invalid_grant"), "unusable"),
+            (error(401, "invalid_client"), "unusable"),
+            (error(403, "access_denied"), "unusable"),
+            (error(429, "slow_down"), "unavailable"),
+            (error(500, ""), "unavailable"),
+            (answer(200, &json!({})), "unusable"),
+            (good(&json!({"access_token": jwt(&json!({"aud": "other"}))})), "unusable"),
+        ] {
+            assert_eq!(granted(&answer, "backend").err().map(|it| it.name()), Some(name), "{answer:?}");
         }
     }
 
@@ -234,7 +271,7 @@ mod tests {
     fn a_provider_says_when_to_come_again() {
         let mut answer = answer(503, &json!({}));
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("7"));
-        let failure = read(&answer, "s", "").err().expect("it is of no use");
+        let failure = exchanged(&answer, "s", "").err().expect("it is of no use");
         assert_eq!(failure.answer().headers()[RETRY_AFTER], "7");
     }
 }
