@@ -78,6 +78,12 @@ async fn an_exchange_that_could_not_work_stops_the_start() {
             "which nobody can set",
         ),
         (
+            config(json!({"header_strategy": "custom", "external_token_header_name": "Cookie"})),
+            given(),
+            ".external_token_header_name",
+            "which nobody can set",
+        ),
+        (
             config(json!({"header_strategy": "custom", "external_token_header_name": "a b"})),
             given(),
             ".external_token_header_name",

@@ -40,7 +40,8 @@ pub enum SecretSource {
     None,
     /// It came by the environment. An empty one counts as none.
     Given(Secret),
-    /// It is the content of a file, which is read again each time. A line break at its end does not count.
+    /// It is the content of a file, which is read again each time. A line break at its end does not count, and an empty
+    /// file is a failure.
     File(PathBuf),
 }
 
@@ -65,7 +66,10 @@ impl SecretSource {
             Self::File(path) => {
                 let text = String::from_utf8(read_file(path)?)
                     .map_err(|_| format!("the secret in {} is no text", path.display()))?;
-                Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
+                match text.trim_end_matches(['\r', '\n']) {
+                    "" => Err(format!("the secret in {} is empty; write it there", path.display())),
+                    text => Ok(Some(Secret::new(text))),
+                }
             }
         }
     }
@@ -100,5 +104,14 @@ mod tests {
         let given = SecretSource::Given(Secret::new("hunter2"));
         assert_eq!(given.read().unwrap().unwrap().reveal(), "hunter2");
         assert!(!format!("{given:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn an_empty_file_of_a_secret_is_a_failure() {
+        let file = std::env::temp_dir().join(format!("empty-secret-{}", std::process::id()));
+        std::fs::write(&file, "\n").unwrap();
+        let read = SecretSource::File(file.clone()).read();
+        std::fs::remove_file(file).unwrap();
+        assert!(read.unwrap_err().contains("is empty"));
     }
 }

@@ -4,7 +4,7 @@ use mcp_api::v1beta1::external_auth::{
     AwsSts, ExternalAuthSpec, ExternalAuthType, HeaderInjection, RoleMapping, TokenExchange, Xaa,
 };
 
-use mcp_runconfig::{endpoint::EndpointPolicy, token_type};
+use mcp_runconfig::{endpoint::EndpointPolicy, may_hold_credential, token_type};
 
 use super::{auth_server, blocks, matcher};
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
     reference::incomplete_key,
     settings::Settings,
 };
+
+/// Compiling a matcher costs time at admission, and each call tries all mappings. ToolHive has no such limit.
+const MOST_MAPPINGS: usize = 64;
 
 /// Every rule that the spec breaks; empty when workloads may refer to it.
 pub fn problems(spec: &ExternalAuthSpec) -> Vec<Problem> {
@@ -94,7 +97,11 @@ fn exchange(exchange: &TokenExchange) -> Vec<Problem> {
         problems.push(Problem::new(field("clientSecretRef"), message));
     }
     let header = exchange.external_token_header_name.as_deref().filter(|name| !name.is_empty());
-    let header = header.and_then(header_problem);
+    let reserved = |name: &str| {
+        let message = "is longer than 128 bytes, or a header that requests have for something else; name another one";
+        (!may_hold_credential(name)).then(|| message.to_owned())
+    };
+    let header = header.and_then(|name| header_problem(name).or_else(|| reserved(name)));
     problems.extend(header.map(|message| Problem::new(field("externalTokenHeaderName"), message)));
     let kind = exchange.subject_token_type.as_deref().filter(|kind| !kind.is_empty() && token_type(kind).is_none());
     let invalid = |kind| format!("invalid subject token type: {kind:?}; write access_token, id_token or jwt");
@@ -123,7 +130,11 @@ fn aws(aws: &AwsSts) -> Vec<Problem> {
             "awsSts.sessionDuration must be between 900 and 43200 seconds; write a number of them",
         );
     }
-    for (at, RoleMapping { claim, matcher, .. }) in mappings.iter().enumerate() {
+    if mappings.len() > MOST_MAPPINGS {
+        let message = format!("has {} mappings; keep {MOST_MAPPINGS} at most", mappings.len());
+        broken(".roleMappings", &message);
+    }
+    for (at, RoleMapping { claim, matcher, .. }) in mappings.iter().enumerate().take(MOST_MAPPINGS) {
         let [claim, matcher] = [claim, matcher].map(|text| text.as_deref().filter(|text| !text.is_empty()));
         let field = format!(".roleMappings[{at}]");
         match (claim, matcher) {

@@ -23,7 +23,9 @@ pub use self::{
         PdpContext, PdpHttp, SHADOW_AUTHORIZATION,
     },
     aws_sts::{AWS_STS, AwsStsConfig, AwsStsParameters, RoleMapping},
-    header_forward::{HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, same_header},
+    header_forward::{
+        HeaderForward, HeaderForwardParameters, is_claim_header, is_reserved_header, may_hold_credential, same_header,
+    },
     rate_limit::{LONGEST_PERIOD, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, ToolRateLimit},
     remote_auth::{RemoteAuthConfig, TOKEN_INJECTION, secret_identifier},
     telemetry::{TELEMETRY, TelemetryConfig, TelemetryParameters, is_export_header},

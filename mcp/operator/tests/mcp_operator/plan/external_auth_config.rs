@@ -364,6 +364,15 @@ fn every_rule_of_each_type_is_said_with_the_field_and_the_fix() {
         ),
         (exchange(json!({"externalTokenHeaderName": "X Token"})), "spec.tokenExchange.externalTokenHeaderName: ".to_owned()),
         (exchange(json!({"externalTokenHeaderName": "Host"})), "spec.tokenExchange.externalTokenHeaderName: ".to_owned()),
+        (exchange(json!({"externalTokenHeaderName": "mcp_x"})), "spec.tokenExchange.externalTokenHeaderName: ".to_owned()),
+        (
+            exchange(json!({"externalTokenHeaderName": "a".repeat(129)})),
+            "spec.tokenExchange.externalTokenHeaderName: is longer".to_owned(),
+        ),
+        (
+            aws(json!({"roleMappings": vec![json!({"claim": "a", "roleArn": "arn:aws:iam::123456789012:role/a"}); 65]})),
+            "spec.awsSts.roleMappings: has 65 mappings; keep 64".to_owned(),
+        ),
         (
             exchange(json!({"subjectTokenType": "saml2"})),
             "spec.tokenExchange.subjectTokenType: invalid subject token type: \"saml2\"".to_owned(),

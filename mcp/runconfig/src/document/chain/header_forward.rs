@@ -49,6 +49,16 @@ pub fn is_reserved_header(name: &str) -> bool {
     RESERVED.iter().any(|reserved| same_header(name, reserved)) || starts_with(name, "proxy-") || is_claim_header(name)
 }
 
+/// Headers by which the two sides understand a request: a token in one would take its place.
+const OF_REQUESTS: [&str; 4] = ["accept", "content-type", "cookie", "origin"];
+const LONGEST_NAME: usize = 128;
+
+/// Whether a credential of the proxy can stand in the header of this name.
+pub fn may_hold_credential(name: &str) -> bool {
+    let of_requests = OF_REQUESTS.iter().any(|own| same_header(name, own)) || starts_with(name, "mcp-");
+    name.len() <= LONGEST_NAME && !of_requests && !is_reserved_header(name)
+}
+
 /// Whether servers take a header of this name for what a proxy before them says. No client may say so, as what the proxy checked is another
 /// request then.
 pub fn is_claim_header(name: &str) -> bool {
