@@ -2,39 +2,35 @@
 
 mod answer;
 mod config;
-mod held;
 mod question;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use http::{HeaderName, Request};
-use mcp_http::client::{Client as HttpClient, RequestError, RequestLimits};
+use mcp_http::client::Client as HttpClient;
 use mcp_http::{Body, TokenFile};
 use mcp_middleware::{RequestContext, SecretSource};
-use mcp_store::{Bound, Client, Places};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use tokio::time::timeout;
+use mcp_store::Bound;
 
-use self::held::{Exchanged, Fingerprint, Held};
+pub(crate) use self::answer::left;
 use self::question::Question;
+use crate::asking::{Asking, Names};
 use crate::failure::Failure;
+use crate::held::{Fingerprint, Given};
+use crate::provider;
 use crate::strategy::{Applied, Strategy, bearer, read_token, replace};
 
-/// The time for one exchange, with the wait for a place.
-const TIME: Duration = Duration::from_secs(10);
-/// The longest answer, in bytes.
-const ANSWER: usize = 128 << 10;
-/// The exchanges at once in all, and for each client: one with many tokens must leave some to the others.
-const LIMIT: usize = 64;
-const LIMIT_OF_CLIENT: usize = 8;
-
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
+const NAMES: Names = Names {
+    provider: "the token endpoint",
+    failed: "a token was not exchanged",
+    counter: ("token_exchanges", "Exchanges of callers' tokens at the provider, by their result"),
+    given: "exchanged",
+    questions: "token_exchanges",
+    held: "exchanged_tokens",
+};
 
 /// Exchanges callers' tokens. Clones are one.
 #[derive(Clone)]
@@ -48,61 +44,14 @@ struct Inner {
     client_secret: SecretSource,
     actor: Option<TokenFile>,
     client: HttpClient,
-    places: Places,
-    held: Held,
-    results: Family<OfResult, Counter>,
-}
-
-/// The name in metrics of an exchange that gave a token.
-const EXCHANGED: &str = "exchanged";
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfResult {
-    result: &'static str,
-}
-
-impl TokenExchange {
-    /// The token in place of `subject`, which `client` shows.
-    async fn token(&self, key: Fingerprint, subject: &str, client: Client) -> Result<HeaderValue, Failure> {
-        if let Some(token) = self.0.held.get(&key).await {
-            return Ok(token);
-        }
-        // It goes on for those who wait with it, and for the next, when this caller leaves.
-        let (this, subject) = (Arc::clone(&self.0), subject.to_owned());
-        let asking = tokio::spawn(async move {
-            let exchange = Box::pin(this.exchange(&subject, &client));
-            Box::pin(this.held.get_or(key, &client, exchange)).await
-        });
-        asking.await.unwrap_or_else(|_| Err(Failure::unavailable("the exchange panicked")))
-    }
+    asking: Arc<Asking>,
 }
 
 impl Inner {
-    async fn exchange(&self, subject: &str, client: &Client) -> Result<Exchanged, Failure> {
-        let started = Instant::now();
-        let asking = async {
-            let _place = self.places.take(client).await;
-            self.ask(subject).await
-        };
-        let late = || Err(Failure::unavailable(format!("no answer of the token endpoint within {TIME:?}")));
-        let exchanged = timeout(TIME, asking).await.unwrap_or_else(|_| late());
-        let result = exchanged.as_ref().map_or_else(Failure::name, |_| EXCHANGED);
-        self.results.get_or_create_owned(&OfResult { result }).inc();
-        if let Err(failure) = &exchanged {
-            let host = self.client.server().host().unwrap_or_default();
-            tracing::warn!(host, reason = failure.reason(), took = ?started.elapsed(), "a token was not exchanged");
-        }
-        exchanged
-    }
-
-    async fn ask(&self, subject: &str) -> Result<Exchanged, Failure> {
+    async fn ask(&self, subject: &str) -> Result<Given, Failure> {
         let secret = self.client_secret.read().map_err(Failure::Unusable)?;
         let actor = self.actor.as_ref().map(read_token).transpose().map_err(Failure::Unusable)?;
-        let mut headers = HeaderMap::from_iter([
-            (ACCEPT, HeaderValue::from_static("application/json")),
-            (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
-            (USER_AGENT, AGENT),
-        ]);
+        let mut headers = HeaderMap::new();
         let public = match secret {
             Some(secret) if !self.client_id.is_empty() => {
                 headers.insert(AUTHORIZATION, question::basic(&self.client_id, secret.reveal())?);
@@ -111,12 +60,7 @@ impl Inner {
             _ => Some(&*self.client_id).filter(|id| !id.is_empty()),
         };
         let form = self.question.form(subject, actor.as_deref(), public);
-        let limits = RequestLimits { time: TIME, answer: ANSWER };
-        let answer = self.client.post(headers, form.into(), limits).await.map_err(|error| match error {
-            RequestError::TooLong(limit, _) => Failure::Unusable(format!("the answer is longer than {limit} bytes")),
-            RequestError::Forbidden(error) => Failure::Unusable(error.to_string()),
-            error => Failure::unavailable(error.to_string()),
-        })?;
+        let answer = provider::post(&self.client, headers, form, "application/json").await?;
         answer::read(&answer, subject, &self.question.audience)
     }
 }
@@ -128,7 +72,11 @@ impl Strategy for TokenExchange {
         async move {
             let subject = bearer(request.headers()).ok_or(Failure::NoToken)?;
             let key = Fingerprint::of(subject);
-            let token = self.token(key, subject, context.client()).await?;
+            let ask = || {
+                let (this, subject) = (Arc::clone(&self.0), subject.to_owned());
+                async move { this.ask(&subject).await }
+            };
+            let token = self.0.asking.get(key, context.client(), ask).await?;
             replace(request.headers_mut(), &self.0.header, token.clone());
             Ok((request, (key, token)))
         }
@@ -137,7 +85,7 @@ impl Strategy for TokenExchange {
 
     /// The provider may have new keys, or have revoked it: the next call gets another one.
     fn refused(&self, (key, token): Self::Used) -> BoxFuture<'_, ()> {
-        self.0.held.forget(key, token).boxed()
+        self.0.asking.forget(key, token).boxed()
     }
 
     fn announce(&self) {
@@ -150,6 +98,6 @@ impl Strategy for TokenExchange {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        vec![self.0.places.bound(), self.0.held.bound()]
+        self.0.asking.bounds()
     }
 }

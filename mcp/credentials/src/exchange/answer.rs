@@ -11,26 +11,24 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::held::Exchanged;
 use crate::failure::Failure;
+use crate::held::{Given, usable};
 
 /// The time for which a token is used where nobody says how long it is valid.
 const UNKNOWN: Duration = Duration::from_mins(1);
-/// A token is not used any more so long before it expires, or a tenth of its time: the server's clock may be ahead.
-const SKEW: Duration = Duration::from_secs(30);
 /// The longest token, in bytes: few servers read longer headers.
 const LONGEST: usize = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(default)]
-struct Given {
+struct Members {
     access_token: String,
     token_type: String,
     issued_token_type: String,
     expires_in: Value,
 }
 
-impl Default for Given {
+impl Default for Members {
     fn default() -> Self {
         let [access_token, token_type, issued_token_type] = [const { String::new() }; 3];
         Self { access_token, token_type, issued_token_type, expires_in: Value::Null }
@@ -44,17 +42,17 @@ struct Error {
 }
 
 /// Reads the answer about the token `subject`.
-pub(super) fn read(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Exchanged, Failure> {
+pub(super) fn read(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Given, Failure> {
     match answer.status() {
         StatusCode::OK => given(answer.body(), subject, audience),
         _ => Err(refused(answer)),
     }
 }
 
-fn given(body: &[u8], subject: &str, audience: &str) -> Result<Exchanged, Failure> {
+fn given(body: &[u8], subject: &str, audience: &str) -> Result<Given, Failure> {
     let unusable = |problem: &str| Failure::Unusable(format!("the token endpoint's answer {problem}"));
     // Errors of serde show a part of what they read.
-    let Given { access_token, token_type, issued_token_type, expires_in } =
+    let Members { access_token, token_type, issued_token_type, expires_in } =
         serde_json::from_slice(body).map_err(|_| unusable("is no answer of RFC 8693"))?;
     if access_token.is_empty() {
         return Err(unusable("has no access_token"));
@@ -83,10 +81,10 @@ fn given(body: &[u8], subject: &str, audience: &str) -> Result<Exchanged, Failur
     if valid == Some(Duration::ZERO) {
         return Err(unusable("is a token that has expired"));
     }
-    let time = valid.map_or(UNKNOWN, |valid| valid.saturating_sub(SKEW.min(valid / 10)));
+    let time = valid.map_or(UNKNOWN, usable);
     // Where nobody checks callers' tokens, what was exchanged for one must not outlive it.
     let subject = self::claims(subject).as_ref().and_then(left);
-    Ok(Exchanged { token, time: subject.map_or(time, |left| time.min(left)) })
+    Ok(Given { credential: token, time: subject.map_or(time, |left| time.min(left)) })
 }
 
 /// A number, or one in quotes, as some providers write it.
@@ -106,7 +104,7 @@ fn claims(token: &str) -> Option<Map<String, Value>> {
 }
 
 /// The time until a token expires; `None` where it does not say.
-fn left(claims: &Map<String, Value>) -> Option<Duration> {
+pub(crate) fn left(claims: &Map<String, Value>) -> Option<Duration> {
     let until = claims.get("exp")?.as_f64()?;
     let now = Timestamp::now().as_millisecond();
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of this millennium are exact")]
@@ -181,7 +179,7 @@ mod tests {
             (json!({}), jwt(&json!({"exp": now - 100})), 0, 0),
             (json!({}), jwt(&json!({"exp": "never"})), 3570, 3570),
         ] {
-            let time = read(&good(&members), &subject, "").map(|exchanged| exchanged.time.as_secs()).unwrap();
+            let time = read(&good(&members), &subject, "").map(|given| given.time.as_secs()).unwrap();
             assert!((least..=most).contains(&time), "{members} {subject}: {time}");
         }
     }
@@ -232,6 +230,6 @@ mod tests {
         let mut answer = answer(503, &json!({}));
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("7"));
         let failure = read(&answer, "s", "").err().expect("it is of no use");
-        assert_eq!(failure.answer().headers()[RETRY_AFTER], "7");
+        assert_eq!(failure.answer("Token exchange").headers()[RETRY_AFTER], "7");
     }
 }

@@ -2,21 +2,16 @@
 
 use std::sync::Arc;
 
-use http::uri::Scheme;
-use http::{HeaderName, Uri, header::AUTHORIZATION};
+use http::{HeaderName, header::AUTHORIZATION};
 use mcp_http::TokenFile;
-use mcp_http::client::{Client as HttpClient, ClientTls};
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
-use mcp_runconfig::endpoint::EndpointPolicy;
 use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, is_reserved_header, token_type};
-use mcp_store::Places;
-use prometheus_client::metrics::family::Family;
 
-use super::held::Held;
 use super::question::Question;
-use super::{EXCHANGED, Inner, LIMIT, LIMIT_OF_CLIENT, OfResult, TokenExchange};
+use super::{Inner, NAMES, TokenExchange};
 use crate::Provided;
-use crate::failure::Failure;
+use crate::asking::Asking;
+use crate::provider;
 use crate::strategy::read_token;
 
 const CONFIG: &str = "parameters.token_exchange_config";
@@ -57,25 +52,18 @@ impl TokenExchange {
             Err(problem) => return Err(error("client_secret", &problem, "mount the secret there")),
         }
         let actor = actor(provided, context)?;
-        let results = Family::default();
-        // Each count begins at zero, so that a query of failures has an answer before the first.
-        for result in Failure::NAMES.into_iter().chain([EXCHANGED]) {
-            drop(results.get_or_create_owned(&OfResult { result }));
-        }
-        let help = "Exchanges of callers' tokens at the provider, by their result";
-        context.settings.metrics.register("token_exchanges", help, Family::clone(&results));
+        let client = provider::client("token endpoint", &config.token_url, context).map_err(|problem| {
+            error("token_url", &problem, "write the http or https URL of the provider's token endpoint")
+        })?;
+        let host = client.server().host().unwrap_or_default();
         Ok(Self(Arc::new(Inner {
             header,
-            client: client(&config, context).map_err(|problem| {
-                error("token_url", &problem, "write the http or https URL of the provider's token endpoint")
-            })?,
+            asking: Asking::new(&NAMES, host, &context.settings.metrics),
+            client,
             client_id: config.client_id,
             client_secret,
             actor,
             question: Question { subject_type, audience: config.audience, scopes: config.scopes },
-            places: Places::new("token_exchanges", LIMIT, LIMIT_OF_CLIENT),
-            held: Held::new(),
-            results,
         })))
     }
 }
@@ -124,23 +112,4 @@ fn actor(provided: &Provided, context: &BuildContext) -> Result<Option<TokenFile
     let file = file.ok_or_else(|| error("is not an absolute path".to_owned()))?;
     read_token(&file).map_err(error)?;
     Ok(Some(file))
-}
-
-fn client(config: &TokenExchangeConfig, context: &BuildContext) -> Result<HttpClient, String> {
-    let settings = &context.settings;
-    // Providers are in the cluster more often than not.
-    let policy = EndpointPolicy {
-        egress: settings.egress.clone(),
-        ..EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone())
-    };
-    let text = &*config.token_url;
-    if text.is_empty() {
-        return Err("is missing or empty".to_owned());
-    }
-    policy.check_url(text).map_err(|error| error.to_string())?;
-    let url: Uri = text.parse().map_err(|_| "is no URL".to_owned())?;
-    // Takes plain HTTP only where the URL has it: a certificate is always checked.
-    let tls = ClientTls { insecure: url.scheme() == Some(&Scheme::HTTP), ..ClientTls::default() };
-    let client = HttpClient::new("token endpoint", &url, tls, Some(policy), &settings.provider);
-    client.map_err(|error| format!("cannot be trusted: {error}"))
 }
