@@ -192,13 +192,17 @@ mod tests {
             let scope = Scope { region: text("/region").into(), service: text("/service").into() };
             let time: Timestamp = text("/timestamp").parse().unwrap();
             scope.sign(&session, &mut head, &body, time.into()).unwrap();
-            let (expected, _) = parsed(&read("header-signed-request.txt")).unwrap();
+            let expected = read("header-signed-request.txt");
             for header in ["authorization", "x-amz-date", "x-amz-security-token"] {
-                assert_eq!(head.headers.get(header), expected.headers.get(header), "{name}: {header}");
+                let lines = expected.lines().filter_map(|line| line.split_once(':'));
+                let mut values =
+                    lines.filter(|(name, _)| name.eq_ignore_ascii_case(header)).map(|(_, value)| value.trim());
+                let ours = head.headers.get(header).map(|value| value.to_str().unwrap());
+                assert_eq!(ours, values.next(), "{name}: {header}");
             }
             signed += 1;
         }
-        assert_eq!((signed, left.len()), (27, 13), "{left:?}");
+        assert_eq!((signed, left.len()), (28, 12), "{left:?}");
     }
 
     #[test]
