@@ -131,7 +131,7 @@ mod tests {
 
     use http::Request;
     use jiff::Timestamp;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -177,12 +177,21 @@ mod tests {
             let vector = vector.unwrap().path();
             let name = vector.file_name().unwrap().to_str().unwrap().to_owned();
             let read = |file: &str| std::fs::read_to_string(vector.join(file)).unwrap_or_default();
-            let context: Value = serde_json::from_str(&read("context.json")).unwrap_or_default();
+            // One of an older format came along without.
+            let older = || {
+                json!({
+                    "credentials": {"access_key_id": "ANOTREAL", "secret_access_key": "notrealrnrELgWzOk3IfjzDKtFBhDby"},
+                    "region": "us-east-1", "service": "service", "timestamp": "2015-08-30T12:36:00Z", "normalize": true,
+                })
+            };
+            let context = serde_json::from_str::<Value>(&read("context.json")).unwrap_or_else(|_| older());
             let text = |pointer: &str| context.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             // As for S3 alone, for which nobody signs here; and one whose token is not signed.
             let is_other =
                 context["normalize"] != true || context["sign_body"] == true || context["omit_session_token"] == true;
-            let Some((mut head, body)) = parsed(&read("request.txt")).filter(|_| !is_other) else {
+            // The path of one has a blank, which no request can have.
+            let is_sent = parsed(&read("header-signed-request.txt")).is_some();
+            let Some((mut head, body)) = parsed(&read("request.txt")).filter(|_| is_sent && !is_other) else {
                 left.insert(name);
                 continue;
             };
