@@ -6,12 +6,10 @@ use http::{HeaderName, header::AUTHORIZATION};
 use mcp_http::TokenFile;
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
 use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, is_reserved_header, token_type};
-use mcp_store::Places;
 
 use super::question::Question;
-use super::{Inner, LIMIT, LIMIT_OF_CLIENT, TokenExchange};
+use super::{Inner, TokenExchange};
 use crate::Provided;
-use crate::held::Held;
 use crate::strategy::read_token;
 use crate::token_endpoint::{ClientSecret, TokenEndpoint, no_scope};
 
@@ -54,14 +52,10 @@ impl TokenExchange {
         let actor = actor(provided, context)?;
         let endpoint = TokenEndpoint::new(&config.token_url, config.client_id, client_secret, context);
         let fix = "write the http or https URL of the provider's token endpoint";
-        Ok(Self(Arc::new(Inner {
-            header,
-            endpoint: endpoint.map_err(|problem| error("token_url", &problem, fix))?,
-            actor,
-            question: Question { subject_type, audience: config.audience, scopes: config.scopes },
-            places: Places::new("token_exchanges", LIMIT, LIMIT_OF_CLIENT),
-            held: Arc::new(Held::new()),
-        })))
+        let endpoint = endpoint.map_err(|problem| error("token_url", &problem, fix))?;
+        let question = Question { subject_type, audience: config.audience, scopes: config.scopes };
+        let asking = endpoint.asking(context);
+        Ok(Self(Arc::new(Inner { header, endpoint, actor, question, asking })))
     }
 }
 

@@ -210,7 +210,7 @@ static TABLE: &[Row] = &[
         members: &[("parameters.aws_sts_config", "aws_sts_config")],
         of: |config| AwsStsParameters::of(config).map(Typed::AwsSts),
         read: |value| AwsStsParameters::read(value, "").map(Typed::AwsSts),
-        ..later(AWS_STS)
+        ..built(AWS_STS)
     },
     Row {
         members: &[
