@@ -55,7 +55,7 @@ impl TokenExchange {
         let endpoint = endpoint.map_err(|problem| error("token_url", &problem, fix))?;
         let question = Question { subject_type, audience: config.audience, scopes: config.scopes };
         let asking = endpoint.asking(context);
-        Ok(Self(Arc::new(Inner { header, endpoint, actor, question, asking })))
+        Ok(Self(Arc::new(Inner { question, header, endpoint, actor, asking })))
     }
 }
 
