@@ -1,16 +1,19 @@
-//! The rules of an MCPWebhookConfig, and its translation into what the proxy reads.
+//! The rules of webhook configurations, and their translation into what the proxy reads.
 
 use std::collections::BTreeMap;
 
 use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
-use mcp_plan::{
+use mcp_runconfig::{
+    chain::WEBHOOK_MATCH,
+    duration,
+    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+};
+
+use crate::{
     digest::short_hash,
     problem::Problem,
     reference::{Content, MountedFile, Reference, Source, incomplete_key},
-};
-use mcp_runconfig::{
-    duration,
-    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+    settings::Settings,
 };
 
 /// Where the files of webhooks are mounted.
@@ -20,7 +23,7 @@ const ROOT: &str = "/etc/toolhive/webhooks";
 const LISTS: [&str; 2] = ["validating", "mutating"];
 
 /// Every rule the configuration breaks; empty when workloads may refer to it.
-pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
+pub fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut files = BTreeMap::new();
     for kind in LISTS {
@@ -61,11 +64,32 @@ pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
     problems
 }
 
+/// The fields that the proxies' image would not heed: it would ask a webhook about everything, and do as it says.
+pub fn image_problems(spec: &MCPWebhookConfigSpec, settings: &Settings) -> Vec<Problem> {
+    if settings.can_run(&[WEBHOOK_MATCH]) {
+        return Vec::new();
+    }
+    let each = each(spec).flat_map(|(kind, at, webhook)| {
+        let fields = [
+            ("match", !selected(webhook.matches.as_ref()).is_all()),
+            ("mode", webhook.mode == WebhookMode::Shadow),
+        ];
+        fields.into_iter().filter(|(_, is_set)| *is_set).map(move |(field, _)| {
+            let message = format!(
+                "the image of the proxies does not have {WEBHOOK_MATCH}: it would ask this webhook about every message and do as it \
+                 says; remove the field, or set --runner-image and --runner-middleware to an image that has it"
+            );
+            Problem::new(format!("spec.{kind}[{at}].{field}"), message)
+        })
+    });
+    each.collect()
+}
+
 /// The configuration of one webhook for the proxy, and the files that it needs.
 ///
 /// # Errors
 /// A timeout that is not a duration.
-pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
+fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
     let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
         None => 0,
         Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
@@ -119,7 +143,7 @@ fn selected(lists: Option<&WebhookMatch>) -> Match {
 }
 
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
-pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
+pub fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
     let mut all = Vec::new();
     let mut each = |kind: &str| -> Vec<WebhookConfig> {
         let translated = list(spec, kind).iter().filter_map(|webhook| translate(kind, webhook).ok());
@@ -135,9 +159,8 @@ pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Ve
 }
 
 /// The Secrets that it names.
-pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
-    let named = LISTS.iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |it| (kind, it)));
-    let each = named.flat_map(|(kind, (at, webhook))| {
+pub fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
+    let each = each(spec).flat_map(|(kind, at, webhook)| {
         let reference = move |(field, it): (&str, &SecretKeyRef)| {
             Reference::to_source(format!("spec.{kind}[{at}].{field}"), &Source::Secret(it.name.clone()))
         };
@@ -163,6 +186,11 @@ fn secret_file(purpose: &str, file: &'static str, content: Content, reference: &
         directory: format!("{ROOT}/{}", identifier.to_ascii_lowercase()),
         file: file.into(),
     }
+}
+
+/// Every webhook, with its list and its place there.
+fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
+    LISTS.into_iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
 }
 
 fn list<'a>(spec: &'a MCPWebhookConfigSpec, kind: &str) -> &'a [Webhook] {
