@@ -279,7 +279,7 @@ async fn answer(context: &RequestContext, mut request: Request<Body>, transport:
     }
     let response = transport.call(request).await;
     let response = match look {
-        Some(look) => looked_at(response, look, context),
+        Some(look) => looked_at(response, look, context.message(), context.session()),
         None => response,
     };
     if filters.is_empty() {

@@ -137,7 +137,7 @@ impl Trial {
                 shadows.decide(shadow, Outcome::Failed, started);
             }
         };
-        let look = Look::new(context, &self.pieces, &self.held, missed);
+        let look = Look::new(context.client(), context.own_shadows(), &self.pieces, &self.held, missed);
         let look = look.at_lists(filter, move |list| {
             let (all, (shadows, shadow)) = (list.entries().len(), &counted);
             let left = lists.check(&list).and_then(|()| cedar.filter(list, identity.as_ref()));

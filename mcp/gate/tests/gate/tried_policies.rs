@@ -114,7 +114,7 @@ async fn hidden_entries_are_those_that_enforcement_hides() {
     let (json, events) = ("application/json", "text/event-stream");
     let tools = list("tools", &["echo", "read", "write"], "");
     let prompts = list("prompts", &["secret", "x"], "");
-    let [long, very_long] = [1 << 20, 9 << 20].map(|length| list("tools", &["echo", "read"], &"x".repeat(length)));
+    let [long, very_long] = [1 << 20, 7 << 20].map(|length| list("tools", &["echo", "read"], &"x".repeat(length)));
     let odd = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"a","name":"b"}]}}"#;
     let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"broke"}}"#;
     let stream = format!("{}{}{}", event(&tools), event(error), event(&tools));
@@ -132,8 +132,8 @@ async fn hidden_entries_are_those_that_enforcement_hides() {
         ("a list in a coding", "tools/list", &tools, json, Some("gzip"), (0, true)),
         ("a long list", "tools/list", &long, json, None, (1, false)),
         ("a long list in an event", "tools/list", &event(&long), events, None, (1, false)),
-        ("a list that is too long for an event", "tools/list", &event(&very_long), events, None, (0, true)),
-        ("as long a list in no event", "tools/list", &very_long, json, None, (1, false)),
+        ("a very long list in an event", "tools/list", &event(&very_long), events, None, (1, false)),
+        ("a very long list", "tools/list", &very_long, json, None, (1, false)),
         ("a result that looks like a list", "tools/call", &tools, json, None, (2, false)),
     ] {
         let request = || match method {

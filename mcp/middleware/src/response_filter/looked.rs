@@ -19,7 +19,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::content::Content;
 use super::filters::{Filters, ListFilter};
 use super::{BROKEN, NO_ROOM, filter_response};
-use crate::context::RequestContext;
 use crate::shadows::Shadows;
 
 /// Filters that look at the answer to one request.
@@ -66,26 +65,26 @@ struct Piece {
 // === impl Look ===
 
 impl Look {
-    /// A look at the answer to the request of `context`, with nothing registered yet. The pieces of the copy that are under way take shares of
+    /// A look at the answer to a request of `client`, with nothing registered yet. The pieces of the copy that are under way take shares of
     /// `pieces`, and what filters hold of it counts in `held`. `missed` is told of each text that the filters do not pass.
     pub fn new(
-        context: &RequestContext,
+        client: Client,
+        shadows: Arc<Shadows>,
         pieces: &Arc<Shares>,
         held: &Budget,
         missed: impl Fn(Missed) + Send + Sync + 'static,
     ) -> Self {
-        let client = context.client();
         Self {
             filters: Filters::default(),
             held: held.share(client.clone()),
             client,
             pieces: Arc::clone(pieces),
-            shadows: context.own_shadows(),
+            shadows,
             missed: Arc::new(missed),
         }
     }
 
-    /// Registers a filter of lists, as [`filter_lists`](RequestContext::filter_lists) does. Nobody gets what it leaves.
+    /// Registers a filter of lists, as [`RequestContext::filter_lists`](crate::RequestContext::filter_lists) does. Nobody gets what it leaves.
     #[must_use]
     pub fn at_lists<F>(mut self, filter: ListFilter, edit: impl Fn(List) -> F + Send + Sync + 'static) -> Self
     where
@@ -95,7 +94,7 @@ impl Look {
         self
     }
 
-    /// Registers a watcher, as [`watch_messages`](RequestContext::watch_messages) does.
+    /// Registers a watcher, as [`RequestContext::watch_messages`](crate::RequestContext::watch_messages) does.
     #[must_use]
     pub fn at_messages(mut self, watch: impl Fn(Option<&Arc<str>>, &Message<'_>) + Send + Sync + 'static) -> Self {
         self.filters.watch(watch);
@@ -109,15 +108,20 @@ impl fmt::Debug for Look {
     }
 }
 
-/// Looks at the answer to `request` while it passes. Of a request without a message, only a stream of events is looked at.
-pub(crate) fn looked_at(response: Response<Body>, look: Look, request: &RequestContext) -> Response<Body> {
-    let (content, message) = (Content::of(&response), request.message());
+/// Looks at the answer to a request with this message, in this session, while it passes. Where there is no message, only a stream of events is looked at.
+pub(crate) fn looked_at(
+    response: Response<Body>,
+    look: Look,
+    message: Option<OwnedMessage>,
+    session: Option<Arc<str>>,
+) -> Response<Body> {
+    let content = Content::of(&response);
     let is_read = content == Content::Events || message.is_some() && content != Content::Unread;
     let Some(runtime) = Handle::try_current().ok().filter(|_| is_read && !response.body().is_end_stream()) else {
         return response;
     };
     let Look { mut filters, client, pieces, held, shadows, missed } = look;
-    filters.session = request.session();
+    filters.session = session;
     let id = message.as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
     let (sender, receiver) = unbounded_channel();
     let (head, body) = response.into_parts();

@@ -1,12 +1,13 @@
 //! MCPWebhookConfig: the webhooks that see every request of a workload.
 
+mod translate;
+
 use mcp_api::{names::annotation, v1alpha1::MCPWebhookConfig};
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
     reference::Reference,
     settings::Settings,
-    webhooks,
 };
 use mcp_runconfig::{
     RunConfig,
@@ -21,15 +22,15 @@ impl Subject for MCPWebhookConfig {
         ["mcpwebhookconfigs", "mcpwebhookconfigs/status", "mcpwebhookconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
-        webhooks::secrets(&self.spec)
+        translate::secrets(&self.spec)
     }
 
     fn problems(&self) -> Vec<Problem> {
-        webhooks::problems(&self.spec)
+        translate::problems(&self.spec)
     }
 
     fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
-        webhooks::image_problems(&self.spec, settings)
+        translate::image_problems(&self.spec, settings)
     }
 }
 
@@ -49,11 +50,11 @@ impl ConfigKind for MCPWebhookConfig {
     type Terms = ();
 
     fn needs(&self, _: &Target, (): &()) -> Needs {
-        Needs { files: webhooks::translated(&self.spec).2, ..Needs::default() }
+        Needs { files: translate::translated(&self.spec).2, ..Needs::default() }
     }
 
     fn render(&self, _: &Target, (): &(), document: &mut RunConfig) {
-        let (mutating, validating, _) = webhooks::translated(&self.spec);
+        let (mutating, validating, _) = translate::translated(&self.spec);
         (document.mutating_webhooks, document.validating_webhooks) = (mutating, validating);
     }
 }

@@ -1,0 +1,157 @@
+//! The rules of an MCPWebhookConfig, and its translation into what the proxy reads.
+
+use std::collections::BTreeMap;
+
+use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMode};
+use mcp_plan::{
+    problem::Problem,
+    reference::{Content, MountedFile, Reference, Source, incomplete_key},
+    settings::Settings,
+    webhooks::{field, file_of, references, selected, unheeded},
+};
+use mcp_runconfig::{
+    duration,
+    webhook::{self, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+};
+
+/// The two lists of a configuration.
+const LISTS: [&str; 2] = ["validating", "mutating"];
+
+/// Every rule the configuration breaks; empty when workloads may refer to it.
+pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut files = BTreeMap::new();
+    for kind in LISTS {
+        for (at, webhook) in list(spec, kind).iter().enumerate() {
+            let mut broken = |field: &str, message: &str| {
+                let field_name = field.rsplit('.').next().unwrap_or(field);
+                problems.push(Problem::new(
+                    format!("spec.{kind}[{at}].{field}"),
+                    format!("{kind} webhook[{at}] {:?}: {field_name} {message}", webhook.name),
+                ));
+            };
+            let (config, named) = match translate(kind, webhook) {
+                Ok(translated) => translated,
+                Err(problem) => {
+                    broken("timeout", &problem);
+                    continue;
+                }
+            };
+            for problem in config.problems() {
+                broken(field(problem.field), &problem.message);
+            }
+            for (field, reference) in references(webhook) {
+                if let Some(message) = incomplete_key(&reference.name, &reference.key) {
+                    broken(field, message);
+                }
+            }
+            for file in named {
+                let directory = file.directory.clone();
+                if files.entry(directory).or_insert_with(|| file.clone()) != &file {
+                    broken("name", "collides with another webhook's files; choose another name");
+                }
+            }
+        }
+    }
+    if LISTS.iter().all(|kind| list(spec, kind).is_empty()) {
+        problems.push(Problem::new("spec", "at least one validating or mutating webhook must be defined"));
+    }
+    problems
+}
+
+/// The fields that the proxies' image does not heed.
+pub(super) fn image_problems(spec: &MCPWebhookConfigSpec, settings: &Settings) -> Vec<Problem> {
+    let fields = each(spec).flat_map(|(kind, at, webhook)| {
+        unheeded(webhook, settings)
+            .map(move |(field, message)| Problem::new(format!("spec.{kind}[{at}].{field}"), message))
+    });
+    fields.collect()
+}
+
+/// What the proxy reads of one webhook, and the files it needs for it.
+///
+/// # Errors
+/// A timeout that is not a duration.
+fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
+    let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
+        None => 0,
+        Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
+    };
+    let mut files = Vec::new();
+    let mut file = |purpose: &str, name: &'static str, content: Content, reference: Option<&SecretKeyRef>| {
+        let Some(reference) = reference else { return String::new() };
+        let file = file_of(&format!("{kind}_{}_{purpose}", webhook.name), name, content, reference);
+        let path = file.path();
+        files.push(file);
+        path
+    };
+    let tls = webhook.tls_config.as_ref().map(|tls| {
+        let certificate = tls.client_cert_secret_ref.as_ref();
+        let key = certificate.map_or(Content::Bytes, |certificate| Content::KeyOf {
+            secret: certificate.name.clone(),
+            key: certificate.key.clone(),
+        });
+        TlsConfig {
+            ca_bundle_path: file("tls_ca", "ca.crt", Content::Authorities, tls.ca_secret_ref.as_ref()),
+            client_cert_path: file("tls_client_cert", "tls.crt", Content::Certificate, certificate),
+            client_key_path: file("tls_client_key", "tls.key", key, tls.client_key_secret_ref.as_ref()),
+            insecure_skip_verify: tls.insecure_skip_verify.unwrap_or_default(),
+        }
+    });
+    let config = WebhookConfig {
+        name: webhook.name.clone(),
+        url: webhook.url.clone(),
+        timeout: Timeout::from_nanos(nanos),
+        failure_policy: match webhook.failure_policy {
+            FailurePolicy::Fail => webhook::FailurePolicy::Fail,
+            FailurePolicy::Ignore => webhook::FailurePolicy::Ignore,
+        },
+        tls_config: tls,
+        hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
+        portcullis: WebhookAdditions {
+            r#match: selected(webhook.matches.as_ref()),
+            mode: match webhook.mode {
+                WebhookMode::Enforce => Mode::Enforce,
+                WebhookMode::Shadow => Mode::Shadow,
+            },
+        },
+    };
+    Ok((config, files))
+}
+
+/// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
+pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
+    let mut all = Vec::new();
+    let mut each = |kind: &str| -> Vec<WebhookConfig> {
+        let translated = list(spec, kind).iter().filter_map(|webhook| translate(kind, webhook).ok());
+        translated
+            .map(|(webhook, files)| {
+                all.extend(files);
+                webhook
+            })
+            .collect()
+    };
+    let (mutating, validating) = (each("mutating"), each("validating"));
+    (mutating, validating, all)
+}
+
+/// The Secrets that it names.
+pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
+    let each = each(spec).flat_map(|(kind, at, webhook)| {
+        let reference = move |(field, it): (&str, &SecretKeyRef)| {
+            Reference::to_source(format!("spec.{kind}[{at}].{field}"), &Source::Secret(it.name.clone()))
+        };
+        references(webhook).map(reference)
+    });
+    each.collect()
+}
+
+/// Every webhook, with its list and its place there.
+fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
+    LISTS.into_iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
+}
+
+fn list<'a>(spec: &'a MCPWebhookConfigSpec, kind: &str) -> &'a [Webhook] {
+    let list = if kind == "validating" { &spec.validating } else { &spec.mutating };
+    list.as_deref().unwrap_or_default()
+}
