@@ -27,7 +27,7 @@ const TASK: usize = 4 << 10;
 
 /// The names that a kind of credential has.
 pub(crate) struct Names {
-    /// Whoever is asked.
+    /// The one that is asked.
     pub(crate) provider: &'static str,
     /// The log's line about a question that brought none.
     pub(crate) failed: &'static str,

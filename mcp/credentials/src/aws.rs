@@ -85,14 +85,14 @@ impl Inner {
         let identity = context.identity().filter(|identity| identity.logged_in).ok_or(Failure::NoToken)?;
         let role = self.roles.choose(&identity.claims).map_err(Failure::Forbidden)?;
         let name = role::session_name(&identity.claims, &self.session_name).map_err(Failure::Forbidden)?;
-        // Of one caller, another token may open a role that this one does not, or with other tags.
+        // Another token of one caller may open a role that this one does not, or with other tags.
         let key = Fingerprint::of(&[role, name, token].join("\n"));
         let ask = || {
             let (this, role, name, token) = (Arc::clone(self), role.to_owned(), name.to_owned(), token.to_owned());
             let rest = left(&identity.claims);
             async move {
                 let given = this.open(&role, &name, &token).await?;
-                // What was opened for a token does not outlive it.
+                // A session does not outlive the token that opened it.
                 Ok(Given { time: rest.map_or(given.time, |rest| given.time.min(rest)), ..given })
             }
         };

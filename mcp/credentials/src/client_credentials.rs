@@ -77,7 +77,7 @@ impl ClientCredentials {
         }
         let secret = client_secret(config, context)?;
         let endpoint = TokenEndpoint::new(&config.token_url, config.client_id.clone(), secret, context);
-        // What an issuer says of itself is not looked up: a document names all that its proxy calls.
+        // The metadata of an issuer are not looked up: a document names all that its proxy calls.
         let fix = "write the http or https URL of the provider's token endpoint";
         let endpoint = endpoint.map_err(|problem| error("token_url", &problem, fix))?;
         let audience = config.oauth_params.get("audience").cloned().unwrap_or_default();

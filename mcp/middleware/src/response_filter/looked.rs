@@ -159,7 +159,7 @@ impl Looked {
     fn copy(&mut self, piece: &Bytes) {
         let Some(copy) = self.copy.take() else { return };
         match self.pieces.take(&self.client, piece.len()) {
-            // Who looks may have had enough of it.
+            // The one who looks may have had enough of it.
             Some(place) => {
                 let piece = Piece { bytes: piece.clone(), _place: place };
                 self.copy = copy.send(Copied::Piece(piece)).is_ok().then_some(copy);
@@ -170,7 +170,7 @@ impl Looked {
 
     fn end(&mut self) {
         if let Some(copy) = self.copy.take() {
-            // Who looks may have had enough of it.
+            // The one who looks may have had enough of it.
             let _ = copy.send(Copied::End);
         }
     }

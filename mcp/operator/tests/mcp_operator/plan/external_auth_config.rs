@@ -101,9 +101,9 @@ fn each_pair_of_type_and_workload_is_sent_idle_or_refused() {
     let never = |words: &'static str| ("False/InvalidConfig", words, None);
     let obo = ("False/EnterpriseRequired", "type obo", None);
     let server_of_auth = never("is an authorization server, which this version does not run");
-    let exchange = ("True/ExternalAuthConfigValid", "without spec.oidcConfigRef", Some("token_exchange_config"));
+    let without_login = ("True/ExternalAuthConfigValid", "without spec.oidcConfigRef", Some("token_exchange_config"));
     for (kind, of_server, of_proxy, of_group) in [
-        ("tokenExchange", exchange, exchange, known),
+        ("tokenExchange", without_login, sent("token_exchange_config"), known),
         ("headerInjection", idle, idle, known),
         (
             "bearerToken",
