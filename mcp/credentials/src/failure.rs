@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use mcp_http::{Body, text};
 use mcp_middleware::Outcome;
@@ -37,6 +37,15 @@ impl Failure {
     /// One that passes soon.
     pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into(), retry: Duration::from_secs(1) }
+    }
+
+    /// One that passes when the provider's answer with these `headers` says, and soon where it does not say.
+    pub(crate) fn unavailable_until(reason: String, headers: &HeaderMap) -> Self {
+        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        match seconds {
+            Some(seconds) => Self::Unavailable { reason, retry: Duration::from_secs(seconds) },
+            None => Self::unavailable(reason),
+        }
     }
 
     pub(crate) fn reason(&self) -> &str {

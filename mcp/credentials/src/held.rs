@@ -18,6 +18,8 @@ const BYTES: usize = 32 << 20;
 const BYTES_OF_CLIENT: usize = 1 << 20;
 /// The bytes that a credential counts beside its own: so the number of the smallest is bounded, too.
 const ENTRY: usize = 1 << 10;
+/// The longest token, in bytes: few servers read longer headers.
+pub(crate) const LONGEST: usize = 16 << 10;
 /// A credential is not used any more so long before it expires, or a tenth of its time: the server's clock may be ahead.
 const SKEW: Duration = Duration::from_secs(30);
 /// A credential that the server does not take is kept for so long: another one would do no better.

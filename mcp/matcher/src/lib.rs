@@ -104,7 +104,7 @@ mod tests {
             (r#"claims.groups.all(group, group == "ops")"#, false),
             (r#"size(claims.groups) == 2 && string(claims.level) == "4""#, true),
             ("has(claims.missing) ? false : claims.active", true),
-            // What cannot be evaluated is not true.
+            // One that cannot be evaluated is not true.
             (r#"claims.missing == "x""#, false),
             ("claims.sub > 3", false),
             (r#""x" in claims.sub"#, false),

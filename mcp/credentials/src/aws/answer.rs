@@ -3,18 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 use jiff::Timestamp;
 
 use super::session::Session;
 use crate::failure::Failure;
-use crate::held::{Given, usable};
-
-/// The longest token of a session, in bytes: few servers read longer headers.
-const LONGEST: usize = 16 << 10;
-/// The pause after which a question that STS throttled is asked again, where it names none.
-const PAUSE: Duration = Duration::from_secs(1);
+use crate::held::{Given, LONGEST, usable};
 
 /// The codes of errors that pass.
 const THROTTLED: [&str; 9] = [
@@ -65,8 +59,7 @@ fn refused(answer: &Response<Bytes>, code: &str) -> Failure {
     let code = if is_code { code } else { "no error that has a code" };
     let reason = format!("STS answers {status}: {code}");
     if THROTTLED.contains(&code) || matches!(status.as_u16(), 408 | 429 | 500..) {
-        let retry = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        return Failure::Unavailable { reason, retry: retry.map_or(PAUSE, Duration::from_secs) };
+        return Failure::unavailable_until(reason, answer.headers());
     }
     match (status.as_u16(), code) {
         (400..=403, "ExpiredTokenException" | "ExpiredToken" | "InvalidIdentityToken" | "IDPRejectedClaim") => {
@@ -79,6 +72,8 @@ fn refused(answer: &Response<Bytes>, code: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use http::header::RETRY_AFTER;
+
     use super::*;
 
     const NOW: &str = "2026-01-01T00:00:00Z";

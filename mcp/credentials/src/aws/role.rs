@@ -54,7 +54,7 @@ impl Roles {
             };
             mappings.push((priority.unwrap_or(i64::MAX), Mapping { rule, role: role_arn.clone() }));
         }
-        // Of two with one priority, the one that is listed first stays first.
+        // The sort is stable: the first of two with one priority stays first.
         mappings.sort_by_key(|(priority, _)| *priority);
         let claim = if config.role_claim.is_empty() { "groups" } else { &config.role_claim };
         Ok(Self {

@@ -53,7 +53,7 @@ impl Credential for Session {
     }
 }
 
-/// What signatures are good for.
+/// The region and the service that signatures are good for.
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub(super) region: Arc<str>,

@@ -5,20 +5,17 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
-use crate::held::{Given, usable};
+use crate::held::{Given, LONGEST, usable};
 use crate::strategy::bearer_value;
 
 /// The time for which a token is used where nobody says how long it is valid.
 const UNKNOWN: Duration = Duration::from_mins(1);
-/// The longest token, in bytes: few servers read longer headers.
-const LONGEST: usize = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(default)]
@@ -50,7 +47,7 @@ pub(crate) fn exchanged(answer: &Response<Bytes>, subject: &str, audience: &str)
         return Err(unusable("has an issued_token_type that is no access token's"));
     }
     let Given { credential, time } = members.given(audience)?;
-    // Where nobody checks callers' tokens, what was exchanged for one must not outlive it.
+    // The token must not outlive the caller's, which nobody may have checked.
     let subject = claims(subject).as_ref().and_then(left);
     Ok(Given { credential, time: subject.map_or(time, |left| time.min(left)) })
 }
@@ -150,8 +147,7 @@ fn refused(answer: &Response<Bytes>) -> Failure {
     let reason = format!("the token endpoint answers {status}: {name}");
     match (status.as_u16(), name) {
         (408 | 429 | 500.., _) | (_, "temporarily_unavailable" | "slow_down" | "server_error") => {
-            let retry = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-            Failure::Unavailable { reason, retry: Duration::from_secs(retry.unwrap_or(1)) }
+            Failure::unavailable_until(reason, answer.headers())
         }
         // The second is what RFC 8693 §2.2.2 has for a subject's token that is not valid.
         (400 | 401, "invalid_grant" | "invalid_request" | "invalid_token") => Failure::Refused(reason),
@@ -163,6 +159,7 @@ fn refused(answer: &Response<Bytes>) -> Failure {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use http::header::RETRY_AFTER;
     use serde_json::json;
 
     use super::*;
