@@ -1,6 +1,6 @@
 # Thin on purpose: every target calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help demo on-node tools built test release-check chance format clippy rustdoc lint deny generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers images node-up node-down e2e
+.PHONY: help demo on-node tools built test release-check chance format clippy rustdoc lint deny generate docs fuzz bench control-plane cert-manager helm mcp-servers identity-providers aws images node-up node-down e2e
 
 help: ## Say what each target does
 	@echo "Portcullis: MCP servers on Kubernetes behind two gates."
@@ -58,6 +58,7 @@ tools:
 	@hack/helm/build.sh
 	@hack/mcp-servers/build.sh all
 	@hack/identity-providers/build.sh all
+	@hack/aws/build.sh
 
 # Targets that `make test` does not run: the tests on the node, and those of a release.
 NAMED_TESTS = --test node --test operator --test second_operator --test release --test embedding --test sdks
@@ -150,6 +151,10 @@ mcp-servers: ## Fetch and build the real MCP servers and clients that the tests 
 identity-providers: ## Fetch and build the real identity providers that the tests use
 	@hack/prerequisites.sh identity-providers
 	@hack/identity-providers/build.sh all
+
+aws: ## Fetch moto, the stand-in for AWS that the tests run
+	@hack/prerequisites.sh aws
+	@hack/aws/build.sh
 
 images: ## Build the images of both operators and of the proxy, as OCI archives with their SBOMs: target/images
 	@hack/prerequisites.sh images

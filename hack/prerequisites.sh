@@ -21,7 +21,7 @@ version() { # the first dotted number that a command prints
 }
 
 case $target in
-control-plane | cert-manager | helm | mcp-servers | identity-providers | node-up) ;;
+control-plane | cert-manager | helm | mcp-servers | identity-providers | aws | node-up) ;;
 *)
     need cargo 1.95 "$(version cargo --version)" "Install Rust with rustup; rust-toolchain.toml names the toolchain."
     need cc "" "" "Install a C compiler: on Debian 'apt-get install gcc'."
@@ -32,8 +32,12 @@ demo | test | release-check | bench | control-plane | cert-manager | helm | mcp-
     need go 1.26 "$(version go version)" "It builds the control plane and the node, cert-manager, helm, a real MCP server and a real identity provider. Install Go 1.26 from your distribution or go.dev."
     ;;
 esac
+case $target in
+test | release-check | aws)
+    need python3 3.10 "$(version python3 --version)" "It runs moto, which stands in for AWS, and the official Python SDK. On Debian 'apt-get install python3-venv'."
+    ;;
+esac
 if [ "$target" = release-check ]; then
-    need python3 3.10 "$(version python3 --version)" "It runs the official Python SDK. On Debian 'apt-get install python3-venv'."
     need java "" "" "Its HttpClient is one of the clients that are tried. On Debian 'apt-get install default-jdk-headless'."
 fi
 case $target in

@@ -75,7 +75,7 @@ image() { # name, profile, title, the most megabytes, files beside the binary: P
     echo "  in $images/$name.tar"
 }
 image mcp-operator "$operator" "The operator of MCP servers on Kubernetes" 20
-# The promise of 10 megabytes is the shipped profile's; without whole-program optimization, the binary is a third larger.
-[ "$runner" = image ] && limit=10 || limit=12
+# The promise is the shipped profile's; without whole-program optimization, the binary is larger. Cedar, CEL, Redis and YAML are a third of it.
+[ "$runner" = image ] && limit=12 || limit=14
 image mcp-runner "$runner" "The proxy beside one MCP server" "$limit" "/etc/ssl/certs/ca-certificates.crt=$images/ca-certificates.crt"
 image dynamo-webhooks "$operator" "The stand-in for the webhooks of Dynamo's operator" 20

@@ -33,6 +33,8 @@ const WITH_BOTH: &str = "runner, telemetry and audit";
 const WITH_AUTHORIZATION: &str = "runner, authorization";
 const WITH_REDIS: &str = "runner, sessions in Redis";
 const WITH_LIMITS: &str = "runner, sessions and rate limits in Redis";
+const WITH_IDLE: [(&str, usize); 2] =
+    [("runner, a webhook that is not asked", 1), ("runner, five that are not asked", 5)];
 const OVER_SSE: &str = "runner, over SSE";
 const ATTACHED: &str = "runner, attached";
 const PEER: &str = "Go's reverse proxy";
@@ -53,7 +55,7 @@ struct Flags {
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Rows to take
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "login", "audit", "telemetry", "authorization", "sessions", "legacy"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["json", "sse", "large", "stream", "stdio", "webhooks", "selectors", "login", "audit", "telemetry", "authorization", "sessions", "legacy"])]
     only: Vec<What>,
     /// Output format of the figures
     #[arg(long, value_enum, default_value = "table")]
@@ -70,6 +72,8 @@ enum What {
     Stream,
     Stdio,
     Webhooks,
+    /// Webhooks whose selectors match no call
+    Selectors,
     Login,
     Audit,
     /// Telemetry alone, and with audit
@@ -215,6 +219,7 @@ async fn harness(flags: Flags) -> Result<()> {
             What::Stream => run.http("stream of 20 events", Workload::Stream, [40, 40]).await?,
             What::Stdio => run.stdio().await?,
             What::Webhooks => run.webhooks().await?,
+            What::Selectors => run.selectors().await?,
             What::Login => run.login().await?,
             What::Audit => run.audit().await?,
             What::Telemetry => run.telemetry().await?,
@@ -339,6 +344,7 @@ impl Run {
         workload: Workload,
         load: [Load; 2],
     ) -> Result<Vec<Row>> {
+        let order: Vec<_> = targets.iter().map(|target| target.name).collect();
         for round in 0..=self.rounds {
             // In turn from the other end: what a machine does every few seconds then strikes each.
             targets.reverse();
@@ -353,25 +359,14 @@ impl Run {
         for target in targets {
             rows.push(target.end(name).await?);
         }
-        let order = [
-            DIRECT,
-            RELAY,
-            RUNNER,
-            WITH_LOGIN,
-            WITH_EXCHANGE,
-            WITH_AUDIT,
-            WITH_TELEMETRY,
-            WITH_BOTH,
-            WITH_AUTHORIZATION,
-            WITH_REDIS,
-            WITH_LIMITS,
-            OVER_SSE,
-            ATTACHED,
-            BASELINE,
-            PEER,
-        ];
         rows.sort_by_key(|row| order.iter().position(|name| *name == row.proxy));
         Ok(rows)
+    }
+
+    /// Calls that no webhook is asked about, and calls without webhooks.
+    async fn selectors(&self) -> Result<Taken> {
+        let ways = WITH_IDLE.map(|(name, count)| Way::with(name, vec![webhooks::idle(count)]));
+        self.with("selectors", "webhooks whose selectors match no call", ways.into(), Workload::Json, 2000).await
     }
 
     /// Calls with a line of audit for each, and without.

@@ -57,6 +57,19 @@ pub fn chain(address: SocketAddr, folder: &Path) -> [Value; 2] {
     })
 }
 
+/// The entry of a runner's chain with so many webhooks that are asked about no call of the load. Nobody listens there.
+pub fn idle(count: usize) -> Value {
+    let webhook = |at| {
+        json!({
+            "name": format!("idle-{at}"), "url": "https://127.0.0.1:9/", "failure_policy": "fail",
+            "tls_config": { "insecure_skip_verify": true },
+            "portcullis": { "match": { "tools": ["deploy_*", format!("delete-{at}")] } },
+        })
+    };
+    let webhooks: Vec<_> = (0..count).map(webhook).collect();
+    json!({ "type": "validating-webhook", "parameters": { "webhooks": webhooks, "server_name": "bench" } })
+}
+
 /// A request as a runner sends it for an MCP message, signed.
 #[derive(Debug)]
 pub(super) struct Signed {

@@ -5,7 +5,7 @@
 //! Anybody else gets a 401 that says where tokens come from (RFC 6750, RFC 9728). Without it everybody is the local
 //! user.
 //!
-//! What is not checked: the `scope` of a token, which the challenge and the metadata name for clients to ask for. A
+//! The `scope` of a token is not checked: the challenge and the metadata name it for clients to ask for. A
 //! token that passes goes on to the MCP server in `Authorization`, as ToolHive has it (toolhive-auth §1.10).
 //!
 //! An answer that belongs to no call ends when the token that opened it expires; the stream of events that answers a

@@ -10,6 +10,7 @@ use http::{HeaderName, Request};
 use mcp_http::{Body, TokenFile};
 use mcp_middleware::{BuildContext, BuildError, RequestContext};
 use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
+use mcp_store::Bound;
 
 use crate::client_credentials::ClientCredentials;
 use crate::failure::Failure;
@@ -82,7 +83,7 @@ impl Bearer {
                 }
                 Ok(held.1.clone())
             }
-            Self::Granted(client) => client.token(&context.client()).await,
+            Self::Granted(client) => client.token(context.client()).await,
         }
     }
 }
@@ -123,6 +124,13 @@ impl Strategy for Bearer {
     fn announce(&self) {
         if let Self::Granted(client) = self {
             client.announce();
+        }
+    }
+
+    fn bounds(&self) -> Vec<Bound> {
+        match self {
+            Self::Given(_) | Self::File { .. } => Vec::new(),
+            Self::Granted(client) => client.bounds(),
         }
     }
 }

@@ -7,10 +7,11 @@ use http::HeaderValue;
 use mcp_http::TokenFile;
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
 use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
-use mcp_store::Client;
+use mcp_store::{Bound, Client};
 
+use crate::asking::Asking;
 use crate::failure::Failure;
-use crate::held::{Fingerprint, Held, Issued};
+use crate::held::{Fingerprint, Given};
 use crate::token_endpoint::{ClientSecret, TokenEndpoint, granted, no_scope};
 
 /// Parameters of a question that other members have, or the grant itself.
@@ -31,8 +32,8 @@ pub(crate) struct ClientCredentials {
     endpoint: Arc<TokenEndpoint>,
     form: String,
     audience: String,
-    /// One entry: whoever asks first pays for it, and all use it.
-    held: Arc<Held>,
+    /// It keeps one token: whoever asks first pays for it, and all use it.
+    asking: Arc<Asking>,
 }
 
 impl ClientCredentials {
@@ -76,25 +77,30 @@ impl ClientCredentials {
         }
         let secret = client_secret(config, context)?;
         let endpoint = TokenEndpoint::new(&config.token_url, config.client_id.clone(), secret, context);
-        // What an issuer says of itself is not looked up: a document names all that its proxy calls.
+        // The metadata of an issuer are not looked up: a document names all that its proxy calls.
         let fix = "write the http or https URL of the provider's token endpoint";
         let endpoint = endpoint.map_err(|problem| error("token_url", &problem, fix))?;
         let audience = config.oauth_params.get("audience").cloned().unwrap_or_default();
-        Ok(Self { endpoint: Arc::new(endpoint), form: form(config, scope), audience, held: Arc::new(Held::new()) })
+        let asking = endpoint.asking(context);
+        Ok(Self { endpoint: Arc::new(endpoint), form: form(config, scope), audience, asking })
     }
 
     /// The token, which counts for `client` where it is asked for now.
-    pub(crate) async fn token(&self, client: &Client) -> Result<HeaderValue, Failure> {
+    pub(crate) async fn token(&self, client: Client) -> Result<HeaderValue, Failure> {
         let ask = || {
             let (endpoint, form, audience) = (Arc::clone(&self.endpoint), self.form.clone(), self.audience.clone());
             async move { ask(&endpoint, form, &audience).await }
         };
-        self.held.token(key(), client, self.form.len(), ask).await
+        self.asking.get(key(), client, self.form.len(), ask).await
     }
 
     /// Forgets a token that the server does not take.
     pub(crate) async fn forget(&self, token: HeaderValue) {
-        self.held.forget(key(), token).await;
+        self.asking.forget(key(), token).await;
+    }
+
+    pub(crate) fn bounds(&self) -> Vec<Bound> {
+        self.asking.bounds()
     }
 
     /// Logs where tokens come from.
@@ -107,9 +113,8 @@ impl ClientCredentials {
     }
 }
 
-async fn ask(endpoint: &TokenEndpoint, form: String, audience: &str) -> Result<Issued, Failure> {
-    let question = async { granted(&endpoint.post(form).await?, audience) };
-    endpoint.ask(question).await
+async fn ask(endpoint: &TokenEndpoint, form: String, audience: &str) -> Result<Given, Failure> {
+    granted(&endpoint.post(form).await?, audience)
 }
 
 /// The key of the one token.

@@ -10,17 +10,14 @@ use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request};
 use mcp_http::{Body, TokenFile};
 use mcp_middleware::RequestContext;
-use mcp_store::{Bound, Client, Places};
+use mcp_store::Bound;
 
 use self::question::Question;
+use crate::asking::Asking;
 use crate::failure::Failure;
-use crate::held::{Fingerprint, Held, Issued};
+use crate::held::{Fingerprint, Given};
 use crate::strategy::{Applied, Strategy, bearer, read_token, replace};
 use crate::token_endpoint::{TokenEndpoint, exchanged};
-
-/// The exchanges at once in all, and for each client: one with many tokens must leave some to the others.
-const LIMIT: usize = 64;
-const LIMIT_OF_CLIENT: usize = 8;
 
 /// Exchanges callers' tokens. Clones are one.
 #[derive(Clone)]
@@ -32,30 +29,14 @@ struct Inner {
     header: HeaderName,
     endpoint: TokenEndpoint,
     actor: Option<TokenFile>,
-    places: Places,
-    held: Arc<Held>,
-}
-
-impl TokenExchange {
-    /// The token in place of `subject`, which `client` shows.
-    async fn token(&self, key: Fingerprint, subject: &str, client: &Client) -> Result<HeaderValue, Failure> {
-        let ask = || {
-            let (this, subject, client) = (Arc::clone(&self.0), subject.to_owned(), client.clone());
-            async move { this.exchange(&subject, &client).await }
-        };
-        self.0.held.token(key, client, subject.len(), ask).await
-    }
+    asking: Arc<Asking>,
 }
 
 impl Inner {
-    async fn exchange(&self, subject: &str, client: &Client) -> Result<Issued, Failure> {
-        let question = async {
-            let _place = self.places.take(client).await;
-            let actor = self.actor.as_ref().map(read_token).transpose().map_err(Failure::Unusable)?;
-            let answer = self.endpoint.post(self.question.form(subject, actor.as_deref())).await?;
-            exchanged(&answer, subject, &self.question.audience)
-        };
-        self.endpoint.ask(question).await
+    async fn ask(&self, subject: &str) -> Result<Given, Failure> {
+        let actor = self.actor.as_ref().map(read_token).transpose().map_err(Failure::Unusable)?;
+        let answer = self.endpoint.post(self.question.form(subject, actor.as_deref())).await?;
+        exchanged(&answer, subject, &self.question.audience)
     }
 }
 
@@ -66,7 +47,11 @@ impl Strategy for TokenExchange {
         async move {
             let subject = bearer(request.headers()).ok_or(Failure::NoToken)?;
             let key = Fingerprint::of(subject);
-            let token = self.token(key, subject, &context.client()).await?;
+            let ask = || {
+                let (this, subject) = (Arc::clone(&self.0), subject.to_owned());
+                async move { this.ask(&subject).await }
+            };
+            let token = self.0.asking.get(key, context.client(), subject.len(), ask).await?;
             replace(request.headers_mut(), &self.0.header, token.clone());
             Ok((request, (key, token)))
         }
@@ -75,7 +60,7 @@ impl Strategy for TokenExchange {
 
     /// The provider may have new keys, or have revoked it: the next call gets another one.
     fn refused(&self, (key, token): Self::Used) -> BoxFuture<'_, ()> {
-        self.0.held.forget(key, token).boxed()
+        self.0.asking.forget(key, token).boxed()
     }
 
     fn announce(&self) {
@@ -88,7 +73,6 @@ impl Strategy for TokenExchange {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        let [held, going_on] = self.0.held.bounds();
-        vec![self.0.places.bound(), held, going_on]
+        self.0.asking.bounds()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use mcp_http::{Body, text};
 use mcp_middleware::Outcome;
@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Refused(String),
     /// The provider knows the caller, and gives it no credential.
     Forbidden(String),
+    /// The request is more than can be signed.
+    TooLarge(String),
     /// Nobody can tell now.
     Unavailable {
         /// Why.
@@ -37,11 +39,21 @@ impl Failure {
         Self::Unavailable { reason: reason.into(), retry: Duration::from_secs(1) }
     }
 
+    /// One that passes when the provider's answer with these `headers` says, and soon where it does not say.
+    pub(crate) fn unavailable_until(reason: String, headers: &HeaderMap) -> Self {
+        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        match seconds {
+            Some(seconds) => Self::Unavailable { reason, retry: Duration::from_secs(seconds) },
+            None => Self::unavailable(reason),
+        }
+    }
+
     pub(crate) fn reason(&self) -> &str {
         match self {
-            Self::NoToken => "it has no bearer token to exchange",
+            Self::NoToken => "it has no bearer token",
             Self::Refused(reason)
             | Self::Forbidden(reason)
+            | Self::TooLarge(reason)
             | Self::Unusable(reason)
             | Self::Unavailable { reason, .. } => reason,
         }
@@ -53,7 +65,7 @@ impl Failure {
     /// Its name in metrics.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::NoToken | Self::Refused(_) => "refused",
+            Self::NoToken | Self::Refused(_) | Self::TooLarge(_) => "refused",
             Self::Forbidden(_) => "forbidden",
             Self::Unavailable { .. } => "unavailable",
             Self::Unusable(_) => "unusable",
@@ -62,22 +74,22 @@ impl Failure {
 
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
-            Self::NoToken | Self::Refused(_) | Self::Forbidden(_) => Outcome::Denied,
+            Self::NoToken | Self::Refused(_) | Self::Forbidden(_) | Self::TooLarge(_) => Outcome::Denied,
             Self::Unavailable { .. } | Self::Unusable(_) => Outcome::Failed,
         }
     }
 
-    /// The answer. To a 401, `auth` adds where tokens come from.
-    pub(crate) fn answer(&self) -> Response<Body> {
-        let failed = "Token exchange failed";
-        let (status, message) = match self {
-            Self::NoToken => (StatusCode::UNAUTHORIZED, "Bearer token required"),
-            Self::Refused(_) => (StatusCode::UNAUTHORIZED, failed),
-            Self::Forbidden(_) => (StatusCode::FORBIDDEN, failed),
-            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "Token exchange temporarily unavailable"),
-            Self::Unusable(_) => (StatusCode::BAD_GATEWAY, failed),
+    /// The answer, where `step` failed. To a 401, `auth` adds where tokens come from.
+    pub(crate) fn answer(&self, step: &str) -> Response<Body> {
+        let (status, problem) = match self {
+            Self::NoToken => return text(StatusCode::UNAUTHORIZED, "Bearer token required"),
+            Self::Refused(_) => (StatusCode::UNAUTHORIZED, "failed"),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "failed"),
+            Self::TooLarge(_) => return text(StatusCode::PAYLOAD_TOO_LARGE, "Request body too large to sign"),
+            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable"),
+            Self::Unusable(_) => (StatusCode::BAD_GATEWAY, "failed"),
         };
-        let mut answer = text(status, message);
+        let mut answer = text(status, format!("{step} {problem}"));
         if let Self::Unavailable { retry, .. } = self {
             let seconds = retry.as_secs().clamp(1, LONGEST_WAIT);
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));

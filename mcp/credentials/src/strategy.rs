@@ -21,6 +21,10 @@ pub(crate) type Applied<'a, U> = BoxFuture<'a, Result<(Request<Body>, U), Failur
 pub(crate) trait Strategy: Send + Sync + 'static {
     /// A credential that was used.
     type Used: Send;
+    /// The step that callers are told of when it fails.
+    const STEP: &'static str = "Token exchange";
+    /// The statuses by which a server says that it does not take a credential.
+    const REFUSALS: &'static [StatusCode] = &[StatusCode::UNAUTHORIZED];
 
     /// The request with the credential in it, and without the caller's.
     fn apply<'a>(&'a self, request: Request<Body>, context: &'a RequestContext) -> Applied<'a, Self::Used>;
@@ -65,7 +69,7 @@ impl<S: Strategy> Credentials<S> {
             Ok((request, used)) => {
                 context.decided(&self.guard, Outcome::Allowed, started);
                 let answer = next.call(request).await;
-                let is_refusal = answer.status() == StatusCode::UNAUTHORIZED;
+                let is_refusal = S::REFUSALS.contains(&answer.status());
                 if is_refusal || answer.extensions().get::<Unauthorized>().is_some() {
                     self.strategy.refused(used).await;
                 }
@@ -76,7 +80,7 @@ impl<S: Strategy> Credentials<S> {
                 let (client, reason) = (context.peer().ip(), failure.reason().to_owned());
                 tracing::info!(%client, reason, middleware = self.kind, "a request was refused: it has no credential for the server");
                 context.deny(self.kind, reason);
-                failure.answer()
+                failure.answer(S::STEP)
             }
         }
     }

@@ -29,18 +29,19 @@ impl Middleware for Passes {
     }
 }
 
-/// The chain of these types, of which `tokenexchange` has `parameters`.
+/// The chain of these types, of which those that ask for a credential have `parameters`. There is a login where `auth` is.
 fn build(kinds: &[&str], parameters: &Value, provided: &Provided, files: &TempDir) -> Result<Chain, BuildError> {
     let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut settings = ProxySettings::new(SocketAddr::from(([10, 0, 0, 1], 8080)), crypto);
     settings.files_root = Some(files.path().to_owned());
     settings.exempt_endpoints = vec!["127.0.0.0/8".parse().unwrap()];
+    settings.login = kinds.contains(&"auth");
     let mut registry = Registry::default();
     crate::register(&mut registry, provided);
     for kind in ["auth", "mcp-parser", "authorization", "header-forward"] {
         registry.register(kind, |_: NoParameters, _| async { Ok(Passes) });
     }
-    let parameters = |kind| if kind == "tokenexchange" { parameters.clone() } else { Value::Null };
+    let parameters = |kind| if ["awssts", "tokenexchange"].contains(&kind) { parameters.clone() } else { Value::Null };
     let configs: Vec<_> = kinds.iter().map(|kind| MiddlewareConfig::new(*kind, parameters(*kind))).collect();
     registry.build(&configs, settings).now_or_never().unwrap()
 }
@@ -96,6 +97,47 @@ async fn an_exchange_that_could_not_work_stops_the_start() {
         let error = build(&["auth", "tokenexchange"], &parameters, &provided, &files).unwrap_err();
         assert!(error.field.ends_with(member) && error.problem.contains(problem), "{parameters}: {error}");
         assert!(!error.fix.is_empty() && !error.to_string().contains("s3cr3t"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn roles_that_could_not_work_stop_the_start() {
+    let role = "arn:aws:iam::123456789012:role/a";
+    let of_mapping = |mapping: Value| json!({"role_mappings": [mapping]});
+    let (auth, none) = (&["auth", "awssts"][..], &["awssts"][..]);
+    for (kinds, change, member, problem) in [
+        (auth, json!({"region": ""}), ".region", "is no region"),
+        (auth, json!({"region": "evil.example/-1"}), ".region", "is no region"),
+        (auth, json!({"service": "a/b"}), ".service", "is no service"),
+        (auth, json!({"session_duration": 899}), ".session_duration", "is no time"),
+        (auth, json!({"session_duration": 43201}), ".session_duration", "is no time"),
+        (auth, json!({"fallback_role_arn": ""}), ".fallback_role_arn", "is missing, as is role_mappings"),
+        (auth, json!({"fallback_role_arn": "readers"}), ".fallback_role_arn", "is no role"),
+        (auth, of_mapping(json!({"claim": "a"})), ".role_mappings[0].role_arn", "is missing"),
+        (auth, of_mapping(json!({"role_arn": role})), ".role_mappings[0]", "neither claim nor matcher"),
+        (
+            auth,
+            of_mapping(json!({"role_arn": role, "claim": "a", "matcher": "true"})),
+            ".role_mappings[0]",
+            "claim and matcher",
+        ),
+        (auth, of_mapping(json!({"role_arn": role, "matcher": "claims["})), ".role_mappings[0].matcher", "is not CEL"),
+        (none, json!({}), "type", "needs callers who log in"),
+        (&["auth", "awssts", "mcp-parser"], json!({}), "type", "mcp-parser changes or refuses"),
+    ] {
+        let mut config = json!({"region": "eu-central-1", "fallback_role_arn": role});
+        config.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let parameters = json!({"aws_sts_config": config, "target_url": "https://mcp.example/mcp"});
+        let error = build(kinds, &parameters, &Provided::default(), &TempDir::new().unwrap()).unwrap_err();
+        assert!(error.field.ends_with(member) && error.problem.contains(problem), "{change}: {error}");
+        assert!(!error.fix.is_empty(), "{error}");
+    }
+    for (parameters, member) in [
+        (json!({"target_url": "https://mcp.example"}), ".aws_sts_config"),
+        (json!({"aws_sts_config": {"region": "eu-central-1", "fallback_role_arn": role}}), ".target_url"),
+    ] {
+        let error = build(auth, &parameters, &Provided::default(), &TempDir::new().unwrap()).unwrap_err();
+        assert!(error.field.ends_with(member) && error.problem.contains("is missing"), "{error}");
     }
 }
 

@@ -2,43 +2,39 @@
 
 mod answer;
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use form_urlencoded::byte_serialize;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
-use http::uri::Scheme;
-use http::{Response, Uri};
+use http::Response;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use mcp_http::TokenFile;
-use mcp_http::client::{Client as HttpClient, ClientTls, RequestError, RequestLimits};
+use mcp_http::client::Client as HttpClient;
 use mcp_middleware::{BuildContext, Secret, SecretSource};
-use mcp_runconfig::endpoint::EndpointPolicy;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use tokio::time::timeout;
 
-pub(crate) use self::answer::{exchanged, granted};
+pub(crate) use self::answer::{exchanged, granted, left};
+use crate::asking::{Asking, Names};
 use crate::failure::Failure;
-use crate::held::Issued;
+use crate::provider;
 use crate::strategy::read_token;
 
-/// The time for one question, with the wait for a place.
-const TIME: Duration = Duration::from_secs(10);
-/// The longest answer, in bytes.
-const ANSWER: usize = 128 << 10;
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
-/// The name in metrics of a question that brought a token.
-const EXCHANGED: &str = "exchanged";
+const NAMES: Names = Names {
+    provider: "the token endpoint",
+    failed: "the provider gave no token for the server",
+    counter: ("token_exchanges", "Questions for a token for the MCP server at the provider, by their result"),
+    given: "exchanged",
+    questions: "token_exchanges",
+    going_on: "exchanges_going_on",
+    held: "exchanged_tokens",
+};
 
 /// A token endpoint, and the client that the proxy is there.
 pub(crate) struct TokenEndpoint {
     client: HttpClient,
     client_id: String,
     client_secret: ClientSecret,
-    results: Family<OfResult, Counter>,
 }
 
 /// The secret of the proxy's client, which is read for each question.
@@ -47,11 +43,6 @@ pub(crate) enum ClientSecret {
     Source(SecretSource),
     /// The document names a file.
     File(TokenFile),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfResult {
-    result: &'static str,
 }
 
 impl ClientSecret {
@@ -72,15 +63,8 @@ impl TokenEndpoint {
         client_secret: ClientSecret,
         context: &BuildContext,
     ) -> Result<Self, String> {
-        let client = client(url, context)?;
-        let results = Family::default();
-        // Each count begins at zero, so that a query of failures has an answer before the first.
-        for result in Failure::NAMES.into_iter().chain([EXCHANGED]) {
-            drop(results.get_or_create_owned(&OfResult { result }));
-        }
-        let help = "Questions for a token for the MCP server at the provider, by their result";
-        context.settings.metrics.register("token_exchanges", help, Family::clone(&results));
-        Ok(Self { client, client_id, client_secret, results })
+        let client = provider::client("token endpoint", url, context)?;
+        Ok(Self { client, client_id, client_secret })
     }
 
     /// The provider's host.
@@ -93,28 +77,15 @@ impl TokenEndpoint {
         self.client.is_insecure()
     }
 
-    /// The token that `question` brings in time. Its result is counted, and the reason of a failure logged.
-    pub(crate) async fn ask(&self, question: impl Future<Output = Result<Issued, Failure>>) -> Result<Issued, Failure> {
-        let started = Instant::now();
-        let late = || Err(Failure::unavailable(format!("no answer of the token endpoint within {TIME:?}")));
-        let issued = timeout(TIME, question).await.unwrap_or_else(|_| late());
-        let result = issued.as_ref().map_or_else(Failure::name, |_| EXCHANGED);
-        self.results.get_or_create_owned(&OfResult { result }).inc();
-        if let Err(failure) = &issued {
-            let host = self.host();
-            tracing::warn!(host, reason = failure.reason(), took = ?started.elapsed(), "the provider gave no token for the server");
-        }
-        issued
+    /// Questions to it.
+    pub(crate) fn asking(&self, context: &BuildContext) -> Arc<Asking> {
+        Asking::new(&NAMES, self.host(), &context.settings.metrics)
     }
 
     /// The answer to a form. A client without a secret is named in it (RFC 6749 §3.2.1), one with a secret logs in.
     pub(crate) async fn post(&self, mut form: String) -> Result<Response<Bytes>, Failure> {
         let secret = self.client_secret.read().map_err(Failure::Unusable)?;
-        let mut headers = HeaderMap::from_iter([
-            (ACCEPT, HeaderValue::from_static("application/json")),
-            (CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded")),
-            (USER_AGENT, AGENT),
-        ]);
+        let mut headers = HeaderMap::new();
         match (&*self.client_id, secret) {
             ("", _) => {}
             (id, Some(secret)) => _ = headers.insert(AUTHORIZATION, basic(id, secret.reveal())?),
@@ -123,31 +94,8 @@ impl TokenEndpoint {
                 form.extend(byte_serialize(id.as_bytes()));
             }
         }
-        let limits = RequestLimits { time: TIME, answer: ANSWER };
-        self.client.post(headers, form.into(), limits).await.map_err(|error| match error {
-            RequestError::TooLong(limit, _) => Failure::Unusable(format!("the answer is longer than {limit} bytes")),
-            RequestError::Forbidden(error) => Failure::Unusable(error.to_string()),
-            error => Failure::unavailable(error.to_string()),
-        })
+        provider::post(&self.client, headers, form, "application/json").await
     }
-}
-
-fn client(text: &str, context: &BuildContext) -> Result<HttpClient, String> {
-    let settings = &context.settings;
-    // Providers are in the cluster more often than not.
-    let policy = EndpointPolicy {
-        egress: settings.egress.clone(),
-        ..EndpointPolicy::all_but_metadata(settings.exempt_endpoints.clone())
-    };
-    if text.is_empty() {
-        return Err("is missing or empty".to_owned());
-    }
-    policy.check_url(text).map_err(|error| error.to_string())?;
-    let url: Uri = text.parse().map_err(|_| "is no URL".to_owned())?;
-    // Takes plain HTTP only where the URL has it: a certificate is always checked.
-    let tls = ClientTls { insecure: url.scheme() == Some(&Scheme::HTTP), ..ClientTls::default() };
-    let client = HttpClient::new("token endpoint", &url, tls, Some(policy), &settings.provider);
-    client.map_err(|error| format!("cannot be trusted: {error}"))
 }
 
 /// The position of the first text that is no scope (RFC 6749 §3.3).

@@ -26,12 +26,12 @@ use mcp_runconfig::{
     AUTHORIZATION, AuthorizationParameters, AuthzConfig, AuthzKind, TOOL_CALL_FILTER, TOOL_FILTER, webhook,
 };
 use mcp_store::Bound;
-use mcp_wire::{ErrorBody, Kind, List, ListKind, OwnedMessage, code};
+use mcp_wire::{ErrorBody, Kind, List, ListKind, Message, OwnedMessage, code};
 
 use self::cedar::Cedar;
 use self::pdp::{Failure, Pdp};
 use self::requests::OpenRequests;
-use self::tools::{NOT_LISTED, Tools};
+use self::tools::{Changes, NOT_LISTED, Tools};
 
 pub(crate) use views::View;
 
@@ -39,9 +39,6 @@ pub(crate) use views::View;
 const LISTS: [ListKind; 5] =
     [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::ResourceTemplates, ListKind::Skills];
 const ENTRIES: usize = 10_000;
-
-/// The denial of an answer of a client.
-const NOT_ASKED: Denial = Denial::Refused("it answers no request that the server has open in this session");
 
 /// Refuses calls that the caller may not make, and hides from it what it may not call.
 pub(crate) struct Authorization {
@@ -80,7 +77,7 @@ impl Authorization {
             Err(refusal) => return refusal,
         };
         self.filter_lists(context);
-        self.watch_messages(context);
+        context.watch_messages(watcher(context, &self.requests, &self.tools));
         if request.method() != Method::POST {
             return next.call(request).await;
         }
@@ -111,7 +108,7 @@ impl Authorization {
     /// The decision about a message; `None` where it asks for nothing that is decided on.
     async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<Result<(), Failure>> {
         if message.kind() == Kind::Response {
-            return Some(self.close_request(context, message).then_some(()).ok_or(Failure::Denied(NOT_ASKED)));
+            return Some(self.requests.judge(context, message).map_err(Failure::Denied));
         }
         let (identity, tools, length) = (context.identity(), Arc::clone(&self.tools), message.body().len());
         let message = message.clone();
@@ -132,39 +129,16 @@ impl Authorization {
         }
     }
 
-    /// Closes the request that the MCP server has open in the client's session and that this answers. Returns whether there is one.
-    fn close_request(&self, context: &RequestContext, answer: &OwnedMessage) -> bool {
-        let session = context.owner().zip(context.session());
-        session.zip(answer.id()).is_some_and(|(session, id)| self.requests.close(&session, id))
-    }
-
     /// Registers the filter of lists, for every request: an answer may come on a stream that a GET opened.
     fn filter_lists(&self, context: &RequestContext) {
         let (identity, client) = (context.identity(), context.client());
-        let (decider, tools) = (self.decider.clone(), Arc::clone(&self.tools));
-        let message = context.message();
-        let learns = decider.reads_hints() && tools.learn_from(message.as_ref());
-        let changes = message.map(|_| tools.changes());
+        let (decider, lists) = (self.decider.clone(), Lists::of(context, &self.tools, self.decider.reads_hints()));
         let filter =
             ListFilter { middleware: AUTHORIZATION, kinds: &LISTS, cost: self.decider.cost(), is_private: true };
-        context.filter_lists(filter, move |list| {
-            let checked = check_length(&list).and_then(|()| if learns { tools.learn(&list, changes) } else { Ok(()) });
-            match (checked, &decider) {
-                (Err(reason), _) => ready(Err(reason)).boxed(),
-                (Ok(()), Decider::Cedar(cedar)) => ready(cedar.filter(list, identity.as_ref())).boxed(),
-                (Ok(()), Decider::Pdp(pdp)) => pdp.filter(list, identity.as_deref(), client.clone()).boxed(),
-            }
-        });
-    }
-
-    /// Registers the watcher of the MCP server's own messages: requests, which the client may answer, and the news that hints hold no more.
-    fn watch_messages(&self, context: &RequestContext) {
-        let (owner, client) = (context.owner(), context.client());
-        let (requests, tools) = (Arc::clone(&self.requests), Arc::clone(&self.tools));
-        context.watch_messages(move |session, message| match (message.id(), &owner, session) {
-            (Some(id), Some(owner), Some(session)) => requests.open((owner.clone(), Arc::clone(session)), &client, id),
-            (None, ..) if message.method() == Some("notifications/tools/list_changed") => tools.forget(),
-            _ => {}
+        context.filter_lists(filter, move |list| match (lists.check(&list), &decider) {
+            (Err(reason), _) => ready(Err(reason)).boxed(),
+            (Ok(()), Decider::Cedar(cedar)) => ready(cedar.filter(list, identity.as_ref())).boxed(),
+            (Ok(()), Decider::Pdp(pdp)) => pdp.filter(list, identity.as_deref(), client.clone()).boxed(),
         });
     }
 }
@@ -183,6 +157,42 @@ impl Decider {
             Self::Cedar(cedar) => cedar.reads_hints(),
             Self::Pdp(_) => true,
         }
+    }
+}
+
+/// The lists in the answer to a request, before they are filtered.
+struct Lists {
+    tools: Arc<Tools>,
+    /// Whether hints are learnt from them.
+    learns: bool,
+    changes: Option<Changes>,
+}
+
+impl Lists {
+    fn of(context: &RequestContext, tools: &Arc<Tools>, reads_hints: bool) -> Self {
+        let message = context.message();
+        let learns = reads_hints && tools.learn_from(message.as_ref());
+        Self { tools: Arc::clone(tools), learns, changes: message.map(|_| tools.changes()) }
+    }
+
+    fn check(&self, list: &List) -> Result<(), &'static str> {
+        check_length(list)?;
+        if self.learns { self.tools.learn(list, self.changes) } else { Ok(()) }
+    }
+}
+
+/// A watcher of the MCP server's own messages: requests, which the client may answer, and the news that hints hold no more.
+fn watcher(
+    context: &RequestContext,
+    requests: &Arc<OpenRequests>,
+    tools: &Arc<Tools>,
+) -> impl Fn(Option<&Arc<str>>, &Message<'_>) + Send + Sync + use<> {
+    let (owner, client) = (context.owner(), context.client());
+    let (requests, tools) = (Arc::clone(requests), Arc::clone(tools));
+    move |session, message| match (message.id(), &owner, session) {
+        (Some(id), Some(owner), Some(session)) => requests.open((owner.clone(), Arc::clone(session)), &client, id),
+        (None, ..) if message.method() == Some("notifications/tools/list_changed") => tools.forget(),
+        _ => {}
     }
 }
 

@@ -27,8 +27,11 @@ use mcp_wire::{ErrorBody, Kind, MessageError, code};
 
 pub(crate) use call::check;
 use call::{CallError, Webhook, preview};
-use review::{Refusal, Review, Sight, Verdict};
+use review::{Refusal, Review, Sight, Verdict, is_idle};
 use trial::Trial;
+
+/// The longest message of which selectors are asked at once, in bytes.
+const SHORT: usize = 64 << 10;
 
 /// The webhooks of one middleware entry: those of `mutating-webhook` may change a request, each seeing what the one before made of it; those of
 /// `validating-webhook` judge it, all seeing the same.
@@ -39,6 +42,8 @@ struct Asking {
     kind: &'static str,
     /// In the order in which they are called.
     hooks: Vec<Arc<Webhook>>,
+    /// Whether each of them has a selector.
+    selects: bool,
     context: Arc<webhook::Context>,
 }
 
@@ -82,7 +87,11 @@ impl Webhooks {
         if message.kind() == Kind::Response {
             return Entry::Skip;
         }
-        Entry::Review(Review { kind, identity: context.identity(), context, message })
+        let identity = context.identity();
+        if self.0.selects && message.body().len() <= SHORT && is_idle(&self.0.hooks, &message, identity.as_deref()) {
+            return Entry::Skip;
+        }
+        Entry::Review(Review { kind, context, message, identity })
     }
 
     async fn answer(&self, review: Review, request: Request<Body>, next: Next<'_>) -> Response<Body> {
@@ -147,12 +156,13 @@ impl Asking {
         let WebhookParameters { webhooks, server_name, transport, .. } = parameters;
         let hooks = webhooks.into_iter().enumerate();
         let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context).map(Arc::new));
-        let hooks = hooks.collect::<Result<_, _>>()?;
+        let hooks = hooks.collect::<Result<Vec<Arc<Webhook>>, _>>()?;
+        let selects = hooks.iter().all(|hook| !hook.selector.is_all());
         let or = |given: String, own: &String| if given.is_empty() { own.clone() } else { given };
         let server_name = or(server_name, &context.settings.server_name);
         let transport = or(transport, &context.settings.transport);
         let context = Arc::new(webhook::Context::new(&server_name, &transport));
-        Ok(Self { kind, hooks, context })
+        Ok(Self { kind, hooks, selects, context })
     }
 
     fn is_mutating(&self) -> bool {

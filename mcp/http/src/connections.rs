@@ -173,7 +173,7 @@ fn drive(driver: &mut Driver, cx: &mut Context<'_>) {
 
 /// Reads and writes until there is an outcome.
 ///
-/// What a connection has read wakes whoever waits for it, and that is the task which drives it: all of the task would
+/// A connection that has read something wakes whoever waits for it, and that is the task which drives it: all of the task would
 /// run again for nothing. So the task waits only once nothing is left to do.
 fn drive_until<T>(
     driver: &mut Driver,

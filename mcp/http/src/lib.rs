@@ -19,6 +19,7 @@ pub mod file;
 pub mod location;
 mod read;
 mod service;
+mod signer;
 mod token_file;
 
 pub use answer::{Unauthorized, answer, is_type, json, json_error, text};
@@ -27,4 +28,5 @@ pub use budget::{Bounds, Budget, Kept, NoRoom, Share};
 pub use connections::{Connecting, Connections, Failure, ForbiddenAddress, Silence};
 pub use read::{ReadError, TooSlow, read};
 pub use service::BoxService;
+pub use signer::{Sign, Signer};
 pub use token_file::TokenFile;

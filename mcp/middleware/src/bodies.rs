@@ -15,7 +15,7 @@ use tokio::task::{JoinError, spawn_blocking};
 /// Where it lets longer ones pass, two of those; so never more than twice [`MAX_BODY_LIMIT`].
 const REQUESTS: usize = 64 << 20;
 /// Bytes of answers that are held at once, and what one client may hold of them: the longest one that is held at all.
-const ANSWERS: Bounds = Bounds { total: 128 << 20, client: MAX_ANSWER, free: FREE };
+pub const ANSWERS: Bounds = Bounds { total: 128 << 20, client: MAX_ANSWER, free: FREE };
 /// The longest answer that is held, in bytes.
 pub(crate) const MAX_ANSWER: usize = 100 << 20;
 /// Bytes of each body that count for nothing: long ones that a slow server or a slow client keeps must not stop short

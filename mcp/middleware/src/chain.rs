@@ -279,7 +279,7 @@ async fn answer(context: &RequestContext, mut request: Request<Body>, transport:
     }
     let response = transport.call(request).await;
     let response = match look {
-        Some(look) => looked_at(response, look),
+        Some(look) => looked_at(response, look, context.message(), context.session()),
         None => response,
     };
     if filters.is_empty() {
@@ -287,7 +287,7 @@ async fn answer(context: &RequestContext, mut request: Request<Body>, transport:
     }
     filters.session = context.session();
     let id = context.message().as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
-    let (response, refusal) = filter_response(filters, response, id, context.answer()).await;
+    let (response, refusal) = filter_response(filters, response, id, context.answer(), None).await;
     if let Some(Refusal { middleware, reason }) = refusal {
         context.deny(middleware, reason);
     }

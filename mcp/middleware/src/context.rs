@@ -23,7 +23,7 @@ use crate::decisions::{Decision, Guard};
 use crate::door;
 use crate::network::client_network;
 use crate::outcome::Outcome;
-use crate::response_filter::{Filters, ListFilter, ListLook};
+use crate::response_filter::{Filters, ListFilter, Look};
 use crate::shadows::{Run, Shadow, Shadows};
 
 /// The longest message that is kept for those who observe when another is put in its place, in bytes.
@@ -62,7 +62,7 @@ struct Found {
     changed: bool,
     checks: Vec<Check>,
     filters: Filters,
-    look: Option<ListLook>,
+    look: Option<Look>,
     session: Option<Arc<str>>,
 }
 
@@ -264,9 +264,9 @@ impl RequestContext {
         self.found().filters.add(filter, edit);
     }
 
-    /// Registers a look at the list in the answer, as the MCP server gives it. The answer passes as it is. A second
+    /// Registers a look at the answer, as the MCP server gives it. The answer passes as it is. A second
     /// look takes the first one's place.
-    pub fn look_at_list(&self, look: ListLook) {
+    pub fn look_at_answer(&self, look: Look) {
         self.found().look = Some(look);
     }
 
@@ -283,7 +283,7 @@ impl RequestContext {
     }
 
     /// Takes the look out, for the one answer of the transport.
-    pub(crate) fn take_look(&self) -> Option<ListLook> {
+    pub(crate) fn take_look(&self) -> Option<Look> {
         self.found().look.take()
     }
 

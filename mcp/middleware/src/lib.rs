@@ -52,7 +52,7 @@ mod secrets;
 mod shadows;
 mod target;
 
-pub use bodies::{beside, read_message};
+pub use bodies::{ANSWERS, beside, read_message};
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, ReplaceError, RequestContext};
 pub use decisions::{Decision, Decisions, Guard};
@@ -61,7 +61,7 @@ pub use metrics::Metrics;
 pub use network::client_network;
 pub use outcome::Outcome;
 pub use registry::{BuildContext, BuildError, Entry, Place, ProxySettings, Registry, Variables};
-pub use response_filter::{LOOKED_AT, ListFilter, ListLook};
+pub use response_filter::{ListFilter, Look, Missed};
 pub use secrets::{Secret, SecretSource, Secrets};
 pub use shadows::{Finding, Found, Run, Running, Shadow, Shadows};
 pub use target::target_name;

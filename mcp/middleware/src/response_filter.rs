@@ -31,7 +31,7 @@ pub(crate) use self::filters::Filters;
 pub use self::filters::ListFilter;
 use self::held::held;
 pub(crate) use self::looked::looked_at;
-pub use self::looked::{LOOKED_AT, ListLook};
+pub use self::looked::{Look, Missed};
 use crate::bodies::{MAX_ANSWER, beside};
 
 /// The longest event that is held until it is complete, in bytes.
@@ -65,13 +65,18 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
 }
 
+/// Is told why a message is withheld, in place of the log.
+type Told = Arc<dyn Fn(&'static str) + Send + Sync>;
+
 /// The answer to a client in place of a message that is withheld.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Withheld {
     /// The id of the request that opened the answer, as JSON text.
     id: Option<Arc<str>>,
     /// The type of the middleware in whose name a message is withheld that cannot be shown to its filter.
     middleware: &'static str,
+    /// Is told of it; the log where there is none.
+    told: Option<Told>,
 }
 
 impl Withheld {
@@ -80,7 +85,12 @@ impl Withheld {
     }
 
     fn body(&self, Refusal { middleware, reason }: Refusal) -> Vec<u8> {
-        tracing::warn!(middleware, reason, "withheld an answer of the MCP server that cannot be filtered");
+        match &self.told {
+            Some(told) => told(reason),
+            None => {
+                tracing::warn!(middleware, reason, "withheld an answer of the MCP server that cannot be filtered");
+            }
+        }
         ErrorBody::new(code::INTERNAL, "internal error").raw_id(self.id.as_deref()).encode()
     }
 
@@ -97,11 +107,11 @@ impl Withheld {
             let id = id.get();
             id.starts_with(|c: char| c == '"' || c == '-' || c.is_ascii_digit()).then(|| id.into())
         };
-        Self { id: self.id.clone().or_else(answered), ..*self }
+        Self { id: self.id.clone().or_else(answered), ..self.clone() }
     }
 }
 
-/// Filters an answer of the MCP server to the request `id`; `share` is for what is held of it.
+/// Filters an answer of the MCP server to the request `id`; `share` is for what is held of it, and `told` hears of each text that is withheld.
 ///
 /// What is withheld of a stream shows only later, and is in the log alone. An answer that is withheld as a whole is a
 /// refusal.
@@ -110,8 +120,9 @@ pub(crate) async fn filter_response(
     response: Response<Body>,
     id: Option<Arc<str>>,
     share: Share,
+    told: Option<Told>,
 ) -> (Response<Body>, Option<Refusal>) {
-    let withheld = Withheld { id, middleware: filters.innermost() };
+    let withheld = Withheld { id, middleware: filters.innermost(), told };
     let filters = Arc::new(filters);
     match filtered(&filters, response, &withheld, share).await {
         Ok(mut response) => {
@@ -169,12 +180,15 @@ async fn filtered<J: Judge>(
 /// The client may not be told to ask again, as by a 503: the MCP server has acted on its request.
 const NO_ROOM: &str = "other answers wait for their clients, and there is no room for it";
 
+/// The answer has no end.
+const BROKEN: &str = "it broke off";
+
 fn why(error: &ReadError) -> &'static str {
     match error {
         ReadError::TooLong => "it is longer than 100 MiB",
         ReadError::TooSlow => "the rest of it did not come within two minutes",
         ReadError::NoRoom => NO_ROOM,
-        _ => "it broke off",
+        _ => BROKEN,
     }
 }
 

@@ -11,6 +11,9 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 use crate::outcome::Outcome;
 
+/// The most findings of one request that are kept. A stream may bring any number, and all are counted.
+const KEPT: usize = 64;
+
 /// The label of a shadow's call that was not made, since too many are under way.
 const DROPPED: &str = "dropped";
 
@@ -179,7 +182,6 @@ impl Shadows {
     pub(crate) fn add(&self, finding: Finding) {
         let mut findings = self.lock();
         if let Found::Hidden(more) = finding.found {
-            // A stream may bring any number of lists.
             let same = findings.iter_mut().filter(|other| other.guard == finding.guard);
             let found = same.map(|other| &mut other.found).find_map(|found| match found {
                 Found::Hidden(entries) => Some(entries),
@@ -190,7 +192,9 @@ impl Shadows {
                 return;
             }
         }
-        findings.push(finding);
+        if findings.len() < KEPT {
+            findings.push(finding);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Finding>> {

@@ -42,8 +42,8 @@ pub struct Args {
     /// the flag as well
     #[arg(long = "allow-endpoint-cidr", value_name = "CIDR", value_delimiter = ',')]
     exempt_endpoints: Vec<IpNet>,
-    /// Abilities of the proxies' image, with commas, where that is not the runner of this version: the types of middleware that it has, and
-    /// `mcp-endpoints`. A workload that asks for a guard it does not have gets no proxy
+    /// Abilities of the proxies' image, with commas, where that is not the runner of this version: the types of middleware that it has,
+    /// `mcp-endpoints` and `webhook-match`. A workload that asks for a guard it does not have gets no proxy
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     runner_middleware: Option<Vec<String>>,
     /// Origins of the web pages that may call every proxy, with commas; the annotation portcullis.dev/allowed-origins adds those of one

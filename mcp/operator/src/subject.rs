@@ -24,8 +24,8 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
     /// Every rule it breaks that its schema cannot say. With one of them it can never work.
     fn problems(&self) -> Vec<Problem>;
 
-    /// The problems of the addresses that it makes a proxy call, under the operator's settings.
-    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+    /// The addresses that proxies may not call under the operator's settings, and the fields that their image does not heed.
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         let _ = settings;
         Vec::new()
     }
@@ -33,7 +33,7 @@ pub trait Subject: Kind + HasSpec<Spec: PartialEq + Serialize> + HasStatus<Statu
     /// Every rule that it breaks under the operator's settings, but for what it may not have of its node and of the operator
     /// ([`refused_pods`](crate::workload::refused_pods), [`refused_secrets`](crate::config::refused_secrets)).
     fn every_problem(&self, settings: &Settings) -> Vec<Problem> {
-        self.problems().into_iter().chain(self.endpoint_problems(settings)).collect()
+        self.problems().into_iter().chain(self.settings_problems(settings)).collect()
     }
 
     /// Every rule that it breaks by a change of the object that was stored as `old`, or by being made. A rule that came after objects which

@@ -8,6 +8,7 @@
 //! - [`external_auth`]: the credential of requests to the server behind a proxy;
 //! - [`rate_limits`]: how often the tools of a workload are called;
 //! - [`session_storage`]: the Redis in which replicas keep their sessions, of a spec or the default;
+//! - [`mod@webhooks`]: webhooks that are asked about requests;
 //! - [`guards`]: the uses that protect a workload, and what stands there;
 //! - [`workload`]: the children of a workload, and what its pods say of it;
 //! - [`settings`]: what the operator was started with; [`problem`]: a rule that an object breaks; [`digest`]: digests of
@@ -31,4 +32,5 @@ pub mod rate_limits;
 pub mod reference;
 pub mod session_storage;
 pub mod settings;
+pub mod webhooks;
 pub mod workload;

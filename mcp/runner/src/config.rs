@@ -86,14 +86,15 @@ pub(crate) fn middleware(config: &RunConfig) -> Vec<Entry> {
     let end = chain.len() - usize::from(chain.last().is_some_and(|entry| entry.config.kind == chain::RECOVERY));
     let additional = Entry::list("additional_middleware_configs", &config.additional_middleware_configs);
     let own = config.header_forward.as_ref().map(headers).into_iter().chain(additional);
-    // An exchanged token is the credential already.
-    let exchanges = chain.iter().any(|entry| entry.config.kind == chain::TOKEN_EXCHANGE);
-    let token = config.remote_auth_config.as_ref().filter(|_| !exchanges).map(own_token);
+    // An exchanged token or a signature is the credential already.
+    let has_other = chain.iter().any(|entry| [chain::TOKEN_EXCHANGE, chain::AWS_STS].contains(&&*entry.config.kind));
+    let token = config.remote_auth_config.as_ref().filter(|_| !has_other).map(own_token);
     chain.splice(end..end, own.chain(token));
     entries.append(&mut chain);
     // ToolHive's documents have these before, so that its proxies charge the tool that the client named, and get credentials for calls that they refuse.
     move_behind(&mut entries, chain::RATE_LIMIT, &chain::BEFORE_RATE_LIMIT);
     move_behind(&mut entries, chain::TOKEN_EXCHANGE, &chain::BEFORE_CREDENTIALS);
+    move_behind(&mut entries, chain::AWS_STS, &chain::BEFORE_CREDENTIALS);
     entries
 }
 

@@ -365,6 +365,7 @@ impl Inner {
         if let Some(uri) = carriers::without_lookalikes(&parts.uri) {
             parts.uri = uri;
         }
+        let signer = parts.extensions.get().cloned();
         Outgoing {
             method: parts.method,
             target: parts.uri,
@@ -373,6 +374,7 @@ impl Inner {
             body,
             to: None,
             open,
+            signer,
             sent: AtomicBool::new(false),
         }
     }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use http::{HeaderName, header::AUTHORIZATION};
 use mcp_http::TokenFile;
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
+<<<<<<< HEAD
 use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, may_hold_credential, token_type};
 use mcp_store::Places;
+=======
+use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, is_reserved_header, token_type};
+>>>>>>> afa355e5a815acc98a1b1323ec72d5e2a1585f93
 
 use super::question::Question;
-use super::{Inner, LIMIT, LIMIT_OF_CLIENT, TokenExchange};
+use super::{Inner, TokenExchange};
 use crate::Provided;
-use crate::held::Held;
 use crate::strategy::read_token;
 use crate::token_endpoint::{ClientSecret, TokenEndpoint, no_scope};
 
@@ -54,14 +57,10 @@ impl TokenExchange {
         let actor = actor(provided, context)?;
         let endpoint = TokenEndpoint::new(&config.token_url, config.client_id, client_secret, context);
         let fix = "write the http or https URL of the provider's token endpoint";
-        Ok(Self(Arc::new(Inner {
-            header,
-            endpoint: endpoint.map_err(|problem| error("token_url", &problem, fix))?,
-            actor,
-            question: Question { subject_type, audience: config.audience, scopes: config.scopes },
-            places: Places::new("token_exchanges", LIMIT, LIMIT_OF_CLIENT),
-            held: Arc::new(Held::new()),
-        })))
+        let endpoint = endpoint.map_err(|problem| error("token_url", &problem, fix))?;
+        let question = Question { subject_type, audience: config.audience, scopes: config.scopes };
+        let asking = endpoint.asking(context);
+        Ok(Self(Arc::new(Inner { question, header, endpoint, actor, asking })))
     }
 }
 

@@ -5,33 +5,28 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
-use crate::held::Issued;
+use crate::held::{Given, LONGEST, usable};
 use crate::strategy::bearer_value;
 
 /// The time for which a token is used where nobody says how long it is valid.
 const UNKNOWN: Duration = Duration::from_mins(1);
-/// A token is not used any more so long before it expires, or a tenth of its time: the server's clock may be ahead.
-const SKEW: Duration = Duration::from_secs(30);
-/// The longest token, in bytes: few servers read longer headers.
-const LONGEST: usize = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(default)]
-struct Given {
+struct Members {
     access_token: String,
     token_type: String,
     issued_token_type: String,
     expires_in: Value,
 }
 
-impl Default for Given {
+impl Default for Members {
     fn default() -> Self {
         let [access_token, token_type, issued_token_type] = [const { String::new() }; 3];
         Self { access_token, token_type, issued_token_type, expires_in: Value::Null }
@@ -45,21 +40,21 @@ struct Error {
 }
 
 /// Reads the answer about the token `subject`.
-pub(crate) fn exchanged(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Issued, Failure> {
-    let given = given(answer)?;
+pub(crate) fn exchanged(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Given, Failure> {
+    let members = members(answer)?;
     let types = ["access_token", "jwt"].map(|short| format!("urn:ietf:params:oauth:token-type:{short}"));
-    if !types.contains(&given.issued_token_type) {
+    if !types.contains(&members.issued_token_type) {
         return Err(unusable("has an issued_token_type that is no access token's"));
     }
-    let Issued { token, time } = given.issued(audience)?;
-    // Where nobody checks callers' tokens, what was exchanged for one must not outlive it.
+    let Given { credential, time } = members.given(audience)?;
+    // The token must not outlive the caller's, which nobody may have checked.
     let subject = claims(subject).as_ref().and_then(left);
-    Ok(Issued { token, time: subject.map_or(time, |left| time.min(left)) })
+    Ok(Given { credential, time: subject.map_or(time, |left| time.min(left)) })
 }
 
 /// Reads the answer about a token of the proxy's own: no caller can do anything about a refusal.
-pub(crate) fn granted(answer: &Response<Bytes>, audience: &str) -> Result<Issued, Failure> {
-    let issued = given(answer).and_then(|given| given.issued(audience));
+pub(crate) fn granted(answer: &Response<Bytes>, audience: &str) -> Result<Given, Failure> {
+    let issued = members(answer).and_then(|members| members.given(audience));
     issued.map_err(|failure| match failure {
         Failure::Refused(reason) | Failure::Forbidden(reason) => Failure::Unusable(reason),
         other => other,
@@ -70,7 +65,7 @@ fn unusable(problem: &str) -> Failure {
     Failure::Unusable(format!("the token endpoint's answer {problem}"))
 }
 
-fn given(answer: &Response<Bytes>) -> Result<Given, Failure> {
+fn members(answer: &Response<Bytes>) -> Result<Members, Failure> {
     if answer.status() != StatusCode::OK {
         return Err(refused(answer));
     }
@@ -78,8 +73,8 @@ fn given(answer: &Response<Bytes>) -> Result<Given, Failure> {
     serde_json::from_slice(answer.body()).map_err(|_| unusable("is no answer of RFC 6749"))
 }
 
-impl Given {
-    fn issued(self, audience: &str) -> Result<Issued, Failure> {
+impl Members {
+    fn given(self, audience: &str) -> Result<Given, Failure> {
         let Self { access_token, token_type, expires_in, .. } = self;
         if access_token.is_empty() {
             return Err(unusable("has no access_token"));
@@ -103,8 +98,8 @@ impl Given {
         if valid == Some(Duration::ZERO) {
             return Err(unusable("is a token that has expired"));
         }
-        let time = valid.map_or(UNKNOWN, |valid| valid.saturating_sub(SKEW.min(valid / 10)));
-        Ok(Issued { token, time })
+        let time = valid.map_or(UNKNOWN, usable);
+        Ok(Given { credential: token, time })
     }
 }
 
@@ -125,7 +120,7 @@ fn claims(token: &str) -> Option<Map<String, Value>> {
 }
 
 /// The time until a token expires; `None` where it does not say.
-fn left(claims: &Map<String, Value>) -> Option<Duration> {
+pub(crate) fn left(claims: &Map<String, Value>) -> Option<Duration> {
     let until = claims.get("exp")?.as_f64()?;
     let now = Timestamp::now().as_millisecond();
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of this millennium are exact")]
@@ -152,8 +147,7 @@ fn refused(answer: &Response<Bytes>) -> Failure {
     let reason = format!("the token endpoint answers {status}: {name}");
     match (status.as_u16(), name) {
         (408 | 429 | 500.., _) | (_, "temporarily_unavailable" | "slow_down" | "server_error") => {
-            let retry = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-            Failure::Unavailable { reason, retry: Duration::from_secs(retry.unwrap_or(1)) }
+            Failure::unavailable_until(reason, answer.headers())
         }
         // The second is what RFC 8693 §2.2.2 has for a subject's token that is not valid.
         (400 | 401, "invalid_grant" | "invalid_request" | "invalid_token") => Failure::Refused(reason),
@@ -165,6 +159,7 @@ fn refused(answer: &Response<Bytes>) -> Failure {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use http::header::RETRY_AFTER;
     use serde_json::json;
 
     use super::*;
@@ -201,7 +196,7 @@ mod tests {
             (json!({}), jwt(&json!({"exp": now - 100})), 0, 0),
             (json!({}), jwt(&json!({"exp": "never"})), 3570, 3570),
         ] {
-            let time = exchanged(&good(&members), &subject, "").map(|issued| issued.time.as_secs()).unwrap();
+            let time = exchanged(&good(&members), &subject, "").map(|given| given.time.as_secs()).unwrap();
             assert!((least..=most).contains(&time), "{members} {subject}: {time}");
         }
     }
@@ -272,6 +267,6 @@ mod tests {
         let mut answer = answer(503, &json!({}));
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("7"));
         let failure = exchanged(&answer, "s", "").err().expect("it is of no use");
-        assert_eq!(failure.answer().headers()[RETRY_AFTER], "7");
+        assert_eq!(failure.answer("Token exchange").headers()[RETRY_AFTER], "7");
     }
 }

@@ -7,9 +7,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mcp_authz::Denial;
+use mcp_middleware::RequestContext;
 use mcp_store::{Bound, Client, Principal, Share, Shares};
-use mcp_wire::Id;
+use mcp_wire::{Id, OwnedMessage};
 use serde_json::Value;
+
+/// The denial of an answer of a client.
+const NOT_ASKED: Denial = Denial::Refused("it answers no request that the server has open in this session");
 
 /// The most requests that one session has open; one more lets go of the oldest.
 const OF_SESSION: usize = 64;
@@ -54,6 +59,13 @@ impl OpenRequests {
         self.shares.bound("server_requests")
     }
 
+    /// Judges an answer of the client: it passes where the MCP server has the request open in the client's session, and closes that.
+    pub(super) fn judge(&self, context: &RequestContext, answer: &OwnedMessage) -> Result<(), Denial> {
+        let session = context.owner().zip(context.session()).zip(answer.id());
+        let is_asked = session.is_some_and(|(session, id)| self.close(&session, id));
+        if is_asked { Ok(()) } else { Err(NOT_ASKED) }
+    }
+
     /// Records a request on its way to a client.
     pub(super) fn open(&self, session: Session, client: &Client, id: Id<'_>) {
         let Some(id) = read(id).filter(|_| session.1.len() <= LONGEST) else { return };
@@ -77,7 +89,7 @@ impl OpenRequests {
     }
 
     /// Closes the request that a client of this session answers, and returns whether it was open.
-    pub(super) fn close(&self, session: &Session, id: Id<'_>) -> bool {
+    fn close(&self, session: &Session, id: Id<'_>) -> bool {
         let Some(id) = read(id) else { return false };
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = sessions.open.get_mut(session) else { return false };

@@ -1,6 +1,7 @@
 //! `shadow-authorization`: policies that are tried. They are asked what `authorization` in their place would ask them, what they say is counted, and nothing
 //! depends on it.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,40 +9,41 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use mcp_http::Body;
+use mcp_authz::Denial;
+use mcp_http::{Body, Budget};
 use mcp_middleware::{
-    BuildContext, BuildError, LOOKED_AT, ListLook, Middleware, Next, Outcome, RequestContext, Shadow, beside,
+    ANSWERS, BuildContext, BuildError, ListFilter, Look, Middleware, Missed, Next, Outcome, RequestContext, Shadow,
+    beside,
 };
-use mcp_runconfig::{AuthorizationParameters, AuthzKind};
+use mcp_runconfig::{AuthorizationParameters, AuthzKind, SHADOW_AUTHORIZATION};
 use mcp_store::{Bound, Shares};
-use mcp_wire::{Kind, List, OwnedMessage};
+use mcp_wire::{Kind, OwnedMessage};
 use tokio::time::timeout;
 
 use super::cedar::Cedar;
+use super::requests::OpenRequests;
 use super::tools::{NOT_LISTED, Tools};
-use super::{LISTS, cedar, check_length, check_place, checked, denied, fail};
+use super::{LISTS, Lists, cedar, check_place, checked, denied, fail, watcher};
 
-/// The memory for answers that are looked at, in all and of each client, in bytes.
-const LIMIT: usize = 64 * LOOKED_AT;
-const LIMIT_OF_CLIENT: usize = 16 * LOOKED_AT;
+/// The memory for pieces of answers on their way to those who look, in all and of each client, in bytes.
+const LIMIT: usize = 64 << 20;
+const LIMIT_OF_CLIENT: usize = 16 << 20;
 
 /// The time for which a call waits for a list of tools, and that for which none does after one that took longer.
 const WAIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// The methods whose answers have lists.
-const METHODS: [&str; 5] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"];
-
 /// Policies that are tried.
 pub(crate) struct Trial {
     cedar: Arc<Cedar>,
     tools: Arc<Tools>,
+    requests: Arc<OpenRequests>,
     shadow: Shadow,
-    looks: Arc<Shares>,
+    pieces: Arc<Shares>,
     /// The last time at which a list took too long for a call to wait for it.
     slow: Mutex<Option<Instant>>,
-    /// Whether answers come on the client's own stream, where nobody can tell to which request a list belongs.
-    answers_on_stream: bool,
+    /// The memory for answers that are looked at: as much as there is for those that are filtered.
+    held: Budget,
 }
 
 impl Trial {
@@ -52,26 +54,27 @@ impl Trial {
             let fix = "write cedarv1, or try the service as a webhook";
             return Err(fail(context, "type", "is a service, and only Cedar policies can be tried".to_owned(), fix));
         }
-        let cedar = cedar(&config, context)?;
-        let answers_on_stream = context.settings.answers_on_stream;
         Ok(Self {
-            cedar: Arc::new(cedar),
-            tools: Arc::new(Tools::new(answers_on_stream)),
+            cedar: Arc::new(cedar(&config, context)?),
+            tools: Arc::new(Tools::new(context.settings.answers_on_stream)),
+            requests: Arc::new(OpenRequests::new()),
             shadow: context.shadow(None),
-            looks: Shares::new(LIMIT, LIMIT_OF_CLIENT),
+            pieces: Shares::new(LIMIT, LIMIT_OF_CLIENT),
             slow: Mutex::default(),
-            answers_on_stream,
+            held: Budget::new(ANSWERS),
         })
     }
 
     async fn answer(&self, request: Request<Body>, next: Next<'_>) -> Response<Body> {
         let context = next.context();
-        let message = context.message().filter(|message| message.kind() != Kind::Response);
-        let message = message.filter(|_| request.method() == Method::POST && !context.is_aside());
-        let Some(message) = message else { return next.call(request).await };
-        if METHODS.contains(&message.method().unwrap_or_default()) {
-            self.look(context, &message);
+        // A proxy that enforces policies serves no open paths but those that it is told of.
+        if context.is_aside() || context.is_open() {
+            return next.call(request).await;
         }
+        self.look(context);
+        let Some(message) = context.message().filter(|_| request.method() == Method::POST) else {
+            return next.call(request).await;
+        };
         let started = Instant::now();
         let (head, body) = request.into_parts();
         let mut decision = self.decide(context, &message).await;
@@ -94,7 +97,10 @@ impl Trial {
     }
 
     /// The decision about a message; `None` where it asks for nothing that is decided on.
-    async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<Result<(), mcp_authz::Denial>> {
+    async fn decide(&self, context: &RequestContext, message: &OwnedMessage) -> Option<Result<(), Denial>> {
+        if message.kind() == Kind::Response {
+            return Some(self.requests.judge(context, message));
+        }
         let (identity, tools) = (context.identity(), Arc::clone(&self.tools));
         let (cedar, message) = (Arc::clone(&self.cedar), message.clone());
         let work = message.body().len().max(cedar.cost());
@@ -117,44 +123,27 @@ impl Trial {
         has_ended
     }
 
-    /// Counts the entries of the list in the answer that would be hidden.
-    fn look(&self, context: &RequestContext, message: &OwnedMessage) {
-        if self.answers_on_stream {
-            return;
-        }
-        let Some(share) = self.looks.take(&context.client(), LOOKED_AT) else {
-            self.shadow.drop_call();
-            return;
-        };
-        let (cedar, tools, shadow) = (Arc::clone(&self.cedar), Arc::clone(&self.tools), self.shadow.clone());
-        let (identity, shadows) = (context.identity(), context.own_shadows());
-        let learns = cedar.reads_hints() && tools.learn_from(Some(message));
-        let (changes, started) = (tools.changes(), Instant::now());
-        let hidden = move |list: Result<List, &'static str>| {
-            let list = list?;
-            check_length(&list)?;
-            if learns {
-                tools.learn(&list, Some(changes))?;
-            }
-            let all = list.entries().len();
-            Ok::<_, &'static str>(all - cedar.filter(list, identity.as_ref())?.entries().len())
-        };
-        let found = move |list| match hidden(list) {
-            Ok(entries) => shadows.hide(&shadow, entries),
-            // Enforcement withholds such an answer.
-            Err(reason) => {
+    /// Counts the entries of lists in the answer that would be hidden. Lists that would be withheld count as failures.
+    fn look(&self, context: &RequestContext) {
+        let (started, identity) = (Instant::now(), context.identity());
+        let (cedar, lists) = (Arc::clone(&self.cedar), Lists::of(context, &self.tools, self.cedar.reads_hints()));
+        let [counted, failed] = [(); 2].map(|()| (context.own_shadows(), self.shadow.clone()));
+        let filter =
+            ListFilter { middleware: SHADOW_AUTHORIZATION, kinds: &LISTS, cost: cedar.cost(), is_private: true };
+        let missed = move |missed| match (missed, &failed) {
+            (Missed::Dropped, (_, shadow)) => shadow.drop_call(),
+            (Missed::Withheld(reason), (shadows, shadow)) => {
                 tracing::debug!(reason, "a list would be withheld by policies that are tried");
-                shadows.decide(&shadow, Outcome::Failed, started);
+                shadows.decide(shadow, Outcome::Failed, started);
             }
         };
-        let look = ListLook {
-            kinds: &LISTS,
-            cost: self.cedar.cost(),
-            share,
-            run: context.run_in_shadow(),
-            look: Box::new(found),
-        };
-        context.look_at_list(look);
+        let look = Look::new(context.client(), context.own_shadows(), &self.pieces, &self.held, missed);
+        let look = look.at_lists(filter, move |list| {
+            let (all, (shadows, shadow)) = (list.entries().len(), &counted);
+            let left = lists.check(&list).and_then(|()| cedar.filter(list, identity.as_ref()));
+            ready(left.inspect(|left| shadows.hide(shadow, all - left.entries().len())))
+        });
+        context.look_at_answer(look.at_messages(watcher(context, &self.requests, &self.tools)));
     }
 }
 
@@ -169,6 +158,6 @@ impl Middleware for Trial {
     }
 
     fn bounds(&self) -> Vec<Bound> {
-        vec![self.looks.bound("shadow_lists")]
+        vec![self.pieces.bound("shadow_pieces"), self.held.bound("shadow_lists")]
     }
 }

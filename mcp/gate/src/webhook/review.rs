@@ -57,8 +57,7 @@ impl Review {
     /// Whether the webhook is asked about the message that looks like this.
     pub(super) fn concerns(&self, hook: &Webhook, sight: Option<&Sight>) -> bool {
         let Some(sight) = sight else { return true };
-        let proven = self.identity.as_deref().filter(|identity| identity.logged_in);
-        let principal = proven.map(|identity| &*identity.subject).filter(|subject| !subject.is_empty());
+        let principal = self.identity.as_deref().and_then(principal);
         hook.selector.matches(sight.method.as_deref(), sight.tool.as_deref(), principal)
     }
 
@@ -124,9 +123,23 @@ impl Sight {
     }
 
     fn read(message: &OwnedMessage) -> Self {
-        let method = message.method().map(str::to_owned);
-        let is_call = method.as_deref() == Some(TOOL_CALL);
-        let tool = is_call.then(|| message.message().target().ok().flatten()).flatten();
-        Self { method, tool: tool.map(Cow::into_owned) }
+        Self { method: message.method().map(str::to_owned), tool: tool(message).map(Cow::into_owned) }
     }
+}
+
+/// Whether selectors leave out every webhook. Each of them selects, and the message is short.
+pub(super) fn is_idle(hooks: &[Arc<Webhook>], message: &OwnedMessage, identity: Option<&Identity>) -> bool {
+    let (tool, principal) = (tool(message), identity.and_then(principal));
+    !hooks.iter().any(|hook| hook.selector.matches(message.method(), tool.as_deref(), principal))
+}
+
+/// The tool that a message calls; none where it cannot be read.
+fn tool(message: &OwnedMessage) -> Option<Cow<'_, str>> {
+    let is_call = message.method() == Some(TOOL_CALL);
+    is_call.then(|| message.message().target().ok().flatten()).flatten()
+}
+
+/// The subject of a caller who has logged in.
+fn principal(identity: &Identity) -> Option<&str> {
+    Some(&*identity.subject).filter(|subject| identity.logged_in && !subject.is_empty())
 }

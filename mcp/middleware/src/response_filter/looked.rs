@@ -1,4 +1,4 @@
-//! A list in an answer, shown to somebody who only looks: the answer passes byte for byte and is not held up, whatever becomes of the look.
+//! A look at an answer: the answer passes byte for byte and is not held up, and a copy of it goes through filters that decide nothing.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,114 +6,174 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::stream;
 use http::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use mcp_http::{Body, BoxError};
-use mcp_store::Share;
-use mcp_wire::sse::Decoder;
-use mcp_wire::{List, ListKind};
+use http_body_util::{BodyExt as _, StreamBody};
+use mcp_http::{Body, BoxError, Budget, Share};
+use mcp_store::{Client, Share as Place, Shares};
+use mcp_wire::{List, Message, OwnedMessage};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::content::Content;
-use crate::bodies::beside;
-use crate::shadows::Run;
+use super::filters::{Filters, ListFilter};
+use super::{BROKEN, NO_ROOM, filter_response};
+use crate::shadows::Shadows;
 
-/// The longest answer, and the longest event, that is looked at, in bytes.
-pub const LOOKED_AT: usize = 1 << 20;
-
-/// A look at the list in the answer to a request.
-pub struct ListLook {
-    /// The kinds of lists.
-    pub kinds: &'static [ListKind],
-    /// The work for one entry, as the bytes of a text that take as long to read.
-    pub cost: usize,
-    /// A share of somebody's for [`LOOKED_AT`] bytes.
-    pub share: Share,
-    /// Held until nothing is looked at any more.
-    pub run: Run,
-    /// The look at a list, or the reason why there is none to be read.
-    pub look: Box<dyn Fn(Result<List, &'static str>) + Send + Sync>,
+/// Filters that look at the answer to one request.
+pub struct Look {
+    filters: Filters,
+    client: Client,
+    pieces: Arc<Shares>,
+    held: Share,
+    shadows: Arc<Shadows>,
+    missed: Arc<dyn Fn(Missed) + Send + Sync>,
 }
 
-impl fmt::Debug for ListLook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListLook").field("kinds", &self.kinds).finish_non_exhaustive()
-    }
+/// The fate of a text that filters which look have not passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// In force they withhold it, for this reason.
+    Withheld(&'static str),
+    /// They were not shown it, as there was no room for it.
+    Dropped,
 }
 
-/// An answer that is looked at.
+/// An answer that passes.
 struct Looked {
     body: Body,
-    reading: Reading,
-    look: Arc<ListLook>,
+    /// Takes the copy; none where nobody reads it any more.
+    copy: Option<UnboundedSender<Copied>>,
+    client: Client,
+    pieces: Arc<Shares>,
+    missed: Arc<dyn Fn(Missed) + Send + Sync>,
 }
 
-/// The part that was read.
-enum Reading {
-    Whole(Vec<u8>),
-    Events(Box<Decoder>),
-    /// Nothing more is read.
-    Over,
+/// A part of a copy.
+enum Copied {
+    Piece(Piece),
+    End,
 }
 
-const TOO_LONG: &str = "it is longer than 1 MiB";
-
-/// Looks at the answer while it passes.
-pub(crate) fn looked_at(response: Response<Body>, look: ListLook) -> Response<Body> {
-    let reading = match Content::of(&response) {
-        Content::Unread => return response,
-        Content::Unreadable(reason) => {
-            (look.look)(Err(reason));
-            return response;
-        }
-        Content::Events => Reading::Events(Box::new(Decoder::new(LOOKED_AT))),
-        Content::Json | Content::Unknown => Reading::Whole(Vec::new()),
-    };
-    response.map(|body| Body::new(Looked { body, reading, look: Arc::new(look) }))
+/// A piece of a copy, with its share of the memory for pieces.
+struct Piece {
+    bytes: Bytes,
+    _place: Place,
 }
 
-impl Looked {
-    fn read(&mut self, data: &[u8]) {
-        match &mut self.reading {
-            Reading::Whole(text) if text.len() + data.len() <= LOOKED_AT => text.extend_from_slice(data),
-            Reading::Events(decoder) => match decoder.push(data) {
-                Ok(events) => {
-                    let look = &self.look;
-                    events.into_iter().filter_map(|event| event.data).for_each(|data| show(look, data.into()));
-                }
-                Err(_) => self.fail(TOO_LONG),
-            },
-            Reading::Whole(_) => self.fail(TOO_LONG),
-            Reading::Over => {}
+// === impl Look ===
+
+impl Look {
+    /// A look at the answer to a request of `client`, with nothing registered yet. The pieces of the copy that are under way take shares of
+    /// `pieces`, and what filters hold of it counts in `held`. `missed` is told of each text that the filters do not pass.
+    pub fn new(
+        client: Client,
+        shadows: Arc<Shadows>,
+        pieces: &Arc<Shares>,
+        held: &Budget,
+        missed: impl Fn(Missed) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            filters: Filters::default(),
+            held: held.share(client.clone()),
+            client,
+            pieces: Arc::clone(pieces),
+            shadows,
+            missed: Arc::new(missed),
         }
     }
 
-    fn fail(&mut self, reason: &'static str) {
-        self.reading = Reading::Over;
-        (self.look.look)(Err(reason));
+    /// Registers a filter of lists, as [`RequestContext::filter_lists`](crate::RequestContext::filter_lists) does. Nobody gets what it leaves.
+    #[must_use]
+    pub fn at_lists<F>(mut self, filter: ListFilter, edit: impl Fn(List) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<List, &'static str>> + Send + 'static,
+    {
+        self.filters.add(filter, edit);
+        self
+    }
+
+    /// Registers a watcher, as [`RequestContext::watch_messages`](crate::RequestContext::watch_messages) does.
+    #[must_use]
+    pub fn at_messages(mut self, watch: impl Fn(Option<&Arc<str>>, &Message<'_>) + Send + Sync + 'static) -> Self {
+        self.filters.watch(watch);
+        self
+    }
+}
+
+impl fmt::Debug for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Look").field("filters", &self.filters).finish_non_exhaustive()
+    }
+}
+
+/// Looks at the answer to a request with this message, in this session, while it passes. Where there is no message, only a stream of events is looked at.
+pub(crate) fn looked_at(
+    response: Response<Body>,
+    look: Look,
+    message: Option<OwnedMessage>,
+    session: Option<Arc<str>>,
+) -> Response<Body> {
+    let content = Content::of(&response);
+    let is_read = content == Content::Events || message.is_some() && content != Content::Unread;
+    let Some(runtime) = Handle::try_current().ok().filter(|_| is_read && !response.body().is_end_stream()) else {
+        return response;
+    };
+    let Look { mut filters, client, pieces, held, shadows, missed } = look;
+    filters.session = session;
+    let id = message.as_ref().and_then(OwnedMessage::id).map(|id| id.raw().into());
+    let (sender, receiver) = unbounded_channel();
+    let (head, body) = response.into_parts();
+    let mut copy = Response::new(copied(receiver));
+    (*copy.status_mut(), *copy.headers_mut()) = (head.status, head.headers.clone());
+    let (under_way, told) = (shadows.run(), Arc::clone(&missed));
+    let told = move |reason| match reason {
+        // No client gets such an answer, whoever filters it.
+        BROKEN => {}
+        NO_ROOM => told(Missed::Dropped),
+        _ => told(Missed::Withheld(reason)),
+    };
+    runtime.spawn(async move {
+        let (filtered, _) = filter_response(filters, copy, id, held, Some(Arc::new(told))).await;
+        let mut filtered = filtered.into_body();
+        while let Some(Ok(_)) = filtered.frame().await {}
+        drop(under_way);
+    });
+    Response::from_parts(head, Body::new(Looked { body, copy: Some(sender), client, pieces, missed }))
+}
+
+/// The body of a copy. It breaks off where the client leaves before the end.
+fn copied(pieces: UnboundedReceiver<Copied>) -> Body {
+    let next = async |mut pieces: UnboundedReceiver<Copied>| match pieces.recv().await {
+        Some(Copied::Piece(piece)) => Some((Ok(Frame::data(piece.bytes)), pieces)),
+        Some(Copied::End) => None,
+        None => Some((Err(BoxError::from(BROKEN)), pieces)),
+    };
+    Body::new(StreamBody::new(stream::unfold(pieces, next)))
+}
+
+// === impl Looked ===
+
+impl Looked {
+    fn copy(&mut self, piece: &Bytes) {
+        let Some(copy) = self.copy.take() else { return };
+        match self.pieces.take(&self.client, piece.len()) {
+            // The one who looks may have had enough of it.
+            Some(place) => {
+                let piece = Piece { bytes: piece.clone(), _place: place };
+                self.copy = copy.send(Copied::Piece(piece)).is_ok().then_some(copy);
+            }
+            None => (self.missed)(Missed::Dropped),
+        }
     }
 
     fn end(&mut self) {
-        if let Reading::Whole(text) = std::mem::replace(&mut self.reading, Reading::Over) {
-            show(&self.look, text.into());
+        if let Some(copy) = self.copy.take() {
+            // The one who looks may have had enough of it.
+            let _ = copy.send(Copied::End);
         }
     }
-}
-
-/// Shows the list in a text, if there is one, beside the answer.
-fn show(look: &Arc<ListLook>, text: Bytes) {
-    let (Ok(runtime), look) = (Handle::try_current(), Arc::clone(look)) else { return };
-    runtime.spawn(async move {
-        let (length, kinds) = (text.len(), look.kinds);
-        match beside(length, move || List::read(text, kinds)).await {
-            Ok(None) => {}
-            Err(reason) => (look.look)(Err(reason)),
-            Ok(Some(list)) => {
-                let work = length.max(list.entries().len().saturating_mul(look.cost));
-                beside(work, move || (look.look)(Ok(list))).await;
-            }
-        }
-    });
 }
 
 impl HttpBody for Looked {
@@ -124,15 +184,15 @@ impl HttpBody for Looked {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         match &frame {
             Poll::Ready(Some(Ok(frame))) => {
-                if let Some(data) = frame.data_ref() {
-                    self.read(data);
+                if let Some(piece) = frame.data_ref() {
+                    self.copy(piece);
                 }
                 if self.body.is_end_stream() {
                     self.end();
                 }
             }
             Poll::Ready(None) => self.end(),
-            Poll::Ready(Some(Err(_))) => self.reading = Reading::Over,
+            Poll::Ready(Some(Err(_))) => self.copy = None,
             Poll::Pending => {}
         }
         frame

@@ -43,7 +43,7 @@ impl Judge for Words {
 const ERROR: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"internal error"}}"#;
 
 fn withheld() -> Withheld {
-    Withheld { id: Some("7".into()), middleware: "words" }
+    Withheld { id: Some("7".into()), middleware: "words", told: None }
 }
 
 /// Returns the part of `response` that the client gets.

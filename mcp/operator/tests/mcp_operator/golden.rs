@@ -68,9 +68,8 @@ const WORKLOADS: [(&str, PlanOne); 3] = [
     ("VirtualMCPServer", plan::<VirtualMCPServer>),
 ];
 
-/// Workloads that get no proxy, and a part of what their status says. ToolHive makes none of the first, either.
-const UNMADE: [(&str, &str); 2] =
-    [("aws-server", "requires a remote URL: SigV4 signing"), ("aws-remote", "takes awssts, which the image")];
+/// Workloads that get no proxy, and a part of what their status says. ToolHive makes none of it, either.
+const UNMADE: [(&str, &str); 1] = [("aws-server", "requires a remote URL: SigV4 signing")];
 
 /// Leaves that ToolHive's objects have because the API server filled them in; we do not own them.
 const DEFAULTS: [&str; 28] = [

@@ -19,8 +19,10 @@ impl PolicyTerms {
     /// Policies that are only tried.
     pub const TRIED: Self = Self { tried: true };
     /// The reason against policies that are tried and that a service decides.
-    pub const NO_SERVICE: Misfit =
-        Misfit { reason: NOT_VALID, problem: "has the type httpv1, and only Cedar policies can be tried" };
+    pub const NO_SERVICE: Misfit = Misfit {
+        reason: NOT_VALID,
+        problem: "has the type httpv1, and only Cedar policies can be tried; name one of cedarv1, or try the service as a webhook",
+    };
 
     /// Whether a use only tries its policies.
     pub fn are_tried(used: &ConfigUse) -> bool {

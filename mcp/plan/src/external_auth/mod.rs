@@ -3,7 +3,6 @@
 
 mod auth_server;
 mod blocks;
-mod matcher;
 mod rendered;
 mod rules;
 mod uses;

@@ -4,9 +4,10 @@ use mcp_api::v1beta1::external_auth::{
     AwsSts, ExternalAuthSpec, ExternalAuthType, HeaderInjection, RoleMapping, TokenExchange, Xaa,
 };
 
+use mcp_matcher::Matcher;
 use mcp_runconfig::{endpoint::EndpointPolicy, may_hold_credential, token_type};
 
-use super::{auth_server, blocks, matcher};
+use super::{auth_server, blocks};
 use crate::{
     oauth::{header_problem, scope_problems, url_problem},
     problem::Problem,
@@ -142,7 +143,7 @@ fn aws(aws: &AwsSts) -> Vec<Problem> {
             (Some(_), Some(_)) => broken(&field, "claim and matcher are mutually exclusive; remove one"),
             (Some(_), None) => {}
             (None, Some(text)) => {
-                if let Some(problem) = matcher::problem(text) {
+                if let Err(problem) = Matcher::new(text) {
                     broken(&format!("{field}.matcher"), &problem);
                 }
             }

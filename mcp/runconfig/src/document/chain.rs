@@ -212,7 +212,7 @@ static TABLE: &[Row] = &[
         members: &[("parameters.aws_sts_config", "aws_sts_config")],
         of: |config| AwsStsParameters::of(config).map(Typed::AwsSts),
         read: |value| AwsStsParameters::read(value, "").map(Typed::AwsSts),
-        ..later(AWS_STS)
+        ..built(AWS_STS)
     },
     Row {
         members: &[
@@ -336,10 +336,13 @@ pub const MCP_ENDPOINTS: &str = "mcp-endpoints";
 /// The ability of a proxy to tell by `/readyz` whether its server answers.
 pub const READYZ: &str = "readyz";
 
+/// The ability to heed `match` and `mode` of a webhook. Without it, a proxy asks every webhook about everything, and does as it says.
+pub const WEBHOOK_MATCH: &str = "webhook-match";
+
 /// The abilities of this version's proxies, by name: the types of middleware that they have, what documents may ask for under
 /// `portcullis` that guards, and [`READYZ`].
 pub fn abilities() -> Vec<String> {
-    built_kinds().chain([MCP_ENDPOINTS, READYZ]).map(str::to_owned).collect()
+    built_kinds().chain([MCP_ENDPOINTS, READYZ, WEBHOOK_MATCH]).map(str::to_owned).collect()
 }
 
 /// Whether middleware of this type judges messages, so that a proxy with it serves MCP endpoints alone.

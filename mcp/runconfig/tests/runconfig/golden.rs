@@ -107,7 +107,7 @@ fn members_that_no_proxy_reads_are_left_out_and_guards_that_none_has_are_refused
         assert_eq!(parse(members).unwrap(), plain, "{members}");
     }
     for (members, member) in [
-        (r#","aws_\u017Fts_config":{}"#, "aws_\u{17F}ts_config"),
+        (r#","embedded_auth_\u017Ferver_config":{}"#, "embedded_auth_\u{17F}erver_config"),
         (r#","embedded_auth_server_config":{}"#, "embedded_auth_server_config"),
     ] {
         for chain in ["", r#","middleware_configs":[]"#] {

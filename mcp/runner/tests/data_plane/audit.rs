@@ -460,7 +460,12 @@ async fn the_dashboard_and_the_pages_name_no_metric_that_there_is_not() {
     ];
     let runner = Runner::http(&backend.url(), &audited(&json!({}), &entries)).await;
     assert_eq!(runner.get("/no/endpoint").await.status, 404);
-    let report = runner.get("/metrics").await.body;
+    let issuer = Issuer::start(Vec::new()).await;
+    let roles = json!({"region": "us-east-1", "fallback_role_arn": "arn:aws:iam::123456789012:role/readers"});
+    let members = json!({"oidc_config": issuer.login(&json!({})), "aws_sts_config": roles, "remote_url": backend.url(), "middleware_configs": []});
+    let flags = ["--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
+    let signing = Runner::start("streamable-http", &members, &flags, &[]).await;
+    let report = runner.get("/metrics").await.body + &signing.get("/metrics").await.body;
     let known = metrics_in(&report);
     for (page, text) in [
         ("dashboard", include_str!("../../../../docs/src/reference/gate-dashboard.json")),

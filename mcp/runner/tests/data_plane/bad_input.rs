@@ -39,7 +39,13 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ("wrong type", http(json!({"port": "8080"})), &[], &["port: is a string", "write an integer"]),
         ("no transport", document("", &json!({})), &[], &["transport: is missing", "streamable-http"]),
         ("unknown middleware", chain(json!({"type": "teleport"})), &[], &["middleware_configs[0].type", "teleport"]),
-        ("not built yet", chain(json!({"type": "awssts"})), &[], &["middleware_configs[0].type", "awssts"]),
+        ("not built yet", chain(json!({"type": "upstreamswap"})), &[], &["middleware_configs[0].type", "upstreamswap"]),
+        (
+            "roles of AWS without any",
+            chain(json!({"type": "awssts"})),
+            &[],
+            &["middleware_configs[0].parameters.aws_sts_config", "is missing"],
+        ),
         ("bad parameter", chain(json!({"type": "bodylimit", "parameters": {"max_bytes": "8"}})), &[], &["max_bytes"]),
         (
             "no secret",
@@ -55,15 +61,15 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
         ),
         (
             "guard left out",
-            http(json!({"middleware_configs": [], "aws_sts_config": {}})),
+            http(json!({"middleware_configs": [], "upstream_swap_config": {}})),
             &[],
-            &["aws_sts_config", "remove it"],
+            &["upstream_swap_config", "remove it"],
         ),
         (
             "guard in another case",
-            http(json!({"middleware_configs": [], "Aws_Sts_Config": {}})),
+            http(json!({"middleware_configs": [], "Upstream_Swap_Config": {}})),
             &[],
-            &["Aws_Sts_Config", "remove it"],
+            &["Upstream_Swap_Config", "remove it"],
         ),
         (
             "limits without Redis",

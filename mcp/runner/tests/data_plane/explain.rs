@@ -256,15 +256,6 @@ fn every_config_map_of_the_operator_is_read() {
         for map in config_maps(&golden.unwrap().path()) {
             maps += 1;
             let files = Files::new(&map, &json!({}), &tools(&["echo"]), &json!({}));
-            // The proxy refuses this document, and with the same words.
-            if map.contains("awssts") {
-                let (status, _, problem) = files.run(&["--config", "config", "--tools", "tools"]);
-                assert!(
-                    status == Some(2) && problem.contains("\"awssts\" is not supported by this proxy"),
-                    "{problem}"
-                );
-                continue;
-            }
             let explained = files.explained(&[]);
             assert_eq!(explained["tools"][0]["serverName"], "echo", "{map}");
         }

@@ -13,6 +13,8 @@ mod authorization_answers;
 mod authorization_hints;
 mod authorization_laws;
 mod authorization_pdp;
+mod aws_roles;
+mod aws_roles_faults;
 mod bad_input;
 mod bearer_token;
 mod bytes;

@@ -1,9 +1,9 @@
-//! M6: a webhook in shadow, from the document to the metrics and the audit.
+//! M6: webhooks and policies in shadow, from the document to the metrics and the audit.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Recorder, Runner, eventually};
+use crate::support::{EventStream, Recorder, Runner, eventually};
 
 const JSON: [(&str, &str); 2] =
     [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
@@ -155,4 +155,37 @@ async fn a_list_of_tools_that_hangs_holds_no_call_up_for_a_shadow() {
     let report = runner.get("/metrics").await.body;
     let line = r#"mcp_runner_shadow_decisions_total{guard="shadow-authorization",webhook="",outcome="dropped"} 2"#;
     assert!(report.lines().any(|found| found == line), "{report}");
+}
+
+/// The lists come on the client's own stream.
+#[tokio::test]
+async fn over_sse_a_shadow_counts_what_enforcement_hides() {
+    let echo = r#"permit(principal, action == Action::"call_tool", resource == Tool::"echo");"#;
+    let policies = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": [echo], "entities_json": "[]"}});
+    let tools = json!([{"name": "echo"}, {"name": "read"}, {"name": "write"}]);
+    let list = json!({"jsonrpc": "2.0", "id": 2, "result": {"tools": tools}});
+    for (document, left) in [
+        (json!({"middleware_configs": [], "portcullis": {"shadow_policies": policies}}), 3),
+        (json!({"middleware_configs": [], "authz_config": policies}), 1),
+    ] {
+        let mut backend = Recorder::start().await;
+        let flags = ["--backend", &backend.url(), "--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
+        let runner = Runner::start("sse", &document, &flags, &[]).await;
+        let accept = [("accept", "text/event-stream")];
+        let (mut stream, mut server) = tokio::join!(EventStream::open(&runner, &accept), async {
+            let mut server = backend.next().await;
+            server.part("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await;
+            server.part("event: endpoint\ndata: /messages?sessionId=x\n\n").await;
+            server
+        });
+        server.part(&format!("event: message\ndata: {list}\n\n")).await;
+        assert_eq!(stream.message().await["result"]["tools"].as_array().unwrap().len(), left);
+        if left == 3 {
+            let line = r#"mcp_runner_would_refuse_total{guard="shadow-authorization",webhook="",subject="entry"} 2"#;
+            eventually("two entries to be counted", || async {
+                runner.get("/metrics").await.body.lines().any(|found| found == line).then_some(())
+            })
+            .await;
+        }
+    }
 }

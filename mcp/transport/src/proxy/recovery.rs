@@ -102,7 +102,7 @@ fn may_be_about_session(status: StatusCode) -> bool {
 /// Whether the server refuses a `ping` in the session of the request `like` as well: then it does not know the session, and has not acted on
 /// the request.
 pub(super) async fn refuses_ping(upstream: &Upstream, like: &Outgoing) -> bool {
-    let ping = post(headers_like(like), like.target.clone(), Bytes::from_static(PING), like.to);
+    let ping = post(like, headers_like(like), like.target.clone(), Bytes::from_static(PING), like.to);
     let answer = tokio::time::timeout(HANDSHAKE_TIMEOUT, upstream.send(&ping)).await;
     let Ok(Ok((mut response, _))) = answer else { return false };
     // At most a few bytes; the connection can be used again once they are read.
@@ -227,7 +227,7 @@ pub(super) async fn recover(
 pub(super) async fn end(upstream: &Upstream, like: &Outgoing, id: HeaderValue, to: Option<SocketAddr>) {
     let mut headers = headers_like(like);
     headers.insert(mcp::SESSION_ID, id);
-    let delete = Outgoing { method: Method::DELETE, ..post(headers, like.target.clone(), Bytes::new(), to) };
+    let delete = Outgoing { method: Method::DELETE, ..post(like, headers, like.target.clone(), Bytes::new(), to) };
     // Servers that cannot end sessions let them expire.
     let _ = tokio::time::timeout(END_TIMEOUT, upstream.send(&delete)).await;
 }
@@ -242,9 +242,9 @@ fn headers_like(like: &Outgoing) -> HeaderMap {
     headers
 }
 
-fn post(headers: HeaderMap, target: Uri, body: Bytes, to: Option<SocketAddr>) -> Outgoing {
-    let sent = AtomicBool::new(false);
-    Outgoing { method: Method::POST, target, place: None, headers, body, to, open: false, sent }
+fn post(like: &Outgoing, headers: HeaderMap, target: Uri, body: Bytes, to: Option<SocketAddr>) -> Outgoing {
+    let (signer, sent) = (like.signer.clone(), AtomicBool::new(false));
+    Outgoing { method: Method::POST, target, place: None, headers, body, to, open: false, signer, sent }
 }
 
 /// The server's id for a new session, and the address to go on with; `None` when the answer opens no session.
@@ -256,7 +256,7 @@ async fn open(
     let mut headers = headers_like(like);
     headers.remove(mcp::SESSION_ID);
     let target = carriers::rename(&like.target, None).unwrap_or_else(|| like.target.clone());
-    let post = |headers, body, to| post(headers, target.clone(), body, to);
+    let post = |headers, body, to| post(like, headers, target.clone(), body, to);
     let mut first = headers.clone();
     // The handshake itself negotiates the version.
     first.remove(mcp::PROTOCOL_VERSION);

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress, Silence};
+use mcp_http::{Body, BoxError, Connecting, Connections, Failure, ForbiddenAddress, Signer, Silence};
+use mcp_middleware::beside;
 use mcp_runconfig::endpoint::without_secrets;
 use mcp_store::{Bound, SessionRecord};
 
@@ -48,6 +50,9 @@ pub(super) enum UpstreamError {
     /// Nothing was sent: the server's own path and query with the client's query are more than a target can be.
     #[error("the request's query is too long behind the path and the query of the MCP server's URL")]
     TooLong,
+    /// Nothing was sent: the server takes signed requests alone.
+    #[error("cannot sign the request to the MCP server: {0}")]
+    Unsigned(String),
     /// The server asks for a login where callers have logged in at the proxy.
     #[error("the MCP server answers 401: it does not take the credentials of the request")]
     Unauthorized,
@@ -63,6 +68,7 @@ impl UpstreamError {
             Self::Broken(_) => "the MCP server ended the connection",
             Self::Redirect(_) => "the MCP server redirects elsewhere",
             Self::TooLong => "the query of the request is too long",
+            Self::Unsigned(_) => "the request cannot be signed",
             Self::Unauthorized => "the MCP server does not let the proxy in",
         }
     }
@@ -83,6 +89,8 @@ pub(super) struct Outgoing {
     /// Whether it is to a path that is open. Then a redirect is the client's to follow, since the proxy decides whether the new path passes, and the
     /// connection ends with the answer, since a server may take some of the body for another request.
     pub(super) open: bool,
+    /// Signs each attempt, where the server takes nothing unsigned.
+    pub(super) signer: Option<Signer>,
     /// Whether the server may have got it.
     pub(super) sent: AtomicBool,
 }
@@ -182,12 +190,17 @@ impl Upstream {
         let pauses = if outgoing.to.is_some() { 1 } else { CONNECT_PAUSES.len() };
         let mut pauses = CONNECT_PAUSES.into_iter().take(pauses);
         loop {
-            let Outgoing { method, headers, body, to, sent, open, .. } = outgoing;
+            let Outgoing { method, headers, body, to, sent, open, signer, .. } = outgoing;
             let mut headers = headers.clone();
             if *open {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            match self.once(method.clone(), path.clone(), headers, body.clone(), *to, sent).await {
+            let head = self.head(method.clone(), path.clone(), headers);
+            let head = match signer {
+                Some(signer) => signed(signer.clone(), head, body.clone()).await?,
+                None => head,
+            };
+            match self.once(head, body.clone(), *to, sent).await {
                 Err(error @ (UpstreamError::Unreachable(_) | UpstreamError::Unnamed(_))) => match pauses.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return Err(error),
@@ -197,20 +210,21 @@ impl Upstream {
         }
     }
 
+    fn head(&self, method: Method, path: PathAndQuery, mut headers: HeaderMap) -> Parts {
+        headers.insert(HOST, self.host.clone());
+        let (mut head, ()) = Request::new(()).into_parts();
+        (head.method, head.uri, head.headers) = (method, path.into(), headers);
+        head
+    }
+
     async fn once(
         &self,
-        method: Method,
-        path: PathAndQuery,
-        mut headers: HeaderMap,
+        head: Parts,
         body: Bytes,
         to: Option<SocketAddr>,
         sent: &AtomicBool,
     ) -> Result<Answer, UpstreamError> {
-        headers.insert(HOST, self.host.clone());
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = path.into();
-        *request.headers_mut() = headers;
+        let request = Request::from_parts(head, Full::new(body));
         match self.connections.exchange_noting(request, to, sent).await {
             // No request asks for it, and whoever stands before this proxy would take what follows for another protocol.
             Ok((response, _)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -239,12 +253,19 @@ impl Upstream {
             accept_answers(&mut headers);
             let ping = Bytes::from_static(br#"{"jsonrpc":"2.0","id":"health","method":"ping"}"#);
             let target = self.url.target(&Uri::from_static("/mcp")).ok_or(UpstreamError::TooLong)?;
-            self.once(Method::POST, target, headers, ping, None, &sent).await
+            self.once(self.head(Method::POST, target, headers), ping, None, &sent).await
         } else {
-            self.once(Method::GET, PathAndQuery::from_static("/"), headers, Bytes::new(), None, &sent).await
+            let head = self.head(Method::GET, PathAndQuery::from_static("/"), headers);
+            self.once(head, Bytes::new(), None, &sent).await
         };
         Ok(answer?.0.status())
     }
+}
+
+/// The head with a signature of all of the request.
+async fn signed(signer: Signer, mut head: Parts, body: Bytes) -> Result<Parts, UpstreamError> {
+    let head = beside(body.len(), move || signer.sign(&mut head, &body).map(|()| head)).await;
+    head.map_err(UpstreamError::Unsigned)
 }
 
 /// Says that both forms of an answer are understood.

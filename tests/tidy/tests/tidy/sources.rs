@@ -62,6 +62,7 @@ fn sans_io_crates_ask_no_clock() {
         "mcp/api/",
         "mcp/plan/",
         "mcp/authz/",
+        "mcp/matcher/",
     ];
     assert_absent(
         &["Timestamp::now()", "Instant::now()", "SystemTime::now()"],

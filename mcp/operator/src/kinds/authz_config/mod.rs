@@ -34,7 +34,7 @@ impl Subject for MCPAuthzConfig {
         problem.into_iter().collect()
     }
 
-    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         let document = document(&self.spec).ok();
         document
             .and_then(|config| authorization::endpoint_problem(&config, settings))

@@ -30,7 +30,7 @@ impl Subject for MCPExternalAuthConfig {
         external_auth::problems(&self.spec)
     }
 
-    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         external_auth::endpoint_problem(&self.spec, settings).into_iter().collect()
     }
 

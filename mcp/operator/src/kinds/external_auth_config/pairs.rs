@@ -33,26 +33,26 @@ const fn never(reason: &'static str, problem: &'static str) -> Fit {
     Fit::Never(Misfit { reason, problem })
 }
 
-/// The row of a type and of what is behind.
-const fn fit(kind: ExternalAuthType, behind: Behind) -> Fit {
+/// The row of a type and of what is behind, where callers log in or do not.
+const fn fit(kind: ExternalAuthType, behind: Behind, has_login: bool) -> Fit {
     match (kind, behind) {
         (Obo, _) => never(ENTERPRISE, "has type obo, which is not part of this operator; use another type"),
         (TokenExchange, Behind::Container | Behind::Remote) => Fit::Sent(&[TOKEN_EXCHANGE]),
         (BearerToken, Behind::Remote) => Fit::Sent(&[TOKEN_INJECTION]),
-        (AwsSts, Behind::Remote) => Fit::Sent(&[AWS_STS]),
+        (AwsSts, Behind::Remote) if has_login => Fit::Sent(&[AWS_STS]),
+        (AwsSts, Behind::Remote) => {
+            never(INVALID, "has type awsSts, which gives roles by claims that a login checks; set spec.oidcConfigRef")
+        }
         (BearerToken, Behind::Container) => {
             never(INVALID, "has type bearerToken, which only a remote server gets; refer to it from an MCPRemoteProxy")
         }
-        (AwsSts, Behind::Container) => never(
-            INVALID,
-            "has type awsSts, which requires a remote URL: SigV4 signing is only meaningful for remote MCP servers; refer to it \
-             from an MCPRemoteProxy",
-        ),
+        (AwsSts, Behind::Container) => {
+            never(INVALID, "has type awsSts, which requires a remote URL: SigV4 signing is for an MCPRemoteProxy alone")
+        }
         (HeaderInjection | Unauthenticated | UpstreamInject | Xaa, Behind::Container | Behind::Remote) => Fit::Idle,
-        (EmbeddedAuthServer, Behind::Container | Behind::Remote) => never(
-            INVALID,
-            "is an authorization server, which this version does not run; remove the reference to run without it",
-        ),
+        (EmbeddedAuthServer, Behind::Container | Behind::Remote) => {
+            never(INVALID, "is an authorization server, which this version does not run; remove the reference")
+        }
         (TokenExchange | HeaderInjection | Unauthenticated | AwsSts | UpstreamInject | Xaa, Behind::Group) => {
             Fit::Sent(&[])
         }
@@ -76,9 +76,9 @@ pub(super) fn part(kind: ExternalAuthType, asked: &ConfigUse, target: &Target) -
             "is no authorization server; name one of type embeddedAuthServer, or set spec.externalAuthConfigRef";
         return Part { misfit: Some(Misfit { reason: "AuthServerRefInvalidType", problem }), ..part };
     }
-    match fit(kind, target.behind) {
+    match fit(kind, target.behind, target.has_login) {
         Fit::Sent(middleware) => {
-            let warns = kind == TokenExchange && target.behind != Behind::Group && !target.has_login;
+            let warns = middleware == [TOKEN_EXCHANGE] && !target.has_login;
             Part { middleware, note: warns.then_some(NO_LOGIN), warning: warns.then_some(NO_LOGIN), ..part }
         }
         Fit::Idle => Part { note: Some(IDLE), warning: (!target.in_group).then_some(IDLE), ..part },

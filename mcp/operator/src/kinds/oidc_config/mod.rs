@@ -33,7 +33,7 @@ impl Subject for MCPOIDCConfig {
         rules::problems(&self.spec)
     }
 
-    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         rules::endpoint_problems(&self.spec, settings)
     }
 

@@ -56,7 +56,7 @@ impl Subject for MCPRemoteProxy {
         rules::problems(self).into_iter().chain(checks::pod_template(&self.spec).and_then(Result::err)).collect()
     }
 
-    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         rules::remote_url_problem(self, settings).into_iter().collect()
     }
 

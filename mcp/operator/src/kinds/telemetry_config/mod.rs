@@ -39,7 +39,7 @@ impl Subject for MCPTelemetryConfig {
         self.spec.open_telemetry.as_ref().map(rules::problems).unwrap_or_default()
     }
 
-    fn endpoint_problems(&self, settings: &Settings) -> Vec<Problem> {
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         let collector = self.spec.open_telemetry.as_ref();
         collector.and_then(|collector| rules::endpoint_problem(collector, settings)).into_iter().collect()
     }

@@ -7,6 +7,7 @@ use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
     reference::Reference,
+    settings::Settings,
 };
 use mcp_runconfig::{
     RunConfig,
@@ -26,6 +27,10 @@ impl Subject for MCPWebhookConfig {
 
     fn problems(&self) -> Vec<Problem> {
         translate::problems(&self.spec)
+    }
+
+    fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
+        translate::image_problems(&self.spec, settings)
     }
 }
 

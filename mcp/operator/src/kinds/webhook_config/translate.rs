@@ -2,19 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
+use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMode};
 use mcp_plan::{
-    digest::short_hash,
     problem::Problem,
     reference::{Content, MountedFile, Reference, Source, incomplete_key},
+    settings::Settings,
+    webhooks::{field, file_of, references, selected, unheeded},
 };
 use mcp_runconfig::{
     duration,
-    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+    webhook::{self, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
 };
-
-/// Where the files of webhooks are mounted.
-const ROOT: &str = "/etc/toolhive/webhooks";
 
 /// The two lists of a configuration.
 const LISTS: [&str; 2] = ["validating", "mutating"];
@@ -61,11 +59,20 @@ pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
     problems
 }
 
-/// The configuration of one webhook for the proxy, and the files that it needs.
+/// The fields that the proxies' image does not heed.
+pub(super) fn image_problems(spec: &MCPWebhookConfigSpec, settings: &Settings) -> Vec<Problem> {
+    let fields = each(spec).flat_map(|(kind, at, webhook)| {
+        unheeded(webhook, settings)
+            .map(move |(field, message)| Problem::new(format!("spec.{kind}[{at}].{field}"), message))
+    });
+    fields.collect()
+}
+
+/// What the proxy reads of one webhook, and the files it needs for it.
 ///
 /// # Errors
 /// A timeout that is not a duration.
-pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
+fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
     let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
         None => 0,
         Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
@@ -73,7 +80,7 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
     let mut files = Vec::new();
     let mut file = |purpose: &str, name: &'static str, content: Content, reference: Option<&SecretKeyRef>| {
         let Some(reference) = reference else { return String::new() };
-        let file = secret_file(&format!("{kind}_{}_{purpose}", webhook.name), name, content, reference);
+        let file = file_of(&format!("{kind}_{}_{purpose}", webhook.name), name, content, reference);
         let path = file.path();
         files.push(file);
         path
@@ -112,12 +119,6 @@ pub(super) fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig,
     Ok((config, files))
 }
 
-/// The selector of the proxy's document.
-fn selected(lists: Option<&WebhookMatch>) -> Match {
-    let WebhookMatch { methods, principals, tools } = lists.cloned().unwrap_or_default();
-    Match { methods, tools, principals }
-}
-
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
 pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
     let mut all = Vec::new();
@@ -136,8 +137,7 @@ pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Ve
 
 /// The Secrets that it names.
 pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
-    let named = LISTS.iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |it| (kind, it)));
-    let each = named.flat_map(|(kind, (at, webhook))| {
+    let each = each(spec).flat_map(|(kind, at, webhook)| {
         let reference = move |(field, it): (&str, &SecretKeyRef)| {
             Reference::to_source(format!("spec.{kind}[{at}].{field}"), &Source::Secret(it.name.clone()))
         };
@@ -146,50 +146,12 @@ pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
     each.collect()
 }
 
-/// A file with the upper-case identifier that ToolHive gives it, unique per webhook, purpose, Secret and key. The
-/// identifier names directory and volume.
-fn secret_file(purpose: &str, file: &'static str, content: Content, reference: &SecretKeyRef) -> MountedFile {
-    let hash = short_hash(&format!("{}/{}", reference.name, reference.key));
-    let identifier: String = format!("WEBHOOK_{purpose}_{hash}")
-        .to_ascii_uppercase()
-        .chars()
-        .map(|c| if c.is_ascii_uppercase() || c.is_ascii_digit() { c } else { '_' })
-        .collect();
-    MountedFile {
-        source: Source::Secret(reference.name.clone()),
-        key: reference.key.clone(),
-        content,
-        volume: format!("whsec-{}", short_hash(&identifier)),
-        directory: format!("{ROOT}/{}", identifier.to_ascii_lowercase()),
-        file: file.into(),
-    }
+/// Every webhook, with its list and its place there.
+fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
+    LISTS.into_iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
 }
 
 fn list<'a>(spec: &'a MCPWebhookConfigSpec, kind: &str) -> &'a [Webhook] {
     let list = if kind == "validating" { &spec.validating } else { &spec.mutating };
     list.as_deref().unwrap_or_default()
-}
-
-fn references(webhook: &Webhook) -> impl Iterator<Item = (&'static str, &SecretKeyRef)> {
-    let tls = webhook.tls_config.as_ref();
-    [
-        ("hmacSecretRef", webhook.hmac_secret_ref.as_ref()),
-        ("tlsConfig.caSecretRef", tls.and_then(|tls| tls.ca_secret_ref.as_ref())),
-        ("tlsConfig.clientCertSecretRef", tls.and_then(|tls| tls.client_cert_secret_ref.as_ref())),
-        ("tlsConfig.clientKeySecretRef", tls.and_then(|tls| tls.client_key_secret_ref.as_ref())),
-    ]
-    .into_iter()
-    .filter_map(|(field, reference)| Some((field, reference?)))
-}
-
-/// The manifest's name of a member of the proxy's document.
-fn field(member: &'static str) -> &'static str {
-    match member {
-        "portcullis.match.methods" => "match.methods",
-        "portcullis.match.principals" => "match.principals",
-        "portcullis.match.tools" => "match.tools",
-        "tls_config.client_key_path" => "tlsConfig.clientKeySecretRef",
-        "tls_config.client_cert_path" => "tlsConfig.clientCertSecretRef",
-        other => other,
-    }
 }

@@ -130,6 +130,48 @@ async fn what_can_never_work_is_refused_with_its_field() {
     assert!(passed.warnings.iter().any(|warning| warning.contains(warned)), "{:?}", passed.warnings);
 }
 
+/// The bounds of selectors hold in the schema where it can say them, and in the webhook where it cannot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_list_of_a_selector_has_its_bounds() {
+    let gate = Gate::new("selectors").await;
+    let _operator = gate.serving(&[]).await;
+    let globs = |number: usize| json!((0..number).map(|at| format!("a-{at}*")).collect::<Vec<_>>());
+    for (at, (globs, words)) in [
+        (globs(64), None),
+        (globs(65), Some("must have at most 64 items")),
+        (json!([]), Some("at least 1 items")),
+        (json!(["x".repeat(256)]), None),
+        (json!(["x".repeat(257)]), Some("may not be more than 256")),
+        (json!(["\u{e9}".repeat(256)]), Some("has a glob of 512 bytes")),
+        (json!([""]), Some("at least 1 chars long")),
+        (json!([" a"]), Some("blanks around it")),
+        (json!(["a*", "*"]), None),
+        (json!(["a?"]), Some("write * for any characters")),
+        (json!(["a[b]"]), Some("write * for any characters")),
+        (json!(["{a,b}"]), Some("write * for any characters")),
+        (json!(["a\\*"]), Some("write * for any characters")),
+        (json!([7]), Some("must be of type string")),
+        (json!("a"), Some("must be of type array")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for list in ["methods", "principals", "tools"] {
+            let config = webhook_config(&format!("{list}-{at}"), json!({"match": {list: globs.clone()}}));
+            let answer = gate.objects.post(config, true).await;
+            let message = answer.body["message"].as_str().unwrap_or_default();
+            match words {
+                None => assert_eq!(answer.code, 201, "{list} {globs}: {message}"),
+                Some(words) => {
+                    assert_eq!(answer.code, 422, "{list} {globs}: {message}");
+                    let field = format!("spec.validating[0].match.{list}");
+                    assert!(message.contains(&field) && message.contains(words), "{list} {globs}: {message}");
+                }
+            }
+        }
+    }
+}
+
 /// The same objects with `--admission=warn`: admitted, warned of, and then said in the status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_warn_the_same_is_admitted_with_warnings_and_said_in_the_status() {

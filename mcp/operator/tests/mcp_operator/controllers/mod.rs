@@ -23,6 +23,7 @@ mod repair;
 mod replicas;
 mod rollout;
 mod secrets;
+mod shadows;
 mod side_doors;
 mod status;
 mod telemetry_config;

@@ -307,7 +307,7 @@ async fn workloads(place: &Place) -> Vec<DynamicObject> {
     all
 }
 
-/// What each of them says, by its name.
+/// The statuses of all workloads, by their names.
 async fn statuses(place: &Place) -> BTreeMap<String, Value> {
     workloads(place).await.into_iter().map(|it| (it.name_any(), it.data["status"].clone())).collect()
 }

@@ -27,6 +27,24 @@ fn gated() -> Value {
     labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))
 }
 
+/// The kinds of workloads that webhooks guard.
+pub(super) const BOTH: [Guarded; 2] = [Server, RemoteProxy];
+
+/// The workload `web` of a kind.
+pub(super) fn workload(guarded: Guarded, spec: Value) -> Value {
+    if guarded == Server { labelled("web", spec) } else { remote_proxy("web", spec) }
+}
+
+pub(super) async fn place(guarded: Guarded, prefix: &str) -> Place {
+    Place::new(&format!("{prefix}-{}", guarded.kind().to_lowercase())).await
+}
+
+/// Changes members of its spec.
+pub(super) async fn edit(place: &Place, guarded: Guarded, spec: Value) {
+    let edit = json!({"spec": spec});
+    place.objects.merge("toolhive.stacklok.dev/v1beta1", guarded.kind(), "web", edit).await;
+}
+
 /// The guards that a pod, or what a template makes, says it has.
 fn guards(metadata: &Value) -> &str {
     metadata["annotations"][GUARDS].as_str().unwrap_or_default()
@@ -69,7 +87,7 @@ async fn play(objects: &super::Objects, guarded: Guarded, state: impl Fn(&str) -
 }
 
 /// Plays the node until the status of the workload `web` fulfils `condition`.
-async fn until(
+pub(super) async fn until(
     place: &Place,
     guarded: Guarded,
     what: &str,
@@ -85,11 +103,11 @@ async fn until(
     .await
 }
 
-fn is_ready(workload: &Value) -> bool {
+pub(super) fn is_ready(workload: &Value) -> bool {
     workload["status"]["phase"] == "Ready"
 }
 
-fn says_enforced(workload: &Value) -> bool {
+pub(super) fn says_enforced(workload: &Value) -> bool {
     enforced(workload).is_some_and(|condition| condition["status"] == "True")
 }
 
@@ -105,12 +123,14 @@ async fn serving(place: &Place) -> Value {
 /// - where the status says `GuardsEnforced=True`, every pod that serves was made with the guard that the status names by
 ///   its hash (the status follows the pods: when the last one has just gone, none serves);
 /// - a pod that lacks a guard which the Deployment's template has never serves beside that template.
-fn always(moments: &[Moment]) {
+pub(super) fn always(moments: &[Moment]) {
     for (at, moment) in moments.iter().enumerate() {
         let Some(server) = moment.workload("web") else { continue };
         let pods = moment.serving();
         if enforced(server).is_some_and(|condition| condition["status"] == "True") {
-            let hash = ["webhookConfigHash", "oidcConfigHash"].iter().find_map(|it| server["status"][it].as_str());
+            let hash = ["webhookConfigHash", "oidcConfigHash", "authzConfigHash"]
+                .iter()
+                .find_map(|it| server["status"][it].as_str());
             let hash = hash.expect("what is enforced has a hash");
             for pod in &pods {
                 let named = guards(&pod["metadata"]).split('/').nth(2) == Some(hash);
@@ -168,17 +188,19 @@ async fn a_config_edit_that_new_pods_cannot_start_with_is_never_called_enforced(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_added_guard_is_never_called_enforced_while_a_pod_without_it_serves() {
-    let place = Place::new("guard-added").await;
-    let _operator = place.operator();
-    place.objects.create(webhook_config("gate", json!({}))).await;
-    place.objects.create(minimal("web")).await;
-    until(&place, Server, "the proxy to serve", |_| true, is_ready).await;
-    let recorder = Recorder::start(&place.objects, Server).await;
-    place.objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
-    until(&place, Server, "the guard to be enforced", |_| true, says_enforced).await;
-    let moments = recorder.moments().await;
-    always(&moments);
-    removed_first(&moments);
+    for guarded in BOTH {
+        let place = place(guarded, "guard-added").await;
+        let _operator = place.operator();
+        place.objects.create(webhook_config("gate", json!({}))).await;
+        place.objects.create(workload(guarded, json!({}))).await;
+        until(&place, guarded, "the proxy to serve", |_| true, is_ready).await;
+        let recorder = Recorder::start(&place.objects, guarded).await;
+        edit(&place, guarded, json!({"webhookConfigRef": {"name": "gate"}})).await;
+        until(&place, guarded, "the guard to be enforced", |_| true, says_enforced).await;
+        let moments = recorder.moments().await;
+        always(&moments);
+        removed_first(&moments);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -220,20 +242,24 @@ async fn login_added(place: &Place, guarded: Guarded, open: Value) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_changed_for_another_is_never_called_enforced_while_a_pod_without_it_serves() {
-    let place = Place::new("guard-changed").await;
-    let _operator = place.operator();
-    serving(&place).await;
-    place.objects.create(webhook_config("stricter", json!({"url": "https://stricter.example.svc/"}))).await;
-    let recorder = Recorder::start(&place.objects, Server).await;
-    place.objects.edit("web", json!({"webhookConfigRef": {"name": "stricter"}})).await;
-    until(&place, Server, "the guard to be enforced", |_| true, says_enforced).await;
-    let moments = recorder.moments().await;
-    always(&moments);
-    removed_first(&moments);
+    for guarded in BOTH {
+        let place = place(guarded, "guard-changed").await;
+        let _operator = place.operator();
+        place.objects.create(webhook_config("gate", json!({}))).await;
+        place.objects.create(workload(guarded, json!({"webhookConfigRef": {"name": "gate"}}))).await;
+        until(&place, guarded, "the guard to be enforced", |_| true, says_enforced).await;
+        place.objects.create(webhook_config("stricter", json!({"url": "https://stricter.example.svc/"}))).await;
+        let recorder = Recorder::start(&place.objects, guarded).await;
+        edit(&place, guarded, json!({"webhookConfigRef": {"name": "stricter"}})).await;
+        until(&place, guarded, "the guard to be enforced", |_| true, says_enforced).await;
+        let moments = recorder.moments().await;
+        always(&moments);
+        removed_first(&moments);
+    }
 }
 
 /// The old Deployment went with its pods before the new one came, and no pod without the guard serves after that.
-fn removed_first(moments: &[Moment]) {
+pub(super) fn removed_first(moments: &[Moment]) {
     let uid = |moment: &Moment| moment.deployment("web").map(|live| live["metadata"]["uid"].clone());
     let (first, last) = (uid(&moments[0]).unwrap(), uid(moments.last().unwrap()).unwrap());
     assert_ne!(first, last, "made anew");

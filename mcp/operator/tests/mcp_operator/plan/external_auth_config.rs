@@ -6,7 +6,7 @@ use mcp_operator::{
     workload::{Workload, checks::advice},
 };
 use mcp_plan::{config::Configs, workload::ChildKind};
-use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE};
+use mcp_runconfig::TOKEN_EXCHANGE;
 use serde_json::{Value, json};
 
 use super::{
@@ -40,14 +40,13 @@ fn spec(kind: &str) -> Value {
     }
 }
 
-/// A world around a workload that refers to a credential of this type, with proxies that have all middleware.
+/// A world around a workload that refers to a credential of this type.
 pub(super) fn around<W: Workload<Status: Clone>>(workload: &str, spec_of_workload: Value, kind: &str) -> World<W> {
     let mut world = World::<W>::around(json!({
         "apiVersion": "toolhive.stacklok.dev/v1beta1", "kind": workload,
         "metadata": {"name": "fetch", "namespace": "team", "uid": "u-1", "generation": 3},
         "spec": spec_of_workload,
     }));
-    world.settings.runner_middleware.push(AWS_STS.to_owned());
     world.has(external_auth_config("credential", spec(kind)));
     world.secret("s", "k", "hunter2");
     world
@@ -64,8 +63,13 @@ pub(super) fn server_spec(change: Value) -> Value {
 }
 
 pub(super) fn proxy(kind: &str) -> World<MCPRemoteProxy> {
-    let spec = json!({"remoteUrl": "https://mcp.example.com/mcp", "externalAuthConfigRef": {"name": "credential"}});
-    around("MCPRemoteProxy", spec, kind)
+    let spec = json!({
+        "remoteUrl": "https://mcp.example.com/mcp", "externalAuthConfigRef": {"name": "credential"},
+        "oidcConfigRef": {"name": "idp", "audience": "a"},
+    });
+    let mut world = around("MCPRemoteProxy", spec, kind);
+    world.has(oidc_config("idp", inline(json!({}))));
+    world
 }
 
 fn group(kind: &str) -> World<VirtualMCPServer> {
@@ -97,9 +101,9 @@ fn each_pair_of_type_and_workload_is_sent_idle_or_refused() {
     let never = |words: &'static str| ("False/InvalidConfig", words, None);
     let obo = ("False/EnterpriseRequired", "type obo", None);
     let server_of_auth = never("is an authorization server, which this version does not run");
-    let exchange = ("True/ExternalAuthConfigValid", "without spec.oidcConfigRef", Some("token_exchange_config"));
+    let without_login = ("True/ExternalAuthConfigValid", "without spec.oidcConfigRef", Some("token_exchange_config"));
     for (kind, of_server, of_proxy, of_group) in [
-        ("tokenExchange", exchange, exchange, known),
+        ("tokenExchange", without_login, sent("token_exchange_config"), known),
         ("headerInjection", idle, idle, known),
         (
             "bearerToken",
@@ -120,6 +124,16 @@ fn each_pair_of_type_and_workload_is_sent_idle_or_refused() {
             assert!(said.contains(expected.1), "{kind}: {said}");
         }
     }
+}
+
+#[test]
+fn roles_by_claims_need_a_login() {
+    let mut world = proxy("awsSts");
+    world.workload.spec.oidc_config_ref = None;
+    let (condition, said, member) = outcome(&world);
+    assert_eq!((&*condition, member), ("False/InvalidConfig", None));
+    assert!(said.contains("set spec.oidcConfigRef"), "{said}");
+    assert!(told(&world)[0].contains("set spec.oidcConfigRef"));
 }
 
 #[test]

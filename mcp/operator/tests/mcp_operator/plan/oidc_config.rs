@@ -193,7 +193,7 @@ fn addresses_that_a_proxy_may_not_call_are_refused_where_the_text_says_so() {
     ];
     for (spec, field) in cases {
         let config = oidc_config("idp", spec.clone());
-        let fields: Vec<_> = config.endpoint_problems(&settings).into_iter().map(|problem| problem.field).collect();
+        let fields: Vec<_> = config.settings_problems(&settings).into_iter().map(|problem| problem.field).collect();
         assert_eq!(fields, [field], "{spec}");
         let plan = plan(&config, &[]);
         assert!(says(&plan, "Valid").unwrap().2.contains(field), "{spec}");
@@ -211,12 +211,12 @@ fn addresses_that_a_proxy_may_not_call_are_refused_where_the_text_says_so() {
         cluster(&json!({"issuer": "https://10.96.0.1"})),
     ];
     for spec in fine {
-        assert_eq!(oidc_config("idp", spec.clone()).endpoint_problems(&settings), Vec::new(), "{spec}");
+        assert_eq!(oidc_config("idp", spec.clone()).settings_problems(&settings), Vec::new(), "{spec}");
     }
     let mut loopback = settings;
     loopback.exempt_endpoints = vec!["127.0.0.0/8".parse().unwrap()];
     let config = oidc_config("idp", inline(json!({"issuer": "http://127.0.0.1:9998", "insecureAllowHTTP": true})));
-    assert_eq!(config.endpoint_problems(&loopback), Vec::new());
+    assert_eq!(config.settings_problems(&loopback), Vec::new());
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn an_address_that_the_proxy_may_not_call_gets_no_proxy() {
         let judge = |allow_private: bool, networks: &[&str], fits: bool| {
             let mut world = World::with(json!({"remoteUrl": url, "allowPrivateEndpoint": allow_private}));
             world.settings.exempt_endpoints = networks.iter().map(|it| it.parse().unwrap()).collect();
-            let (problems, plan) = (world.workload.endpoint_problems(&world.settings), world.plan());
+            let (problems, plan) = (world.workload.settings_problems(&world.settings), world.plan());
             assert_eq!(problems.is_empty(), fits, "{url}, {allow_private}, {networks:?}: {problems:?}");
             assert_eq!(plan.children.is_empty(), !fits, "{url}");
             if !fits {

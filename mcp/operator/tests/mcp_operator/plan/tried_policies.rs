@@ -122,3 +122,22 @@ fn one_edit_makes_policies_that_were_tried_a_guard() {
     enforcement::<MCPServer>();
     enforcement::<MCPRemoteProxy>();
 }
+
+fn images_without_shadows<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let mut world = trying::<W>(&json!({}));
+    world.settings.runner_middleware.retain(|ability| ability != "shadow-authorization");
+    let plan = world.plan();
+    let (reason, message) = condition(&plan, "UnsupportedFields", "True").unwrap();
+    assert!(reason == "FieldsHaveNoEffect" && message.contains("spec.shadowPoliciesRef has no effect"), "{message}");
+    // They guard nothing: without them the proxy is none with less.
+    assert!(!run_config(&plan).contains("shadow_policies"));
+}
+
+#[test]
+fn an_image_that_tries_no_policies_gets_none_and_the_status_says_so() {
+    images_without_shadows::<MCPServer>();
+    images_without_shadows::<MCPRemoteProxy>();
+}

@@ -240,6 +240,45 @@ fn a_shadow_becomes_a_webhook_that_decides_by_one_edit() {
     for_both_kinds!(enforced_shadows);
 }
 
+fn images_without_selectors<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let webhook = |more: Value| {
+        let mut webhook = json!({"name": "policy", "url": "https://policy/"});
+        webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        config("gates", json!({"validating": [{"name": "first", "url": "https://first/"}, webhook]}))
+    };
+    for (more, field) in [
+        (json!({}), None),
+        (json!({"match": {}}), None),
+        (json!({"mode": "enforce"}), None),
+        (json!({"match": {"tools": ["a"]}}), Some("spec.validating[1].match: ")),
+        (json!({"mode": "shadow"}), Some("spec.validating[1].mode: ")),
+    ] {
+        let mut world = gated::<W>();
+        world.settings.runner_middleware.retain(|ability| ability != "webhook-match");
+        world.applied(&world.plan());
+        world.has(webhook(more.clone()));
+        let plan = world.plan();
+        let Some(field) = field else {
+            assert!(run_config(&plan).contains("https://first/"), "{more}");
+            continue;
+        };
+        let (reason, message) = condition(&plan, "WebhookConfigValidated", "False").unwrap();
+        assert!(reason == "WebhookConfigNotValid" && message.contains(field), "{message}");
+        assert!(message.contains("--runner-image"), "{message}");
+        assert_left_alone(&world, "pods that ask about everything would be no shadows");
+        world.settings.runner_middleware.push("webhook-match".to_owned());
+        assert!(run_config(&world.plan()).contains("portcullis"), "{more}");
+    }
+}
+
+#[test]
+fn an_image_without_selectors_gets_no_config_that_has_them() {
+    for_both_kinds!(images_without_selectors);
+}
+
 fn broken_specs<W: Workload>()
 where
     W::Status: Clone,

@@ -1,5 +1,6 @@
 //! What the tests are made of: the runner's process, real servers, the SDK's client, sockets that record.
 
+mod aws;
 mod collector;
 mod echo;
 mod events;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub(crate) use portcullis_identity::{Signer, encode, unsigned};
 
+pub(crate) use self::aws::{Moto, SESSION, Said, Sts};
 pub(crate) use self::collector::{Collector, Protocol, broken_collector, parting_collector, spans, text};
 pub(crate) use self::echo::Echo;
 pub(crate) use self::events::EventStream;
