@@ -5,12 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, header::AUTHORIZATION};
 use mcp_http::TokenFile;
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
-<<<<<<< HEAD
 use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, may_hold_credential, token_type};
-use mcp_store::Places;
-=======
-use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, is_reserved_header, token_type};
->>>>>>> afa355e5a815acc98a1b1323ec72d5e2a1585f93
 
 use super::question::Question;
 use super::{Inner, TokenExchange};
