@@ -10,7 +10,7 @@ const HEAD: &str = "\
 
 `Operator::main` gives your binary these commands: `run`, `generate` and `certs` with the feature `operator` of `portcullis`, and `dev`, `doctor` and
 `migrate-storage` with the features `dev`, `doctor` and `migrate`. [Your own arguments](../how-to/flags.md) (a `clap::Args` struct, given to `setup`) are added to
-each that makes the webhooks. This page is generated from the definitions of the flags: `make generate` writes it.
+all but `migrate-storage`. This page is generated from the definitions of the flags: `make generate` writes it.
 
 **The flags of the installation are the same in every command**: the same flags give the same names.
 ";

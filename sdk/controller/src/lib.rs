@@ -68,8 +68,8 @@
 //!
 //! The CRD needs `status.conditions`, a list of type `map` with the key `type`, because two field managers write to it:
 //! [`Reconcile::apply_status`] writes the controller's own conditions, and leaves out `Valid` while webhooks are off. When
-//! webhooks are on again, that condition is removed. Objects of a kind without such a list get the event and the log
-//! line only.
+//! webhooks are on again, that condition is removed. In a list of another type, each of the two managers erases the
+//! conditions of the other. Objects of a kind without conditions get the event and the log line only.
 //!
 //! Rules that need a request are not evaluated; `Webhooks::explain` of `portcullis-webhook` names them. In particular,
 //! rules about changes have no old object: enforce immutable fields by CEL in the CRD. And defaults that a mutating

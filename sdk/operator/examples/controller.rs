@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::ListParams;
 use kube::{Api, CustomResource, CustomResourceExt as _};
 use portcullis::controller::{Action, Controller, ControllerError, Reconcile};
-use portcullis::k8s_openapi::api::core::v1::ConfigMap;
-use portcullis::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use portcullis::operator::{Components, Operator, Runtime};
 use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 use schemars::JsonSchema;

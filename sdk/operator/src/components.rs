@@ -89,8 +89,8 @@ impl Components {
 
     /// Adds a task that every replica runs as long as its process, whether it leads or not. (Objects that webhooks read
     /// need no task: see [`Cache`](portcullis_controller::cache::Cache).) [`Runtime::stop`] is cancelled when the last
-    /// webhook call is answered. The task must not write: its [`Runtime::leadership`] never holds.
-    /// [`Operator::rbac`](super::Operator::rbac) grants what it reads.
+    /// webhook call is answered; the process ends when the task returns before that. The task must not write: its
+    /// [`Runtime::leadership`] never holds. [`Operator::rbac`](super::Operator::rbac) grants what it reads.
     pub fn replica_task<F, R>(mut self, name: &str, task: F) -> Self
     where
         F: Fn(Runtime) -> R + Send + Sync + 'static,
@@ -123,7 +123,7 @@ impl Components {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+    /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use portcullis::operator::Components;
     /// use portcullis::prometheus_client::metrics::counter::Counter;
     /// use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};

@@ -99,8 +99,8 @@ impl<A> Operator<A> {
     /// Sets a function that makes further webhooks and controllers from the operator's own arguments. State that they
     /// share is created in it.
     ///
-    /// `Args` is a `clap::Args` for an operator with a [command line](Self::main), whose `run`, `generate` and `dev`
-    /// then have these flags; any type for one that is [embedded](Self::embed_with_args).
+    /// `Args` is a `clap::Args` for an operator with a [command line](Self::main): all commands but `migrate-storage`
+    /// have these flags then. It is any type for one that is [embedded](Self::embed_with_args).
     pub fn setup<Args>(self, setup: impl Fn(&Args) -> Result<Components, BoxError> + 'static) -> Operator<Args> {
         self.setup_with_context(move |args, _| setup(args))
     }

@@ -57,7 +57,7 @@
 //! ```no_run
 //! use std::process::ExitCode;
 //! use std::sync::Arc;
-//! use portcullis::k8s_openapi::api::core::v1::ConfigMap;
+//! use k8s_openapi::api::core::v1::ConfigMap;
 //! use portcullis::operator::Operator;
 //! use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
 //!
@@ -133,7 +133,8 @@
 //!
 //! The library installs no crypto provider, reads no environment and spawns no task that it does not wait for; only
 //! [`Operator::main`](operator::Operator::main) does what a binary does. Binaries choose the version of the Kubernetes
-//! types (a feature of [`k8s_openapi`]).
+//! types, by a feature of the crate `k8s-openapi`. A library that does not depend on that crate takes its types from
+//! [`k8s_openapi`] here.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -14,8 +14,9 @@ use super::{Context, Mutation, OldObject};
 /// settings. It is registered with [`Validate::validator`](super::Validate::validator).
 ///
 /// The API server calls the webhook for [`OPERATIONS`](Self::OPERATIONS). Each of them needs its method, or else the
-/// registration is refused with [`RegistrationError::NoMethod`](super::RegistrationError::NoMethod). An update without
-/// a method of its own is validated as a creation, so that one rule holds for both.
+/// registration is refused with [`RegistrationError::NoMethod`](super::RegistrationError::NoMethod). A method of another
+/// operation is not called. An update without a method of its own is validated as a creation, so that one rule holds
+/// for both.
 ///
 /// An error is handled as for any handler, see [`Validate`](super::Validate): it is no verdict. A controller can share
 /// the value, and validate stored objects with it in the context of [`Context::from_stored`].

@@ -150,6 +150,37 @@ async fn each_operation_calls_its_method() {
     }
 }
 
+/// Has methods for more operations than it names.
+struct Silent;
+
+impl Validator<Entity> for Silent {
+    const OPERATIONS: &'static [Operation] = &[Operation::Update];
+
+    async fn create(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(Verdict::deny("created").code(422))
+    }
+
+    async fn delete(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(Verdict::deny("deleted").code(422))
+    }
+}
+
+#[tokio::test]
+async fn a_method_of_an_operation_that_is_not_named_is_not_called() {
+    let webhooks = Webhooks::new().validate(Validate::<Entity>::new("silent").validator(Arc::new(Silent)));
+    assert_eq!(webhooks.manifests().unwrap()[0].rules[0].operations, [Operation::Update]);
+    let routes = webhooks.routes().unwrap();
+    for (operation, object, old, expected) in [
+        ("CREATE", named("jane"), Value::Null, 500),
+        ("DELETE", Value::Null, named("jane"), 500),
+        // By default an update is validated by `create`.
+        ("UPDATE", named("jane"), named("jane"), 422),
+    ] {
+        assert_eq!(code(&routes, "/validate/silent", operation, object, old).await, expected, "{operation}");
+    }
+    assert!(webhooks.explain(&named("jane")).await.is_empty(), "with webhooks off no update is evaluated");
+}
+
 /// Has no method for its operation.
 struct Nothing<const OPERATION: usize>;
 
