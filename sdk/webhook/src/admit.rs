@@ -1,8 +1,8 @@
 //! Common parts of validating and mutating webhooks: the requests that reach a handler, and its arguments.
 
 use futures::future::BoxFuture;
-use kube_core::{GroupVersionKind, Resource};
-use portcullis_manifest::{KnownScope, Webhook};
+use kube_core::Resource;
+use portcullis_manifest::KnownScope;
 use portcullis_review::{
     BoxError, DecodeError, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status, decode,
     decode_without_managed_fields, error_chain, is_being_deleted,
@@ -10,8 +10,8 @@ use portcullis_review::{
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::Context;
 use super::settings::Settings;
-use super::{Context, RegistrationError};
 
 /// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
 /// k8s-openapi.
@@ -28,11 +28,23 @@ impl<K> AdmissionObject for K where
 /// A registered webhook with its type taken away.
 pub(super) trait Admit: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
-    fn manifest(&self) -> Webhook;
-    fn check_handlers(&self) -> Result<(), RegistrationError>;
-    /// The one kind that it is for, where it is for one.
-    fn only_kind(&self) -> Option<&GroupVersionKind>;
-    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;
+    /// Has the handler of the request's operation decide.
+    fn call_handler<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        context: Context,
+    ) -> BoxFuture<'a, Result<Decision, Failure>>;
+}
+
+impl dyn Admit {
+    /// Decides a request.
+    pub(super) async fn admit(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
+        self.settings().subject.screen(request)?;
+        match exempt(request) {
+            Some(decision) => Ok(decision),
+            None => self.call_handler(request, context).await.or_else(Failure::into_decision),
+        }
+    }
 }
 
 /// The answer, and a note for the log.
@@ -86,7 +98,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// The decision, if this failure is one.
-    pub(super) fn into_decision(self) -> Result<Decision, Self> {
+    fn into_decision(self) -> Result<Decision, Self> {
         match self {
             Self::Undecoded(decision) => Ok(*decision),
             failure => Err(failure),
@@ -102,7 +114,7 @@ impl Failure {
 /// A further DELETE is allowed too: the first one was validated, and all that another changes is metadata.
 ///
 /// Only what is stored says that an object is being deleted: in what a client sends, `deletionTimestamp` is a claim.
-pub(super) fn exempt(request: &Request<'_>) -> Option<Decision> {
+fn exempt(request: &Request<'_>) -> Option<Decision> {
     let old = request.old_object.filter(|old| is_being_deleted(old))?;
     let why = match request.operation {
         Operation::Delete => "the object is being deleted already",

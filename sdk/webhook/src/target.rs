@@ -2,7 +2,7 @@
 
 use kube_core::{ApiResource, GroupVersionKind};
 use portcullis_manifest::{Rule, ScopeType};
-use portcullis_review::{Operation, Request};
+use portcullis_review::Request;
 
 use super::KnownScope;
 use super::admit::{AdmissionObject, Failure};
@@ -85,10 +85,10 @@ impl Subject {
         self.kind.as_ref()
     }
 
-    /// The rule of the webhook's manifest.
-    pub(super) fn rule(&self, scope: Option<ScopeType>, operations: Vec<Operation>) -> Rule {
-        let Target { groups, versions, resources, scope: of_target } = self.target.clone();
-        Rule { groups, versions, resources, scope: scope.unwrap_or(of_target), operations }
+    /// The rule of the webhook's entry, for no operation yet.
+    pub(super) fn rule(&self) -> Rule {
+        let Target { groups, versions, resources, scope } = self.target.clone();
+        Rule { groups, versions, resources, scope, operations: Vec::new() }
     }
 
     /// The part of the full name after the webhook's own name: Kubernetes requires three labels at least, the core
