@@ -7,7 +7,8 @@ use futures::{FutureExt as _, TryFutureExt as _};
 use portcullis_review::{BoxError, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{Failure, text};
+use super::admit::text;
+use super::decision::Failure;
 use super::settings::Settings;
 use super::{Context, OldObject, old};
 

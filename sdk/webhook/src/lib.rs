@@ -62,6 +62,7 @@
 mod admit;
 mod context;
 pub mod conversion;
+mod decision;
 mod decision_log;
 mod handler;
 mod memory;
@@ -88,7 +89,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use crate::routes::Routes;
-pub use admit::AdmissionObject;
 pub use context::{Context, Permit};
 /// The object of the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
@@ -107,7 +107,7 @@ pub use portcullis_metrics::{MetricNameError, Metrics};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionResource, IntoResult, Operation, UserInfo, Verdict,
 };
-pub use target::Target;
+pub use target::{AdmissionObject, Target};
 pub use validate::Validate;
 pub use validator::{Mutator, Validator};
 

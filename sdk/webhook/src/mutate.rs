@@ -13,10 +13,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, new_object, text};
+use super::admit::{Admit, decoded, new_object, text};
+use super::decision::{Decision, Failure};
 use super::handler::{Handlers, handlers, register_methods};
 use super::settings::{Settings, settings};
-use super::target::{Subject, Target};
+use super::target::{AdmissionObject, Subject, Target};
 use super::{Context, Mutation, Mutator};
 
 /// A mutating webhook. The API server calls it only for operations that have a handler.

@@ -13,7 +13,8 @@ use portcullis_review::{Operation, Review, Verdict};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::admit::{Admit, Failure};
+use super::admit::Admit;
+use super::decision::Failure;
 use super::{Context, Webhooks};
 
 /// The result of one webhook for an object.

@@ -15,7 +15,8 @@ use tracing::field::{Empty, display};
 use tracing::{Instrument as _, debug_span};
 
 use super::Context;
-use super::admit::{Admit, Decision, Failure, HANDLER_FAILED};
+use super::admit::Admit;
+use super::decision::{Decision, Failure, HANDLER_FAILED};
 use super::decision_log::{Outcome, log};
 use crate::metrics::{AdmissionMetrics, Decided};
 use crate::rejected::Rejected;

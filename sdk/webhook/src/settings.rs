@@ -134,10 +134,13 @@ macro_rules! settings {
             self
         }
 
-        /// Adds a match condition: the API server calls the webhook only if this CEL expression and those of all other
-        /// match conditions are true. `name` appears in messages and metrics of the API server. Kubernetes allows 64, of which a
-        /// webhook for updates uses one or two to exempt the removal of finalizers (`Webhook::exemptions` of
-        /// `portcullis-manifest`).
+        /// Adds a match condition, a CEL expression such as `request.userInfo.username != 'admin'`. The API server calls
+        /// the webhook only for requests for which all of its match conditions are true, and shows `name` in messages
+        /// and metrics.
+        ///
+        /// Kubernetes allows 64 match conditions. For a webhook that handles updates, the generated configuration adds
+        /// one or two, which exempt the removal of finalizers; with the rest of the 64 taken, one more is
+        /// [`RegistrationError::TooManyMatchConditions`](super::RegistrationError::TooManyMatchConditions).
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.entry.match_conditions.push(condition);

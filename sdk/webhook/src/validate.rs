@@ -10,10 +10,11 @@ use portcullis_manifest::{CelRule, WebhookKind};
 use portcullis_review::{Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, new_object};
+use super::admit::{Admit, new_object};
+use super::decision::{Decision, Failure};
 use super::handler::{Handlers, handlers, register_methods};
 use super::settings::{Settings, settings};
-use super::target::{Subject, Target};
+use super::target::{AdmissionObject, Subject, Target};
 use super::{Context, Validator};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
