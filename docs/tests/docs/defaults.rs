@@ -71,6 +71,7 @@ fn every_setting_is_in_the_table() {
     let mut code = BTreeSet::new();
     for (source, begins) in [
         ("settings.rs", "macro_rules! settings"),
+        ("handler.rs", "macro_rules! handlers"),
         ("validate.rs", "impl<K: AdmissionObject> Validate<K>"),
         ("mutate.rs", "impl<K: AdmissionObject + Serialize + Clone> Mutate<K>"),
         ("conversion/mod.rs", "impl<H: Version> Convert<H>"),

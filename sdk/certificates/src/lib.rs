@@ -56,7 +56,7 @@ use tokio_util::sync::CancellationToken;
 pub use automatic::Automatic;
 pub use automatic::ca_data;
 pub use bundle::Bundle;
-pub use bundle::{Changes, OwnEntry, PublishedEntry, PublishedObject, published};
+pub use bundle::{Changes, OwnEntry, PublishedEntry, PublishedObject, read_published};
 pub use caller::{ProbeError, probe};
 pub use error::CertificateError;
 /// The objects in which callers find the CA.

@@ -21,7 +21,7 @@ use super::metrics::{Backlog, ReconcileFamilies, watch_panics};
 use super::observed::Managers;
 use super::queue::Names;
 use super::reconcile::{CleanUp, OnInvalid, Reconciler};
-use super::validity::Validators;
+use super::validators::OfflineValidation;
 use super::writer::Writer;
 use super::{
     Action, Backoff, BoxError, Change, Cleanup, Deletion, Key, Kind, KindScope, MayOwn, Namespaces, Observed, Queue,
@@ -346,7 +346,7 @@ impl<K: Kind> Controller<K> {
             applier: Applier::new(client.clone(), field_manager, self.changes.queue.backoff()),
             events: Events::new(client, self.name.as_str()),
             children: self.owned.iter().map(|(kind, owned)| (kind.clone(), owned.children.clone())).collect(),
-            validators: runtime.offline().map(Validators::new),
+            offline: runtime.offline().map(OfflineValidation::new),
             on_invalid: self.on_invalid.clone(),
             scope: runtime.scope.clone(),
             store: self.store.clone(),

@@ -96,7 +96,7 @@ mod rights;
 mod runtime;
 mod shared;
 mod store;
-mod validity;
+mod validators;
 mod watched;
 mod watches;
 #[cfg(feature = "webhook")]
@@ -124,6 +124,6 @@ pub use reconcile::{Applied, Cleanup, Deletion, Reconcile};
 pub use runtime::Runtime;
 pub use shared::SharedController;
 pub use store::{Change, Store, Stored};
-pub use validity::{VALID, Validation, Validity};
+pub use validators::{VALID, Validation, Validators};
 pub use watches::{Namespaces, Watches, watcher_config};
 pub use writer::Kind;

@@ -7,7 +7,7 @@ use kube::core::DeserializeGuard;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::apply::{StatusState, held_by, version_number};
+use super::apply::{StatusState, owned_fields, version_number};
 use super::kind_scope::full_name;
 use super::{Change, Key, Store, Stored};
 
@@ -68,8 +68,8 @@ impl<K: Resource<DynamicType = ()>> Observed<K> {
             uid: metadata.uid.clone().unwrap_or_default(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
-            held_status: held_by(metadata, &managers.status, Some("status")),
-            held_validity: held_by(metadata, &managers.validity, Some("status")),
+            held_status: owned_fields(metadata, &managers.status, Some("status")),
+            held_validity: owned_fields(metadata, &managers.validity, Some("status")),
             object: object.map_err(|invalid| invalid.error).map(|mut object| {
                 object.meta_mut().managed_fields = None;
                 Arc::new(object)

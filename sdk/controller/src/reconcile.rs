@@ -282,7 +282,7 @@ where
         let status = serde_json::to_value(status);
         let mut status =
             status.map_err(|source| ControllerError::Status { object: self.observed.describe(), source })?;
-        if self.reconciler.validators.is_some()
+        if self.reconciler.offline.is_some()
             && let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut)
         {
             conditions.retain(|condition| condition["type"] != VALID);

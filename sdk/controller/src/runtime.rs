@@ -13,7 +13,7 @@ use portcullis_metrics::Metrics;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Validation, Validity};
+use crate::{Validation, Validators};
 
 /// The environment of a controller: a client, its scope, metrics and a stop signal.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ pub struct Runtime {
     /// the controller is called again when the replica leads again.
     pub stop: CancellationToken,
     /// The validators that controllers evaluate while webhooks are off.
-    pub validity: Arc<dyn Validity>,
+    pub validators: Arc<dyn Validators>,
 }
 
 impl Runtime {
@@ -53,21 +53,21 @@ impl Runtime {
             leadership: Leadership::always(),
             metrics: Metrics::new(),
             stop,
-            validity: Arc::new(NoRules),
+            validators: Arc::new(NoValidators),
         }
     }
 
     /// Sets the validators that [`Controller`](crate::Controller)s evaluate while webhooks are off. An operator's
     /// controllers get the validators that it registered.
     #[must_use]
-    pub fn with_validators(mut self, validity: impl Validity) -> Self {
-        self.validity = Arc::new(validity);
+    pub fn with_validators(mut self, validators: impl Validators) -> Self {
+        self.validators = Arc::new(validators);
         self
     }
 
     /// The validators that controllers evaluate.
-    pub(crate) fn offline(&self) -> Option<Arc<dyn Validity>> {
-        (!self.webhooks.is_on()).then(|| self.validity.clone())
+    pub(crate) fn offline(&self) -> Option<Arc<dyn Validators>> {
+        (!self.webhooks.is_on()).then(|| self.validators.clone())
     }
 }
 
@@ -80,10 +80,10 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// A validity that accepts every object.
-struct NoRules;
+/// Validators that accept every object.
+struct NoValidators;
 
-impl Validity for NoRules {
+impl Validators for NoValidators {
     fn validate<'a>(&'a self, _: &'a Value) -> BoxFuture<'a, Result<Validation, String>> {
         ready(Ok(Validation::default())).boxed()
     }

@@ -5,9 +5,9 @@ use futures::future::BoxFuture;
 use portcullis_webhook::{Evaluation, Webhooks};
 use serde_json::Value;
 
-use crate::{Validation, Validity};
+use crate::{Validation, Validators};
 
-impl Validity for Webhooks {
+impl Validators for Webhooks {
     fn validate<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Validation, String>> {
         async move { validation(self.explain(object).await) }.boxed()
     }

@@ -6,8 +6,8 @@ use portcullis_review::error_chain;
 use serde_json::{Map, Value};
 
 use crate::json::Document;
+use crate::pieces::Pieces;
 use crate::problem::{Problem, unless_it_panics};
-use crate::source::Source;
 use crate::trace::Trace;
 use crate::unknown::{self, Place};
 use crate::version::{Codec, Converter, Object};
@@ -184,7 +184,7 @@ impl Identity<'_> {
             document.as_object().into_iter().flatten().map(|(key, value)| (&**key, value.to_string())).collect();
         let members: Vec<(&str, &str)> = members.iter().map(|(key, value)| (*key, &**value)).collect();
         let (api_version, kind, metadata) = (&*codec.api_version, self.kind, self.metadata);
-        let source = Source { api_version, kind, metadata, members: &members };
+        let source = Pieces { api_version, kind, metadata, members: &members };
         let read = unless_it_panics(|| codec.read(source, notice).map_err(|_| codec.explain(source)));
         read.unwrap_or_else(|| Err(type_panicked(codec)))
     }

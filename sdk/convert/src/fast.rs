@@ -5,8 +5,8 @@
 
 use crate::edge::Edge;
 use crate::object::{Object, begin, into_string};
+use crate::pieces::Pieces;
 use crate::problem::unless_it_panics;
-use crate::source::Source;
 use crate::trace::Trace;
 use crate::watch::Notice;
 
@@ -25,7 +25,7 @@ fn attempt(source: &Object<'_>, route: &[Edge<'_>]) -> Option<String> {
     let length: usize = members.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
 
     let notice = Notice::default();
-    let pieces = Source {
+    let pieces = Pieces {
         api_version: &source.api_version,
         kind: &source.kind,
         metadata: &source.metadata.for_converters(),

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::fill::Filled;
 use crate::members;
+use crate::pieces::Pieces;
 use crate::problem::Problem;
-use crate::source::Source;
 use crate::trace::Trace;
 use crate::watch::Notice;
 
@@ -58,7 +58,7 @@ impl<V: Version> Object for V {
 pub(crate) struct Codec {
     pub(crate) version: String,
     pub(crate) api_version: String,
-    read: fn(Source<'_>, &Notice) -> serde_json::Result<Box<dyn Object>>,
+    read: fn(Pieces<'_>, &Notice) -> serde_json::Result<Box<dyn Object>>,
     explain: fn(&str) -> Option<DecodeError>,
     /// Reads an object that lacks fields.
     pub(crate) fill: fn(Filled<'_>) -> serde_json::Result<Box<dyn Object>>,
@@ -76,12 +76,12 @@ impl Codec {
     }
 
     /// Reads a whole object.
-    pub(crate) fn read(&self, source: Source<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
+    pub(crate) fn read(&self, source: Pieces<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
         (self.read)(source, notice)
     }
 
     /// The reason why an object does not decode.
-    pub(crate) fn explain(&self, source: Source<'_>) -> Problem {
+    pub(crate) fn explain(&self, source: Pieces<'_>) -> Problem {
         match (self.explain)(&source.to_json()) {
             Some(error) => Problem::reading(&self.version, &error),
             None => Problem::whole(format!("does not read as {}", self.version)),
@@ -89,7 +89,7 @@ impl Codec {
     }
 }
 
-fn read<V: Version>(source: Source<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
+fn read<V: Version>(source: Pieces<'_>, notice: &Notice) -> serde_json::Result<Box<dyn Object>> {
     Ok(Box::new(V::deserialize(source.watched(notice))?))
 }
 

@@ -72,7 +72,7 @@ impl Reach {
                 left_out.push(entry.name);
             } else {
                 entry.name = format!("dev.{}", entry.name);
-                entries.push(entry.guarded(own_namespace)?);
+                entries.push(entry.prevent_deadlock(own_namespace)?);
             }
         }
         Ok((entries, left_out))

@@ -29,6 +29,26 @@ impl ServiceRef {
     }
 }
 
+/// Makes an entry of a configuration. The two kinds of entries have the same fields, but for those named here.
+macro_rules! entry {
+    ($Entry:ident { $($field:ident),* }, $webhook:ident, $service:ident) => {
+        $Entry {
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: client_config($webhook, $service),
+            failure_policy: Some($webhook.failure_policy.to_string()),
+            match_conditions: match_conditions($webhook),
+            match_policy: Some($webhook.match_policy.to_string()),
+            name: $webhook.name.clone(),
+            namespace_selector: $webhook.namespace_selector.clone(),
+            object_selector: $webhook.object_selector.clone(),
+            $($field: Some($webhook.$field.to_string()),)*
+            rules: Some($webhook.rules.iter().map(rule).collect()),
+            side_effects: $webhook.side_effects.to_string(),
+            timeout_seconds: Some($webhook.timeout_seconds.into()),
+        }
+    };
+}
+
 /// The configuration of the validating webhooks among `webhooks`. It has no CA bundle: its owner applies it by
 /// webhook name.
 pub fn validating_configuration(
@@ -37,48 +57,19 @@ pub fn validating_configuration(
     service: &ServiceRef,
 ) -> ValidatingWebhookConfiguration {
     let of_kind = webhooks.iter().filter(|webhook| webhook.kind == WebhookKind::Validating);
-    let webhooks = of_kind.map(|webhook| ValidatingWebhook {
-        admission_review_versions: review_versions(),
-        client_config: client_config(webhook, service),
-        failure_policy: Some(webhook.failure_policy.to_string()),
-        match_conditions: match_conditions(webhook),
-        match_policy: Some(webhook.match_policy.to_string()),
-        name: webhook.name.clone(),
-        namespace_selector: webhook.namespace_selector.clone(),
-        object_selector: webhook.object_selector.clone(),
-        rules: Some(webhook.rules.iter().map(rule).collect()),
-        side_effects: webhook.side_effects.to_string(),
-        timeout_seconds: Some(webhook.timeout_seconds.into()),
-    });
-    ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks.collect()) }
+    let entries = of_kind.map(|webhook| entry!(ValidatingWebhook {}, webhook, service));
+    ValidatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(entries.collect()) }
 }
 
 /// The configuration of the mutating webhooks among `webhooks`, without CA bundle.
 pub fn mutating_configuration(name: &str, webhooks: &[Webhook], service: &ServiceRef) -> MutatingWebhookConfiguration {
     let of_kind = webhooks.iter().filter(|webhook| webhook.kind == WebhookKind::Mutating);
-    let webhooks = of_kind.map(|webhook| MutatingWebhook {
-        admission_review_versions: review_versions(),
-        client_config: client_config(webhook, service),
-        failure_policy: Some(webhook.failure_policy.to_string()),
-        match_conditions: match_conditions(webhook),
-        match_policy: Some(webhook.match_policy.to_string()),
-        name: webhook.name.clone(),
-        namespace_selector: webhook.namespace_selector.clone(),
-        object_selector: webhook.object_selector.clone(),
-        reinvocation_policy: Some(webhook.reinvocation_policy.to_string()),
-        rules: Some(webhook.rules.iter().map(rule).collect()),
-        side_effects: webhook.side_effects.to_string(),
-        timeout_seconds: Some(webhook.timeout_seconds.into()),
-    });
-    MutatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(webhooks.collect()) }
+    let entries = of_kind.map(|webhook| entry!(MutatingWebhook { reinvocation_policy }, webhook, service));
+    MutatingWebhookConfiguration { metadata: metadata(name), webhooks: Some(entries.collect()) }
 }
 
 pub(crate) fn metadata(name: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
-}
-
-fn review_versions() -> Vec<String> {
-    vec!["v1".to_owned()]
 }
 
 fn client_config(webhook: &Webhook, service: &ServiceRef) -> WebhookClientConfig {

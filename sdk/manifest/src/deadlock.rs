@@ -74,8 +74,8 @@ impl Webhook {
     /// # Errors
     /// When excluding namespaces does not help: a rule reaches cluster-scoped kinds (Nodes, TokenReviews, …) with no
     /// object selector and no match condition, or the selector asks for just what has to be excluded.
-    pub fn guarded(mut self, own_namespace: &str) -> Result<Self, Deadlock> {
-        let ignores = self.failure_policy == FailurePolicy::Ignore && !self.ignored_by_override;
+    pub fn prevent_deadlock(mut self, own_namespace: &str) -> Result<Self, Deadlock> {
+        let ignores = self.failure_policy == FailurePolicy::Ignore && !self.ignores_by_override;
         if ignores || !self.rules.iter().any(reaches_builtin_kinds) {
             return Ok(self);
         }
@@ -157,7 +157,7 @@ impl Webhook {
     /// Restricts the webhook to the objects of one namespace, in place of its namespace selector. `None` for a webhook
     /// for cluster-scoped kinds, which belong to the cluster-wide installation.
     #[must_use]
-    pub fn restricted_to(mut self, namespace: &str) -> Option<Self> {
+    pub fn restrict_to_namespace(mut self, namespace: &str) -> Option<Self> {
         self.rules.retain(|rule| rule.scope != ScopeType::Cluster);
         for rule in &mut self.rules {
             rule.scope = ScopeType::Namespaced;

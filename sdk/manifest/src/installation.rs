@@ -180,7 +180,7 @@ impl Installation {
     /// namespace.
     pub fn webhooks(&self, registered: Vec<Webhook>) -> Vec<Webhook> {
         let here = |entry: Webhook| match &self.restricted_to {
-            Some(namespace) => entry.restricted_to(namespace),
+            Some(namespace) => entry.restrict_to_namespace(namespace),
             None => Some(entry),
         };
         registered.into_iter().filter_map(here).map(|entry| entry.with_overrides(&self.overrides)).collect()

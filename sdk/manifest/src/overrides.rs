@@ -25,7 +25,7 @@ impl Webhook {
     pub fn with_overrides(mut self, overrides: &Overrides) -> Self {
         if overrides.failure_policy == Some(FailurePolicy::Ignore) && self.failure_policy == FailurePolicy::Fail {
             self.failure_policy = FailurePolicy::Ignore;
-            self.ignored_by_override = true;
+            self.ignores_by_override = true;
         }
         if let Some(seconds) = overrides.timeout_seconds {
             self.timeout_seconds = seconds;

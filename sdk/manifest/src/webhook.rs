@@ -36,9 +36,8 @@ pub struct Webhook {
     /// CEL rules that the API server evaluates itself, in a policy beside the webhook
     /// ([`admission_policies`](crate::admission_policies)).
     pub cel_rules: Vec<CelRule>,
-    /// Whether an installation has set its failure policy to `Ignore` ([`with_overrides`](Self::with_overrides)). It is then
-    /// guarded like one that fails closed.
-    pub ignored_by_override: bool,
+    /// Whether [`with_overrides`](Self::with_overrides) has changed its failure policy to `Ignore`.
+    pub(crate) ignores_by_override: bool,
 }
 
 impl Webhook {
@@ -56,7 +55,7 @@ impl Webhook {
             reinvocation_policy: ReinvocationPolicy::IfNeeded,
             namespace_selector: None,
             object_selector: None,
-            ignored_by_override: false,
+            ignores_by_override: false,
             match_conditions: Vec::new(),
             cel_rules: Vec::new(),
         }

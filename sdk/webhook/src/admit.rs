@@ -1,108 +1,49 @@
 //! Common parts of validating and mutating webhooks: the requests that reach a handler, and its arguments.
 
 use futures::future::BoxFuture;
-use kube_core::{GroupVersionKind, Resource};
-use portcullis_manifest::{KnownScope, Webhook};
 use portcullis_review::{
-    BoxError, DecodeError, Operation, Patch, PatchError, Request, Verdict, changes_only_metadata_and_status, decode,
-    decode_without_managed_fields, error_chain, is_being_deleted,
+    DecodeError, Operation, Request, Verdict, changes_only_metadata_and_status, decode, decode_without_managed_fields,
+    is_being_deleted,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::Context;
+use super::decision::{Decision, Failure};
 use super::settings::Settings;
-use super::{Context, RegistrationError};
-
-/// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
-/// k8s-openapi.
-pub trait AdmissionObject:
-    Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
-{
-}
-
-impl<K> AdmissionObject for K where
-    K: Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
-{
-}
 
 /// A registered webhook with its type taken away.
 pub(super) trait Admit: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
-    fn manifest(&self) -> Webhook;
-    fn check_handlers(&self) -> Result<(), RegistrationError>;
-    /// The one kind that it is for, where it is for one.
-    fn only_kind(&self) -> Option<&GroupVersionKind>;
-    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>>;
+    /// Calls the handler of the request's operation.
+    fn call_handler<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        context: Context,
+    ) -> BoxFuture<'a, Result<Decision, Failure>>;
 }
 
-/// The answer, and a note for the log.
-#[derive(Debug)]
-pub(super) struct Decision {
-    pub(super) verdict: Verdict,
-    pub(super) patch: Option<Patch>,
-    /// The reason for the log, where it is not the denial's message.
-    pub(super) note: Option<String>,
-}
-
-impl Decision {
-    /// The handler's own.
-    pub(super) fn by_handler(verdict: Verdict) -> Self {
-        Self { verdict, patch: None, note: None }
-    }
-
-    /// Allows a request that the handler does not decide.
-    pub(super) fn skipped(why: &str) -> Self {
-        Self { verdict: Verdict::allow(), patch: None, note: Some(why.to_owned()) }
-    }
-}
-
-/// The message for the user when a handler failed or panicked.
-pub(super) const HANDLER_FAILED: &str = "handler failed";
-
-/// The reason why there is no decision. It becomes an HTTP error, so that the failure policy decides.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
-    /// The error is for the log alone, because it may contain secrets.
-    #[error("{}: {}", HANDLER_FAILED, error_chain(&**.0))]
-    Handler(BoxError),
-    #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
-    Kind { expected: String, found: String },
-    #[error("this webhook handles {expected}, not {found}; generate its configuration again")]
-    Resource { expected: String, found: String },
-    #[error("this webhook has no handler for {0}; generate its configuration again")]
-    NoHandler(String),
-    #[error("{0} came without the object that it is about")]
-    NoObject(Operation),
-    /// An object of the request does not decode: the one failure that is a denial.
-    #[error("an object of the request does not decode")]
-    Undecoded(Box<Decision>),
-    #[error("cannot build an admission review for the object: {0}")]
-    Unreadable(String),
-    #[error("cannot make a patch for the edited object: {0}")]
-    Patch(#[from] PatchError),
-    #[error("the handler's object does not round-trip through its type: {0}")]
-    Unstable(String),
-}
-
-impl Failure {
-    /// The decision, if this failure is one.
-    pub(super) fn into_decision(self) -> Result<Decision, Self> {
-        match self {
-            Self::Undecoded(decision) => Ok(*decision),
-            failure => Err(failure),
+impl dyn Admit {
+    /// Decides a request, without the handler where it is [exempt].
+    pub(super) async fn admit(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
+        self.settings().subject.screen(request)?;
+        match exempt(request) {
+            Some(decision) => Ok(decision),
+            None => self.call_handler(request, context).await.or_else(Failure::into_decision),
         }
     }
 }
 
-/// Exempts from all rules an update of an object that is being deleted which changes only `metadata` or `status`, so
-/// that finalizers can always go, and with them the object and its namespace. The object is not even decoded. An update
-/// of anything else is validated like any other. So is the match condition of the generated configurations
-/// (`portcullis_manifest`, `deletion.rs`), which exempts the same while the webhook is down.
+/// Allows some requests for an object that is being deleted, without decoding it and without calling a handler:
 ///
-/// A further DELETE is allowed too: the first one was validated, and all that another changes is metadata.
+/// - an update that changes only `metadata` or `status`, so that finalizers can be removed even from an invalid object,
+///   and its deletion can finish. The match conditions of the generated configuration (`deletion.rs` of
+///   `portcullis-manifest`) exempt the same updates, so that this also works while the webhook is down;
+/// - a further DELETE: the first one was validated, and another one changes nothing but metadata.
 ///
-/// Only what is stored says that an object is being deleted: in what a client sends, `deletionTimestamp` is a claim.
-pub(super) fn exempt(request: &Request<'_>) -> Option<Decision> {
+/// The stored object decides whether it is being deleted, because a client can send any `deletionTimestamp`. For all
+/// other requests the result is `None`.
+fn exempt(request: &Request<'_>) -> Option<Decision> {
     let old = request.old_object.filter(|old| is_being_deleted(old))?;
     let why = match request.operation {
         Operation::Delete => "the object is being deleted already",

@@ -1,176 +1,163 @@
-//! Type-erased handlers: functions, closures, and the methods of a validator or a mutator.
+//! Handlers of a webhook, by operation: functions, closures, and the methods of a validator or a mutator.
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
+use futures::{FutureExt as _, TryFutureExt as _};
 use portcullis_review::{BoxError, IntoResult, Operation, Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{Failure, text};
+use super::admit::text;
+use super::decision::Failure;
 use super::settings::Settings;
-use super::{Context, OldObject, RegistrationError};
+use super::{Context, OldObject, old};
 
 /// The answer or the error of a handler.
-pub(super) type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
+type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
 /// A handler of one object.
-pub(super) type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
+type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
 /// A handler of the old and the new object.
-pub(super) type OfTwo<T, New, Answer> =
-    Arc<dyn for<'a> Fn(OldObject<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
+type OfTwo<T, New, Answer> = Arc<dyn for<'a> Fn(OldObject<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
 
 /// The handlers of a webhook, by operation. `New` is the form in which they get the new object.
 pub(super) struct Handlers<T, New, Answer> {
-    create: Option<OfOne<New, Answer>>,
-    update: Option<OfTwo<T, New, Answer>>,
-    delete: Option<OfOne<Arc<T>, Verdict>>,
-    connect: Option<OfOne<New, Answer>>,
-    /// An operation that has two handlers.
-    duplicate: Option<Operation>,
-    /// An operation of a validator or mutator that does not have its method.
-    pub(super) missing: Option<Operation>,
+    pub(super) create: Option<OfOne<New, Answer>>,
+    pub(super) update: Option<OfTwo<T, New, Answer>>,
+    pub(super) delete: Option<OfOne<Arc<T>, Verdict>>,
+    pub(super) connect: Option<OfOne<New, Answer>>,
 }
 
 impl<T, New, Answer> Default for Handlers<T, New, Answer> {
     fn default() -> Self {
-        Self { create: None, update: None, delete: None, connect: None, duplicate: None, missing: None }
+        Self { create: None, update: None, delete: None, connect: None }
     }
 }
 
 impl<T, New, Answer> Handlers<T, New, Answer>
 where
     T: DeserializeOwned + Send + Sync + 'static,
-    New: 'static,
-    Answer: 'static,
+    Answer: From<Verdict> + 'static,
 {
-    pub(super) fn on_create(&mut self, handler: OfOne<New, Answer>) {
-        register(&mut self.create, handler, Operation::Create, &mut self.duplicate);
-    }
-
-    pub(super) fn on_update(&mut self, handler: OfTwo<T, New, Answer>) {
-        register(&mut self.update, handler, Operation::Update, &mut self.duplicate);
-    }
-
-    pub(super) fn on_delete(&mut self, handler: OfOne<Arc<T>, Verdict>) {
-        register(&mut self.delete, handler, Operation::Delete, &mut self.duplicate);
-    }
-
-    pub(super) fn on_connect(&mut self, handler: OfOne<New, Answer>) {
-        register(&mut self.connect, handler, Operation::Connect, &mut self.duplicate);
-    }
-
-    /// Registers one handler for CREATE and UPDATE. It does not decode the old object, so that an update can repair one
-    /// that does not decode.
-    pub(super) fn on_create_or_update(&mut self, handler: OfOne<New, Answer>) {
-        self.on_create(handler.clone());
-        self.on_update(Arc::new(move |_, new, context| handler(new, context)));
-    }
-
-    /// Checks that each operation of this webhook has one handler.
-    pub(super) fn check(&self, name: &str) -> Result<(), RegistrationError> {
-        let name = name.to_owned();
-        match (self.duplicate, self.missing) {
-            (Some(operation), _) => Err(RegistrationError::DuplicateHandler { name, operation }),
-            (None, Some(operation)) => Err(RegistrationError::NoMethod { name, operation }),
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// The operations that have a handler.
-    pub(super) fn operations(&self) -> Vec<Operation> {
-        let handled = [
-            (Operation::Create, self.create.is_some()),
-            (Operation::Update, self.update.is_some()),
-            (Operation::Delete, self.delete.is_some()),
-            (Operation::Connect, self.connect.is_some()),
-        ];
-        handled.into_iter().filter_map(|(operation, handled)| handled.then_some(operation)).collect()
-    }
-
-    /// Calls the handler of a CREATE, UPDATE or CONNECT with the object that `new` decodes. The new object is decoded
-    /// before the old one, because the user can fix it.
-    pub(super) fn call<'r>(
-        &self,
-        request: &'r Request<'r>,
-        settings: &Settings,
-        context: Context,
-        new: impl FnOnce() -> Result<New, Failure>,
-    ) -> Result<Answered<'r, Answer>, Failure> {
-        let handler = match request.operation {
-            Operation::Create => self.create.as_ref(),
-            Operation::Connect => self.connect.as_ref(),
-            Operation::Delete => None,
-            Operation::Update => {
-                let handler = self.update.as_ref().ok_or_else(|| no_handler(request))?;
-                let new = new()?;
-                return Ok(handler(OldObject::new(text(request, request.old_object)?, settings), new, context));
-            }
-        };
-        Ok(handler.ok_or_else(|| no_handler(request))?(new()?, context))
-    }
-
-    /// Calls the handler of a DELETE.
-    pub(super) fn call_delete(
+    /// Calls the handler of the request's operation. `new` decodes the new object, before the old one is decoded: the
+    /// user can fix the new one.
+    pub(super) async fn call(
         &self,
         request: &Request<'_>,
         settings: &Settings,
         context: Context,
-    ) -> Result<Answered<'static, Verdict>, Failure> {
-        let handler = self.delete.as_ref().ok_or_else(|| no_handler(request))?;
-        let old = OldObject::new(text(request, request.old_object)?, settings);
-        Ok(handler(old.decode().map_err(|error| error.denial(request))?, context))
+        new: impl FnOnce() -> Result<New, Failure>,
+    ) -> Result<Answer, Failure> {
+        let none = || Failure::NoHandler(request.operation.to_string());
+        let old = || text(request, request.old_object).map(|text| OldObject::new(text, settings));
+        let answered = match request.operation {
+            Operation::Create => self.create.as_ref().ok_or_else(none)?(new()?, context),
+            Operation::Connect => self.connect.as_ref().ok_or_else(none)?(new()?, context),
+            Operation::Update => {
+                let handler = self.update.as_ref().ok_or_else(none)?;
+                let new = new()?;
+                handler(old()?, new, context)
+            }
+            Operation::Delete => {
+                let handler = self.delete.as_ref().ok_or_else(none)?;
+                let stored = old()?.decode().map_err(|error| error.denial(request))?;
+                handler(stored, context).map_ok(Answer::from).boxed()
+            }
+        };
+        answered.await.map_err(|error| old::failure(error, request))
     }
 }
 
-fn register<H>(slot: &mut Option<H>, handler: H, operation: Operation, duplicate: &mut Option<Operation>) {
-    if slot.replace(handler).is_some() {
-        *duplicate = Some(operation);
-    }
-}
+/// Defines the methods of a webhook type that register functions and closures. Handlers get the new object as `$New`
+/// and return `$Answer`.
+macro_rules! handlers {
+    ($New:ty, $Answer:ty) => {
+        /// Handles CREATE alone; [`on_create_or_update`](Self::on_create_or_update) handles updates too.
+        pub fn on_create<F, R>(mut self, handler: F) -> Self
+        where
+            F: Fn($New, $crate::Context) -> R + Send + Sync + 'static,
+            R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
+        {
+            self.settings.add_operation($crate::Operation::Create);
+            self.handlers.create = Some($crate::handler::of_one(handler));
+            self
+        }
 
-fn no_handler(request: &Request<'_>) -> Failure {
-    Failure::NoHandler(request.operation.to_string())
+        /// Handles CREATE and UPDATE by one rule for the new object: the usual choice, since a rule that is registered
+        /// for CREATE alone does not hold for an object that is changed afterwards. The old object is not decoded, so
+        /// that an update can repair one that does not decode.
+        pub fn on_create_or_update<F, R>(mut self, handler: F) -> Self
+        where
+            F: Fn($New, $crate::Context) -> R + Send + Sync + 'static,
+            R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
+        {
+            let handler = $crate::handler::of_one(handler);
+            self.settings.add_operation($crate::Operation::Create);
+            self.settings.add_operation($crate::Operation::Update);
+            self.handlers.create = Some(std::sync::Arc::clone(&handler));
+            self.handlers.update = Some(std::sync::Arc::new(move |_, new, context| handler(new, context)));
+            self
+        }
+
+        /// Handles UPDATE; the handler gets the old and the new object.
+        pub fn on_update<F, R>(mut self, handler: F) -> Self
+        where
+            F: Fn(std::sync::Arc<T>, $New, $crate::Context) -> R + Send + Sync + 'static,
+            R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
+        {
+            self.settings.add_operation($crate::Operation::Update);
+            self.handlers.update = Some($crate::handler::of_two(handler));
+            self
+        }
+
+        /// Handles DELETE; the handler gets the stored object. There is no new one to mutate, so it returns a
+        /// [`Verdict`](crate::Verdict).
+        pub fn on_delete<F, R>(mut self, handler: F) -> Self
+        where
+            F: Fn(std::sync::Arc<T>, $crate::Context) -> R + Send + Sync + 'static,
+            R: Future<Output: $crate::IntoResult<$crate::Verdict>> + Send + 'static,
+        {
+            self.settings.add_operation($crate::Operation::Delete);
+            self.handlers.delete = Some($crate::handler::of_one(handler));
+            self
+        }
+
+        /// Handles CONNECT (`exec`, `attach`, `portforward`, `proxy`); the handler gets the options of the connection.
+        pub fn on_connect<F, R>(mut self, handler: F) -> Self
+        where
+            F: Fn($New, $crate::Context) -> R + Send + Sync + 'static,
+            R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
+        {
+            self.settings.add_operation($crate::Operation::Connect);
+            self.handlers.connect = Some($crate::handler::of_one(handler));
+            self
+        }
+    };
 }
+pub(super) use handlers;
 
 /// Registers the methods of a [`Validator`](super::Validator) or [`Mutator`](super::Mutator) for its operations.
 macro_rules! register_methods {
-    ($handlers:expr, $value:expr, $Methods:ident) => {
+    ($webhook:ident, $value:ident: $Methods:ident) => {
+        register_methods!(@ $webhook, $value: $Methods {
+            Create create(new), Update update(old, new), Delete delete(old), Connect connect(options)
+        })
+    };
+    (@ $webhook:ident, $value:ident: $Methods:ident { $($Operation:ident $method:ident($($object:ident),+)),+ }) => {
         for &operation in $Methods::OPERATIONS {
+            $webhook.settings.add_operation(operation);
             let value = Arc::clone(&$value);
             let is_missing = match operation {
-                Operation::Create => is_missing($Methods::create),
-                Operation::Update => is_missing_update($Methods::update),
-                Operation::Delete => is_missing($Methods::delete),
-                Operation::Connect => is_missing($Methods::connect),
+                $($crate::Operation::$Operation => {
+                    $webhook.handlers.$method = Some(Arc::new(move |$($object,)+ cx| {
+                        let value = Arc::clone(&value);
+                        async move { value.$method($($object,)+ cx).await }.boxed()
+                    }));
+                    $crate::validator::is_missing(|($($object,)+ cx)| $value.$method($($object,)+ cx))
+                })+
             };
             if is_missing {
-                $handlers.missing = Some(operation);
-            }
-            match operation {
-                Operation::Create => {
-                    $handlers.on_create(Arc::new(move |new, cx| {
-                        let value = Arc::clone(&value);
-                        async move { value.create(new, cx).await }.boxed()
-                    }));
-                }
-                Operation::Update => {
-                    $handlers.on_update(Arc::new(move |old, new, cx| {
-                        let value = Arc::clone(&value);
-                        async move { value.update(old, new, cx).await }.boxed()
-                    }));
-                }
-                Operation::Delete => {
-                    $handlers.on_delete(Arc::new(move |old, cx| {
-                        let value = Arc::clone(&value);
-                        async move { value.delete(old, cx).await }.boxed()
-                    }));
-                }
-                Operation::Connect => {
-                    $handlers.on_connect(Arc::new(move |options, cx| {
-                        let value = Arc::clone(&value);
-                        async move { value.connect(options, cx).await }.boxed()
-                    }));
-                }
+                let name = $webhook.settings.name.clone();
+                $webhook.settings.mistake = Some($crate::RegistrationError::NoMethod { name, operation });
             }
         }
     };

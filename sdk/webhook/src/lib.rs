@@ -62,8 +62,8 @@
 mod admit;
 mod context;
 pub mod conversion;
+mod decision;
 mod decision_log;
-mod entry;
 mod handler;
 mod memory;
 mod metrics;
@@ -89,7 +89,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use crate::routes::Routes;
-pub use admit::AdmissionObject;
 pub use context::{Context, Permit};
 /// The object of the `scale` subresource of any kind (`autoscaling/v1`).
 pub use k8s_openapi::api::autoscaling::v1::Scale;
@@ -108,7 +107,7 @@ pub use portcullis_metrics::{MetricNameError, Metrics};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionResource, IntoResult, Operation, UserInfo, Verdict,
 };
-pub use target::Target;
+pub use target::{AdmissionObject, Target};
 pub use validate::Validate;
 pub use validator::{Mutator, Validator};
 
@@ -119,6 +118,7 @@ use crate::routes::{Budget, Endpoint};
 use admit::Admit;
 use portcullis_manifest::names::{is_label, is_subdomain};
 use review_call::{ReviewCalls, Skip};
+use settings::Settings;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -289,9 +289,9 @@ impl Webhooks {
         self.registered
             .iter()
             .map(|webhook| {
-                let manifest = webhook.manifest();
-                check(webhook.settings(), &manifest)?;
-                webhook.check_handlers()?;
+                let settings = webhook.settings();
+                check(settings)?;
+                let manifest = settings.entry.clone();
                 if !paths.insert(manifest.path.clone()) {
                     return Err(RegistrationError::DuplicatePath(manifest.path));
                 }
@@ -340,42 +340,41 @@ impl Webhooks {
     }
 }
 
-fn check(settings: &settings::Settings, manifest: &Webhook) -> Result<(), RegistrationError> {
-    let name = &settings.name;
+fn check(settings: &Settings) -> Result<(), RegistrationError> {
+    let Settings { name, entry, .. } = settings;
     if !is_label(name) {
         return Err(RegistrationError::InvalidName(name.clone()));
     }
     // The API server (`IsFullyQualifiedName`) requires three labels.
-    let refused = |name: &&String| !is_subdomain(name) || name.split('.').count() < 3;
-    if let Some(full_name) = settings.full_name.as_ref().filter(refused) {
-        return Err(RegistrationError::InvalidFullName(full_name.clone()));
+    if settings.has_full_name && (!is_subdomain(&entry.name) || entry.name.split('.').count() < 3) {
+        return Err(RegistrationError::InvalidFullName(entry.name.clone()));
     }
-    check_path(name, &manifest.path)?;
-    if settings.timeout.subsec_nanos() != 0 || !(1..=30).contains(&settings.timeout.as_secs()) {
-        return Err(RegistrationError::InvalidTimeout(name.clone()));
+    check_path(name, &entry.path)?;
+    if let Some(mistake) = &settings.mistake {
+        return Err(mistake.clone());
     }
-    if manifest.rules.iter().all(|rule| rule.operations.is_empty()) {
+    if entry.rules.iter().all(|rule| rule.operations.is_empty()) {
         return Err(RegistrationError::NoHandler(name.clone()));
     }
     // A resource with an empty name or an empty subresource matches nothing.
     let is_none = |resource: &String| resource.split('/').any(str::is_empty);
     let none = |r: &Rule| r.groups.is_empty() || r.versions.is_empty() || r.resources.is_empty();
-    if manifest.rules.iter().any(|rule| none(rule) || rule.resources.iter().any(is_none)) {
+    if entry.rules.iter().any(|rule| none(rule) || rule.resources.iter().any(is_none)) {
         return Err(RegistrationError::NoResource(name.clone()));
     }
     if settings.concurrency == 0 {
         return Err(RegistrationError::InvalidConcurrency(name.clone()));
     }
-    let (given, most) = (manifest.match_conditions.len(), MAX_MATCH_CONDITIONS - manifest.exemptions().len());
+    let (given, most) = (entry.match_conditions.len(), MAX_MATCH_CONDITIONS - entry.exemptions().len());
     if given > most {
         return Err(RegistrationError::TooManyMatchConditions { name: name.clone(), given, most });
     }
-    if !manifest.cel_rules.is_empty() && !manifest.has_use_for_cel_rules() {
+    if !entry.cel_rules.is_empty() && !entry.has_use_for_cel_rules() {
         return Err(RegistrationError::CelWithoutObject(name.clone()));
     }
     let one_line = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\r']);
     let taken = |rule: &CelRule| !rule.expression.trim().is_empty() && one_line(&rule.message);
-    if !manifest.cel_rules.iter().all(taken) {
+    if !entry.cel_rules.iter().all(taken) {
         return Err(RegistrationError::InvalidCelRule(name.clone()));
     }
     Ok(())

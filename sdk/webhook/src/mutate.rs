@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::{DynamicObject, GroupVersionKind};
-use portcullis_manifest::{ReinvocationPolicy, Webhook, WebhookKind};
-use portcullis_review::{IntoResult, Operation, Patch, PatchError, Request, Verdict, edit};
+use kube_core::DynamicObject;
+use portcullis_manifest::{ReinvocationPolicy, WebhookKind};
+use portcullis_review::{Operation, Patch, PatchError, Request, edit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, decoded, exempt, new_object, text};
-use super::handler::{Handlers, of_one, of_two, register_methods};
+use super::admit::{Admit, decoded, new_object, text};
+use super::decision::{Decision, Failure};
+use super::handler::{Handlers, handlers, register_methods};
 use super::settings::{Settings, settings};
-use super::target::{Subject, Target};
-use super::validator::{is_missing, is_missing_update};
-use super::{Context, Mutation, Mutator, RegistrationError, entry, old};
+use super::target::{AdmissionObject, Subject, Target};
+use super::{Context, Mutation, Mutator};
 
 /// A mutating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -35,11 +35,10 @@ use super::{Context, Mutation, Mutator, RegistrationError, entry, old};
 ///
 /// A handler returns a [`Mutation`], or a `Result` of one with any error, which is handled as for
 /// [`Validate`](super::Validate). Handlers that share data are the methods of a [`Mutator`]. Each operation has one
-/// handler; two are [`RegistrationError::DuplicateHandler`].
+/// handler; two are [`RegistrationError::DuplicateHandler`](super::RegistrationError::DuplicateHandler).
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Mutate<T> {
     settings: Settings,
-    subject: Subject,
     handlers: Handlers<T, T, Mutation<T>>,
     /// Whether the last object was edited.
     edits: AtomicBool,
@@ -69,65 +68,16 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> 
         Self::with_subject(name, Subject::subresource::<K>(subresource))
     }
 
-    pub(super) fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
-        let settings = Settings::new(WebhookKind::Mutating, name.into());
-        let edits = AtomicBool::default();
-        Self { settings, subject, handlers: Handlers::default(), edits }
+    fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
+        let settings = Settings::new(WebhookKind::Mutating, name.into(), subject);
+        Self { settings, handlers: Handlers::default(), edits: AtomicBool::default() }
     }
 
-    /// Mutates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) mutates updates too.
-    pub fn on_create<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
-    {
-        self.handlers.on_create(of_one(handler));
-        self
-    }
-
-    /// Mutates objects on CREATE and on UPDATE in one way; the handler gets the new object.
-    pub fn on_create_or_update<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
-    {
-        self.handlers.on_create_or_update(of_one(handler));
-        self
-    }
-
-    /// Mutates objects on UPDATE; the handler gets the old and the new object.
-    pub fn on_update<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
-    {
-        self.handlers.on_update(of_two(handler));
-        self
-    }
-
-    /// Validates DELETE. There is no object to mutate, so the handler returns a [`Verdict`].
-    pub fn on_delete<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
-    {
-        self.handlers.on_delete(of_one(handler));
-        self
-    }
-
-    /// Mutates the options of CONNECT (`exec`, `attach`, `portforward`, `proxy`).
-    pub fn on_connect<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(T, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Mutation<T>>> + Send + 'static,
-    {
-        self.handlers.on_connect(of_one(handler));
-        self
-    }
+    handlers!(T, Mutation<T>);
 
     /// Registers the methods of a [`Mutator`] for its operations.
     pub fn mutator<M: Mutator<T>>(mut self, mutator: Arc<M>) -> Self {
-        register_methods!(self.handlers, mutator, M);
+        register_methods!(self, mutator: M);
         self
     }
 }
@@ -147,51 +97,34 @@ impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Admit for 
         &self.settings
     }
 
-    fn check_handlers(&self) -> Result<(), RegistrationError> {
-        self.handlers.check(&self.settings.name)
-    }
-
-    fn only_kind(&self) -> Option<&GroupVersionKind> {
-        self.subject.kind()
-    }
-
-    fn manifest(&self) -> Webhook {
-        entry::webhook(&self.settings, &self.subject, self.handlers.operations())
-    }
-
-    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
-        self.decide(request, context).map(|decided| decided.or_else(Failure::into_decision)).boxed()
+    fn call_handler<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        context: Context,
+    ) -> BoxFuture<'a, Result<Decision, Failure>> {
+        self.mutate(request, context).boxed()
     }
 }
 
 impl<T: DeserializeOwned + Serialize + Clone + Send + Sync + 'static> Mutate<T> {
-    async fn decide(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
-        self.subject.screen(request)?;
-        if let Some(decided) = exempt(request) {
-            return Ok(decided);
-        }
-        let failed = |error| old::failure(error, request);
-        if request.operation == Operation::Delete {
-            let verdict = self.handlers.call_delete(request, &self.settings, context)?;
-            return Ok(Decision::by_handler(verdict.await.map_err(failed)?));
-        }
-        let raw = text(request, request.object)?;
+    async fn mutate(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
         let mut before = None;
         let new = || {
             let new = new_object::<T>(request, &self.settings)?;
             // The handler consumes the object. A webhook that edited the last one will mostly edit this one too, and to
             // write it now costs less than to decode it again for the patch; where it edits none, neither is needed.
             if self.edits.load(Ordering::Relaxed) {
-                before = written(&new, raw).ok();
+                before = written(&new, text(request, request.object)?).ok();
             }
             Ok(new)
         };
-        let mutation = self.handlers.call(request, &self.settings, context, new)?;
-        let Mutation { object, verdict } = mutation.await.map_err(failed)?;
-        self.edits.store(object.is_some(), Ordering::Relaxed);
+        let Mutation { object, verdict } = self.handlers.call(request, &self.settings, context, new).await?;
+        if request.operation != Operation::Delete {
+            self.edits.store(object.is_some(), Ordering::Relaxed);
+        }
         let mut decision = Decision::by_handler(verdict);
         if let Some(after) = object {
-            decision.patch = patch(raw, before, &after, &self.settings)?;
+            decision.patch = patch(text(request, request.object)?, before, &after, &self.settings)?;
         }
         Ok(decision)
     }

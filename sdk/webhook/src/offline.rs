@@ -13,7 +13,8 @@ use portcullis_review::{Operation, Review, Verdict};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-use super::admit::{Admit, Failure};
+use super::admit::Admit;
+use super::decision::Failure;
 use super::{Context, Webhooks};
 
 /// The result of one webhook for an object.
@@ -81,7 +82,7 @@ impl Webhooks {
             }
             let asked = self.ask(&**webhook, &kind, &resource.plural, object);
             let seconds = self.overrides.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-            let patience = seconds.unwrap_or(settings.timeout);
+            let patience = seconds.unwrap_or(settings.timeout());
             let asked = AssertUnwindSafe(tokio::time::timeout(patience, asked)).catch_unwind().await;
             let verdict = match asked {
                 Ok(Ok(None)) => continue,
@@ -102,15 +103,15 @@ impl Webhooks {
         plural: &str,
         object: &Value,
     ) -> Option<Result<Verdict, String>> {
-        let manifest = webhook.manifest().with_overrides(&self.overrides);
+        let manifest = webhook.settings().entry.clone().with_overrides(&self.overrides);
         let creates = manifest.rules.iter().any(|rule| rule.operations.contains(&Operation::Create));
         if manifest.kind != WebhookKind::Validating || !creates || !selected(&manifest, object) {
             return None;
         }
         let mut evaluated = evaluate(webhook, kind, plural, object).await;
         if let Err(Failure::Kind { .. }) = evaluated {
-            let converted = self.converted(webhook.only_kind()?, kind, object)?;
-            evaluated = evaluate(webhook, webhook.only_kind()?, plural, &converted).await;
+            let converted = self.converted(webhook.settings().subject.kind()?, kind, object)?;
+            evaluated = evaluate(webhook, webhook.settings().subject.kind()?, plural, &converted).await;
         }
         match evaluated {
             Ok(verdict) => Some(Ok(verdict)),
@@ -149,15 +150,15 @@ impl Webhooks {
 
     /// Whether the webhook is called when such an object is created, as far as is known without calling it.
     fn is_for(&self, webhook: &dyn Admit, resource: &ApiResource, object: &Value) -> bool {
-        let manifest = webhook.manifest().with_overrides(&self.overrides);
+        let manifest = webhook.settings().entry.clone().with_overrides(&self.overrides);
         let named = |names: &[String], name: &str| names.iter().any(|it| it == name || it == "*");
         let ruled = manifest.rules.iter().any(|rule| {
             let whole = rule.resources.iter().any(|it| it == "*/*");
             rule.operations.contains(&Operation::Create)
                 && named(&rule.groups, &resource.group)
-                && (whole || webhook.only_kind().is_some() || named(&rule.resources, &resource.plural))
+                && (whole || webhook.settings().subject.kind().is_some() || named(&rule.resources, &resource.plural))
         });
-        let kind = webhook.only_kind().is_none_or(|only| only.kind == resource.kind);
+        let kind = webhook.settings().subject.kind().is_none_or(|only| only.kind == resource.kind);
         manifest.kind == WebhookKind::Validating && ruled && kind && selected(&manifest, object)
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use portcullis_review::{BoxError, DecodeError, Request};
 use serde::de::DeserializeOwned;
 
-use super::admit::{Failure, decoded, undecoded};
+use super::admit::{decoded, undecoded};
+use super::decision::Failure;
 use super::settings::Settings;
 
 /// The stored object that an update changes. It is decoded when a [`Validator`](super::Validator) or a
@@ -22,9 +23,9 @@ use super::settings::Settings;
 /// assert_eq!(old.decode()?.data, None);
 /// # Ok::<(), portcullis_webhook::OldObjectError>(())
 /// ```
-pub struct OldObject<'a, T>(Source<'a, T>);
+pub struct OldObject<'a, T>(Stored<'a, T>);
 
-enum Source<'a, T> {
+enum Stored<'a, T> {
     Text { text: &'a str, managed_fields: bool },
     Decoded(Arc<T>),
 }
@@ -37,7 +38,7 @@ pub struct OldObjectError(DecodeError);
 
 impl<'a, T> OldObject<'a, T> {
     pub(super) fn new(text: &'a str, settings: &Settings) -> Self {
-        Self(Source::Text { text, managed_fields: settings.managed_fields })
+        Self(Stored::Text { text, managed_fields: settings.managed_fields })
     }
 }
 
@@ -48,8 +49,8 @@ impl<T: DeserializeOwned> OldObject<'_, T> {
     /// When the object does not decode as `T`, as one that was stored before the type changed.
     pub fn decode(&self) -> Result<Arc<T>, OldObjectError> {
         match &self.0 {
-            Source::Decoded(object) => Ok(Arc::clone(object)),
-            Source::Text { text, managed_fields } => {
+            Stored::Decoded(object) => Ok(Arc::clone(object)),
+            Stored::Text { text, managed_fields } => {
                 decoded(text, *managed_fields).map(Arc::new).map_err(OldObjectError)
             }
         }
@@ -73,7 +74,7 @@ pub(super) fn failure(error: BoxError, request: &Request<'_>) -> Failure {
 /// For a controller or a test that calls a method for updates.
 impl<T> From<Arc<T>> for OldObject<'_, T> {
     fn from(object: Arc<T>) -> Self {
-        Self(Source::Decoded(object))
+        Self(Stored::Decoded(object))
     }
 }
 

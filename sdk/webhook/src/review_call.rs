@@ -15,7 +15,8 @@ use tracing::field::{Empty, display};
 use tracing::{Instrument as _, debug_span};
 
 use super::Context;
-use super::admit::{Admit, Decision, Failure, HANDLER_FAILED};
+use super::admit::Admit;
+use super::decision::{Decision, Failure, HANDLER_FAILED};
 use super::decision_log::{Outcome, log};
 use crate::metrics::{AdmissionMetrics, Decided};
 use crate::rejected::Rejected;
@@ -36,7 +37,7 @@ pub(super) struct ReviewCalls {
 impl ReviewCalls {
     /// `budget` is for the bodies of all admission webhooks together.
     pub(super) fn new(webhook: Arc<dyn Admit>, metrics: AdmissionMetrics, budget: Budget, skip: Arc<Skip>) -> Self {
-        let kind = webhook.manifest().kind;
+        let kind = webhook.settings().entry.kind;
         Self { webhook, kind, metrics, budget, skip }
     }
 
@@ -50,7 +51,7 @@ impl Endpoint for ReviewCalls {
     fn limits(&self) -> RouteLimits {
         RouteLimits {
             body: ADMISSION_LIMIT,
-            timeout: self.webhook.settings().timeout,
+            timeout: self.webhook.settings().timeout(),
             concurrent: self.webhook.settings().concurrency,
             budget: self.budget.clone(),
         }

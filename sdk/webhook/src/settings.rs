@@ -3,32 +3,52 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_manifest::{ScopeType, Webhook, WebhookKind};
+use portcullis_manifest::{Webhook, WebhookKind};
 
-use crate::Source;
+use crate::target::Subject;
+use crate::{Operation, RegistrationError, Source};
 
 /// The default limit on concurrent reviews of one webhook.
 const CONCURRENCY: usize = 256;
 
-/// The settings of the entry in the webhook configuration, and those of reviews.
+/// The entry of a webhook in its configuration, and the settings of its reviews.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) name: String,
-    /// The name that it is registered under, if it does not follow from `name`.
-    pub(super) full_name: Option<String>,
-    pub(super) path: Option<String>,
-    /// The entry in the configuration. Name, path, rules and timeout are set when the manifest is made.
+    /// The entry in the configuration.
     pub(super) entry: Webhook,
-    pub(super) timeout: Duration,
-    pub(super) scope: Option<ScopeType>,
+    /// Whether the entry's name was given, and does not follow from `name`.
+    pub(super) has_full_name: bool,
+    /// The requests that reach its handlers.
+    pub(super) subject: Subject,
     pub(super) concurrency: usize,
     pub(super) managed_fields: bool,
     pub(super) deny_on_failure: bool,
     /// The sources that handlers read.
     pub(super) sources: Vec<Arc<dyn Source>>,
+    /// A mistake that the entry cannot show. [`Webhooks::manifests`](crate::Webhooks::manifests) returns it.
+    pub(super) mistake: Option<RegistrationError>,
 }
 
 impl Settings {
+    pub(super) fn new(kind: WebhookKind, name: String, subject: Subject) -> Self {
+        let path = match kind {
+            WebhookKind::Validating => format!("/validate/{name}"),
+            WebhookKind::Mutating => format!("/mutate/{name}"),
+        };
+        Self {
+            entry: Webhook::new(format!("{name}.{}", subject.domain()), kind, path, vec![subject.rule()]),
+            name,
+            has_full_name: false,
+            subject,
+            concurrency: CONCURRENCY,
+            managed_fields: false,
+            deny_on_failure: false,
+            sources: Vec::new(),
+            mistake: None,
+        }
+    }
+
     /// The sources that are not filled yet: a handler would not see all objects.
     pub(super) fn unfilled(&self) -> impl Iterator<Item = &Arc<dyn Source>> {
         self.sources.iter().filter(|source| !source.is_filled())
@@ -36,21 +56,30 @@ impl Settings {
 
     /// The name in the log and in [`Evaluation`](crate::Evaluation)s.
     pub(super) fn shown_name(&self) -> &str {
-        self.full_name.as_deref().unwrap_or(&self.name)
+        if self.has_full_name { &self.entry.name } else { &self.name }
     }
 
-    pub(super) fn new(kind: WebhookKind, name: String) -> Self {
-        Self {
-            entry: Webhook::new(&name, kind, "", Vec::new()),
-            name,
-            full_name: None,
-            path: None,
-            timeout: Duration::from_secs(10),
-            scope: None,
-            concurrency: CONCURRENCY,
-            managed_fields: false,
-            deny_on_failure: false,
-            sources: Vec::new(),
+    /// The time that a review may take.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.entry.timeout_seconds.into())
+    }
+
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        match u8::try_from(timeout.as_secs()) {
+            Ok(seconds @ 1..=30) if timeout.subsec_nanos() == 0 => self.entry.timeout_seconds = seconds,
+            _ => self.mistake = Some(RegistrationError::InvalidTimeout(self.name.clone())),
+        }
+    }
+
+    /// Adds an operation that has a handler.
+    pub(super) fn add_operation(&mut self, operation: Operation) {
+        for rule in &mut self.entry.rules {
+            if let Err(at) = rule.operations.binary_search(&operation) {
+                rule.operations.insert(at, operation);
+            } else {
+                let name = self.name.clone();
+                self.mistake = Some(RegistrationError::DuplicateHandler { name, operation });
+            }
         }
     }
 }
@@ -62,13 +91,14 @@ macro_rules! settings {
         /// replaces one whose webhooks have other names. Denials and the log show it. It must be a DNS subdomain of at
         /// least three labels, such as `check.shop.example`, and unique within its configuration.
         pub fn full_name(mut self, full_name: impl Into<String>) -> Self {
-            self.settings.full_name = Some(full_name.into());
+            self.settings.entry.name = full_name.into();
+            self.settings.has_full_name = true;
             self
         }
 
         /// Sets the path of the webhook instead of the one made from the name.
         pub fn path(mut self, path: impl Into<String>) -> Self {
-            self.settings.path = Some(path.into());
+            self.settings.entry.path = path.into();
             self
         }
 
@@ -81,7 +111,7 @@ macro_rules! settings {
 
         /// Sets how long the API server waits: whole seconds from 1 to 30 (default: 10).
         pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
-            self.settings.timeout = timeout;
+            self.settings.set_timeout(timeout);
             self
         }
 
@@ -104,10 +134,13 @@ macro_rules! settings {
             self
         }
 
-        /// Adds a match condition: the API server calls the webhook only if this CEL expression and those of all other
-        /// match conditions are true. `name` appears in messages and metrics of the API server. Kubernetes allows 64, of which a
-        /// webhook for updates uses one or two to exempt the removal of finalizers (`Webhook::exemptions` of
-        /// `portcullis-manifest`).
+        /// Adds a match condition, a CEL expression such as `request.userInfo.username != 'admin'`. The API server calls
+        /// the webhook only for requests for which all of its match conditions are true, and shows `name` in messages
+        /// and metrics.
+        ///
+        /// Kubernetes allows 64 match conditions. For a webhook that handles updates, the generated configuration adds
+        /// one or two, which exempt the removal of finalizers; with the rest of the 64 taken, one more is
+        /// [`RegistrationError::TooManyMatchConditions`](super::RegistrationError::TooManyMatchConditions).
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.entry.match_conditions.push(condition);
@@ -123,7 +156,7 @@ macro_rules! settings {
 
         /// Sets whether the resource is namespaced (default: as the type or the target says).
         pub fn scope(mut self, scope: portcullis_manifest::ScopeType) -> Self {
-            self.settings.scope = Some(scope);
+            self.settings.entry.rules.iter_mut().for_each(|rule| rule.scope = scope);
             self
         }
 

@@ -1,16 +1,29 @@
 //! The requests that a webhook is called for, and those that it refuses.
 
-use kube_core::{ApiResource, GroupVersionKind};
+use kube_core::{ApiResource, GroupVersionKind, Resource};
 use portcullis_manifest::{Rule, ScopeType};
-use portcullis_review::{Operation, Request};
+use portcullis_review::Request;
+use serde::de::DeserializeOwned;
 
 use super::KnownScope;
-use super::admit::{AdmissionObject, Failure};
+use super::decision::Failure;
+
+/// A kind that handlers can be registered for: every type that derives `kube::CustomResource`, and every kind of
+/// k8s-openapi.
+pub trait AdmissionObject:
+    Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K> AdmissionObject for K where
+    K: Resource<DynamicType = (), Scope: KnownScope> + DeserializeOwned + Send + Sync + 'static
+{
+}
 
 /// The resources that a webhook for untyped objects is called for; `*` means all.
 ///
 /// ```
-/// use kube_core::{ApiResource, GroupVersionKind};
+/// use kube_core::{ApiResource, GroupVersionKind, Resource};
 /// use portcullis_webhook::{ScopeType, Target};
 ///
 /// // One kind that has no Rust type, and everything of a group with its subresources.
@@ -85,10 +98,10 @@ impl Subject {
         self.kind.as_ref()
     }
 
-    /// The rule of the webhook's manifest.
-    pub(super) fn rule(&self, scope: Option<ScopeType>, operations: Vec<Operation>) -> Rule {
-        let Target { groups, versions, resources, scope: of_target } = self.target.clone();
-        Rule { groups, versions, resources, scope: scope.unwrap_or(of_target), operations }
+    /// The rule of the webhook's entry, for no operation yet.
+    pub(super) fn rule(&self) -> Rule {
+        let Target { groups, versions, resources, scope } = self.target.clone();
+        Rule { groups, versions, resources, scope, operations: Vec::new() }
     }
 
     /// The part of the full name after the webhook's own name: Kubernetes requires three labels at least, the core

@@ -3,19 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube_core::{DynamicObject, GroupVersionKind};
-use portcullis_manifest::{CelRule, Webhook, WebhookKind};
-use portcullis_review::{IntoResult, Operation, Request, Verdict};
+use futures::{FutureExt as _, TryFutureExt as _};
+use kube_core::DynamicObject;
+use portcullis_manifest::{CelRule, WebhookKind};
+use portcullis_review::{Request, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::admit::{AdmissionObject, Admit, Decision, Failure, exempt, new_object};
-use super::handler::{Handlers, of_one, of_two, register_methods};
+use super::admit::{Admit, new_object};
+use super::decision::{Decision, Failure};
+use super::handler::{Handlers, handlers, register_methods};
 use super::settings::{Settings, settings};
-use super::target::{Subject, Target};
-use super::validator::{is_missing, is_missing_update};
-use super::{Context, RegistrationError, Validator, entry, old};
+use super::target::{AdmissionObject, Subject, Target};
+use super::{Context, Validator};
 
 /// A validating webhook. The API server calls it only for operations that have a handler.
 ///
@@ -36,11 +36,10 @@ use super::{Context, RegistrationError, Validator, entry, old};
 /// Handlers that share data are the methods of a [`Validator`].
 ///
 /// Each operation has one handler: `.on_create_or_update(rule).on_update(other)` has two for UPDATE, which is
-/// [`RegistrationError::DuplicateHandler`].
+/// [`RegistrationError::DuplicateHandler`](super::RegistrationError::DuplicateHandler).
 #[must_use = "a webhook does nothing until it is registered"]
 pub struct Validate<T> {
     settings: Settings,
-    subject: Subject,
     handlers: Handlers<T, Arc<T>, Verdict>,
 }
 
@@ -99,65 +98,16 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
         Self::with_subject(name, Subject::subresource::<K>(subresource))
     }
 
-    pub(super) fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
-        let settings = Settings::new(WebhookKind::Validating, name.into());
-        Self { settings, subject, handlers: Handlers::default() }
+    fn with_subject(name: impl Into<String>, subject: Subject) -> Self {
+        let settings = Settings::new(WebhookKind::Validating, name.into(), subject);
+        Self { settings, handlers: Handlers::default() }
     }
 
-    /// Validates objects on CREATE alone; [`on_create_or_update`](Self::on_create_or_update) validates updates too.
-    pub fn on_create<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
-    {
-        self.handlers.on_create(of_one(handler));
-        self
-    }
-
-    /// Validates objects on CREATE and on UPDATE by one rule for the new object: the usual choice, since a rule that is
-    /// registered for CREATE alone does not hold for an object that is changed afterwards.
-    pub fn on_create_or_update<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
-    {
-        self.handlers.on_create_or_update(of_one(handler));
-        self
-    }
-
-    /// Validates objects on UPDATE; the handler gets the old and the new object.
-    pub fn on_update<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
-    {
-        self.handlers.on_update(of_two(handler));
-        self
-    }
-
-    /// Validates DELETE; the handler gets the stored object.
-    pub fn on_delete<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
-    {
-        self.handlers.on_delete(of_one(handler));
-        self
-    }
-
-    /// Validates CONNECT (`exec`, `attach`, `portforward`, `proxy`); the handler gets the options of the connection.
-    pub fn on_connect<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Arc<T>, Context) -> R + Send + Sync + 'static,
-        R: Future<Output: IntoResult<Verdict>> + Send + 'static,
-    {
-        self.handlers.on_connect(of_one(handler));
-        self
-    }
+    handlers!(Arc<T>, Verdict);
 
     /// Registers the methods of a [`Validator`] for its operations.
     pub fn validator<V: Validator<T>>(mut self, validator: Arc<V>) -> Self {
-        register_methods!(self.handlers, validator, V);
+        register_methods!(self, validator: V);
         self
     }
 }
@@ -196,36 +146,13 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Admit for Validate<T> {
         &self.settings
     }
 
-    fn check_handlers(&self) -> Result<(), RegistrationError> {
-        self.handlers.check(&self.settings.name)
-    }
-
-    fn only_kind(&self) -> Option<&GroupVersionKind> {
-        self.subject.kind()
-    }
-
-    fn manifest(&self) -> Webhook {
-        entry::webhook(&self.settings, &self.subject, self.handlers.operations())
-    }
-
-    fn admit<'a>(&'a self, request: &'a Request<'a>, context: Context) -> BoxFuture<'a, Result<Decision, Failure>> {
-        self.decide(request, context).map(|decided| decided.or_else(Failure::into_decision)).boxed()
-    }
-}
-
-impl<T: DeserializeOwned + Send + Sync + 'static> Validate<T> {
-    async fn decide(&self, request: &Request<'_>, context: Context) -> Result<Decision, Failure> {
-        self.subject.screen(request)?;
-        if let Some(decided) = exempt(request) {
-            return Ok(decided);
-        }
-        let verdict = if request.operation == Operation::Delete {
-            self.handlers.call_delete(request, &self.settings, context)?
-        } else {
-            let new = || new_object(request, &self.settings).map(Arc::new);
-            self.handlers.call(request, &self.settings, context, new)?
-        };
-        Ok(Decision::by_handler(verdict.await.map_err(|error| old::failure(error, request))?))
+    fn call_handler<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        context: Context,
+    ) -> BoxFuture<'a, Result<Decision, Failure>> {
+        let new = || new_object(request, &self.settings).map(Arc::new);
+        self.handlers.call(request, &self.settings, context, new).map_ok(Decision::by_handler).boxed()
     }
 }
 

@@ -164,19 +164,9 @@ impl<T> Future for NoMethod<T> {
     }
 }
 
-/// Whether a method of a validator or mutator is the default, by the name of the future that it returns.
-pub(super) fn is_missing<'a, S: 'a, A, R>(_: impl Fn(&'a S, A, Context) -> R) -> bool {
-    is_no_method::<R>()
-}
-
-/// The same as [`is_missing`] for `update`, whose default is missing where that of `create` is.
-pub(super) fn is_missing_update<'a, 'o, S: 'a, T: 'o, A, R>(
-    _: impl Fn(&'a S, OldObject<'o, T>, A, Context) -> R,
-) -> bool {
-    is_no_method::<R>()
-}
-
-fn is_no_method<R>() -> bool {
+/// Whether a method of a validator or mutator is the default one. The name of the future that it returns tells: a
+/// `TypeId` needs a type without lifetimes, and this future borrows the value.
+pub(super) fn is_missing<A, R>(_: impl FnOnce(A) -> R) -> bool {
     let name = type_name::<NoMethod<()>>();
     name.split_once('<').is_some_and(|(name, _)| type_name::<R>().starts_with(name))
 }

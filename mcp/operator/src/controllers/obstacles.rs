@@ -89,7 +89,8 @@ pub(super) fn unowned<W: Workload>(stores: &Stores, cx: &Reconcile<W>, plan: &Pl
     let children = children.filter(|child| child.kind != ChildKind::ServiceAccount);
     let is_unowned = |child: &&ChildRef| {
         let found = stores.children(child.kind).get(&cx.key.namespace, &child.name);
-        found.is_some_and(|trace| trace.live.controller.is_none() && trace.live.maker.as_ref() == Some(&manager))
+        found
+            .is_some_and(|trace| trace.live.controller.is_none() && trace.live.field_manager.as_ref() == Some(&manager))
     };
     children.filter(is_unowned).cloned().collect()
 }

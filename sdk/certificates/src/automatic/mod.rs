@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::bundle::{Beside, Bundle, FIRST_PAUSE, Origin, manager};
+use super::bundle::{Addition, Bundle, FIRST_PAUSE, Origin, manager};
 use super::metrics::CertificateMetrics;
 use super::pauses::pauses;
 use super::provided::CERTIFICATE_NAME;
@@ -181,9 +181,9 @@ impl Automatic {
     ///
     /// # Errors
     /// When the API server refuses. It is safe to retry.
-    pub async fn publish_beside(&self, operator: &str, certificate: &ServingCertificate) -> kube::Result<Vec<String>> {
+    pub async fn add_to_bundles(&self, operator: &str, certificate: &ServingCertificate) -> kube::Result<Vec<String>> {
         let (client, services, ca_pem) = (&self.client, &self.dns_names, &certificate.ca_pem);
-        Beside { client, manager: manager(operator), services, ca_pem }.publish(&self.configurations).await
+        Addition { client, manager: manager(operator), services, ca_pem }.publish(&self.configurations).await
     }
 
     /// Takes the steps that `next` returns, and returns what is stored then.

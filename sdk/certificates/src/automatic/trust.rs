@@ -6,7 +6,7 @@ use portcullis_pki::rotation::Anchor;
 use tracing::{info, warn};
 
 use super::Automatic;
-use crate::{ServingCertificate, published};
+use crate::{ServingCertificate, read_published};
 use portcullis_client::error_message;
 
 impl Automatic {
@@ -36,7 +36,7 @@ impl Automatic {
     /// Reads the bundles that callers of our Service trust now. A bundle that cannot be read is logged and left out.
     async fn published(&self, now: Timestamp) -> Vec<Anchor> {
         let mut found = Vec::new();
-        for published in published(&self.client, &self.configurations).await {
+        for published in read_published(&self.client, &self.configurations).await {
             match published.entries {
                 Ok(entries) => {
                     let entries = entries.into_iter().flatten();

@@ -3,9 +3,9 @@
 //! [`Bundle`] knows what callers must trust. For each object of its [`Configurations`] a `publisher` watches the
 //! object, and writes where the bundle differs; `state` has the last known state of each, and a caller that waits for
 //! the bundle to be everywhere gets what is missing (`missing`). `target` has what the three kinds of objects share.
-//! `published` reads them once; `beside` adds to them once. Only it and `publisher` write to them.
+//! `published` reads them once; `addition` adds to them once. Only it and `publisher` write to them.
 
-mod beside;
+mod addition;
 mod missing;
 mod published;
 mod publisher;
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::CertificateMetrics;
 use super::{Configurations, ServingCertificate, TimeOfDay};
-pub(super) use beside::Beside;
+pub(super) use addition::Addition;
 pub use missing::Changes;
-pub use published::{OwnEntry, PublishedEntry, PublishedObject, published};
+pub use published::{OwnEntry, PublishedEntry, PublishedObject, read_published};
 pub(super) use publisher::FIRST_PAUSE;
 use publisher::Publisher;
 use state::{States, Wanted};

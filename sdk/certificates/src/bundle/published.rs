@@ -60,7 +60,7 @@ impl PublishedObject {
 }
 
 /// Reads each of these objects.
-pub async fn published(client: &Client, configurations: &Configurations) -> Vec<PublishedObject> {
+pub async fn read_published(client: &Client, configurations: &Configurations) -> Vec<PublishedObject> {
     let Configurations { validating, mutating, crds } = configurations;
     let mut found = Vec::new();
     if let Some((name, ours)) = validating {

@@ -53,7 +53,7 @@ impl std::fmt::Display for Refusal {
 pub fn refusal(live: &Live, owner: &str, manager: &str) -> Option<Refusal> {
     match live.controller.as_deref() {
         Some(controller) if controller != owner => Some(Refusal::ControlledByOther),
-        None if live.maker.as_deref() != Some(manager) => Some(Refusal::NotOurs),
+        None if live.field_manager.as_deref() != Some(manager) => Some(Refusal::NotOurs),
         _ => None,
     }
 }
@@ -72,7 +72,8 @@ pub(super) fn decide(live: Option<&Live>, desired: &Desired, owner: &str, manage
     if live.digest.as_deref() != Some(desired.digest()) {
         return Decision::Apply(Reason::Changed);
     }
-    let held = live.held.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
+    let held =
+        live.owned_fields.as_deref().and_then(|held| serde_json::from_str::<Value>(held).ok()).unwrap_or_default();
     match fields::first_missing(&held, desired.document()) {
         Some(path) => Decision::Apply(Reason::Taken(path)),
         None if !live.foreign.is_empty() => {
@@ -112,9 +113,9 @@ mod tests {
             version: 7,
             digest: Some(desired().digest().to_owned()),
             controller: Some("owner".into()),
-            maker: None,
+            field_manager: None,
             deleting: false,
-            held: Some(held.to_string().into_boxed_str()),
+            owned_fields: Some(held.to_string().into_boxed_str()),
             foreign: Vec::new(),
         }
     }
@@ -130,12 +131,12 @@ mod tests {
             ("no digest", Some(Live { digest: None, ..live() }), Decision::Apply(Reason::Changed)),
             (
                 "a path taken",
-                Some(Live { held: Some(taken.into()), ..live() }),
+                Some(Live { owned_fields: Some(taken.into()), ..live() }),
                 Decision::Apply(Reason::Taken("metadata.annotations".into())),
             ),
             (
                 "managedFields cleared",
-                Some(Live { held: None, ..live() }),
+                Some(Live { owned_fields: None, ..live() }),
                 Decision::Apply(Reason::Taken("data".into())),
             ),
             (
@@ -151,17 +152,17 @@ mod tests {
             ),
             (
                 "a user's own object",
-                Some(Live { controller: None, digest: None, held: None, ..live() }),
+                Some(Live { controller: None, digest: None, owned_fields: None, ..live() }),
                 Decision::Refuse(Refusal::NotOurs),
             ),
             (
                 "owner reference stripped",
-                Some(Live { controller: None, maker: Some("test".into()), ..live() }),
+                Some(Live { controller: None, field_manager: Some("test".into()), ..live() }),
                 Decision::Keep,
             ),
             (
                 "owner reference stripped of another controller's child",
-                Some(Live { controller: None, maker: Some("else".into()), held: None, ..live() }),
+                Some(Live { controller: None, field_manager: Some("else".into()), owned_fields: None, ..live() }),
                 Decision::Refuse(Refusal::NotOurs),
             ),
         ];

@@ -29,11 +29,11 @@ pub struct Live {
     /// The `uid` of the owner with `controller: true`.
     pub controller: Option<String>,
     /// The manager that applied an object without such an owner, and so may treat it as a child.
-    pub maker: Option<String>,
+    pub field_manager: Option<String>,
     /// Whether it has a `deletionTimestamp`.
     pub deleting: bool,
     /// The `fieldsV1` of our own apply entry, as compact JSON.
-    pub held: Option<Box<str>>,
+    pub owned_fields: Option<Box<str>>,
     /// The patches that take away what others hold and [must not](FieldManager::exclusive).
     pub foreign: Vec<Value>,
 }
@@ -51,17 +51,17 @@ impl FieldManager {
     pub fn read(&self, kind: &str, metadata: &ObjectMeta) -> Live {
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone());
-        let held = held_by(metadata, &self.name, None);
-        let ours = controller.is_none() && held.is_some();
+        let owned_fields = owned_fields(metadata, &self.name, None);
+        let ours = controller.is_none() && owned_fields.is_some();
         Live {
             uid: metadata.uid.clone().unwrap_or_default(),
             version: version_number(metadata),
             digest: metadata.annotations.as_ref().and_then(|all| all.get(self.digest)).cloned(),
             controller,
-            maker: ours.then(|| self.name.clone()),
+            field_manager: ours.then(|| self.name.clone()),
             deleting: metadata.deletion_timestamp.is_some(),
             foreign: self.foreign(kind, metadata),
-            held,
+            owned_fields,
         }
     }
 
@@ -93,7 +93,7 @@ pub fn version_number(metadata: &ObjectMeta) -> u64 {
 }
 
 /// The `fieldsV1` of `manager`'s apply entry for `subresource`, as compact JSON.
-pub(crate) fn held_by(metadata: &ObjectMeta, manager: &str, subresource: Option<&str>) -> Option<Box<str>> {
+pub(crate) fn owned_fields(metadata: &ObjectMeta, manager: &str, subresource: Option<&str>) -> Option<Box<str>> {
     metadata
         .managed_fields
         .as_deref()

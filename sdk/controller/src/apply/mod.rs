@@ -21,7 +21,7 @@ pub use live::{FieldManager, Live, version_number};
 pub use send::ApplyError;
 
 pub(super) use document::prune;
-pub(super) use live::held_by;
+pub(super) use live::owned_fields;
 pub(super) use repairs::Undone;
 pub(super) use send::{Applier, DeleteOutcome, Ensured};
 pub(super) use status::{StatusState, apply_empties_status, status_needs_apply};

@@ -23,14 +23,14 @@ async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
     runtime.webhooks = Switch::Off;
     let controller = Controller::<ConfigMap>::new("maps");
     let reconciler = Arc::new(controller.reconciler(&runtime));
-    let validators = reconciler.validators.as_ref().unwrap();
+    let offline = reconciler.offline.as_ref().unwrap();
     let mut map = ConfigMap::default();
     (map.metadata.namespace, map.metadata.name) = (Some("team".into()), Some("odd".into()));
     let old = Observed::of(DeserializeGuard(Ok(map)), &Managers::of("maps"), |_| Vec::new());
     let key = Key::new("team", "odd");
-    assert!(validators.is_news(&key, "1", Some("odd")));
-    assert!(!validators.is_news(&key, "1", Some("odd")), "it was said");
-    assert!(validators.is_news(&key, "2", Some("odd")), "another object of this name");
+    assert!(offline.is_news(&key, "1", Some("odd")));
+    assert!(!offline.is_news(&key, "1", Some("odd")), "it was said");
+    assert!(offline.is_news(&key, "2", Some("odd")), "another object of this name");
 
     controller.changes.delivered(&Change { old: Some(Arc::new(old)), new: None, delivered: u64::MAX });
     let work = controller.changes.queue.run(1, &stop, Names::default(), |asked| {
@@ -41,7 +41,7 @@ async fn nothing_is_kept_of_what_was_said_of_an_object_that_is_gone() {
         }
     });
     tokio::time::timeout(Duration::from_mins(1), work).await.expect("a deletion is asked for");
-    assert!(validators.is_news(&key, "2", Some("odd")), "it is forgotten");
+    assert!(offline.is_news(&key, "2", Some("odd")), "it is forgotten");
 }
 
 /// Answers a list with one ConfigMap, once `lists` has `true`; a watch brings nothing.

@@ -14,7 +14,7 @@ use crate::apply::Applier;
 use crate::changes::Changes;
 use crate::children::Children;
 use crate::events::Events;
-use crate::validity::Validators;
+use crate::validators::OfflineValidation;
 use crate::writer::Writer;
 use crate::{Action, BoxError, ControllerError, Key, Kind, Observed, Store, Stored as _};
 use portcullis_lease::{Ownership, Scope};
@@ -45,7 +45,7 @@ pub(crate) struct Reconciler<K> {
     pub(crate) events: Events,
     pub(crate) finalizer: Option<(String, CleanUp<K>)>,
     /// Present while webhooks are off.
-    pub(crate) validators: Option<Validators>,
+    pub(crate) offline: Option<OfflineValidation>,
     pub(crate) on_invalid: Option<OnInvalid<K>>,
     pub(crate) timeout: Duration,
 }
@@ -143,8 +143,8 @@ impl<K: Kind> Reconciler<K> {
 
     /// Nothing is kept of deleted objects, whose number has no limit.
     fn forget(&self, key: &Key) {
-        if let Some(validators) = &self.validators {
-            validators.forget(key);
+        if let Some(offline) = &self.offline {
+            offline.forget(key);
         }
     }
 

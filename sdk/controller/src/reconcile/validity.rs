@@ -22,12 +22,12 @@ impl<K: Kind> Reconciler<K> {
         live: &Observed<K>,
         object: &K,
     ) -> Result<Option<String>, ControllerError> {
-        let Some(validators) = &self.validators else {
+        let Some(offline) = &self.offline else {
             self.withdraw(live).await?;
             return Ok(None);
         };
-        let Validation { problem, warnings } = validators
-            .validity
+        let Validation { problem, warnings } = offline
+            .validators
             .validate(&typed::<K>(live))
             .await
             .map_err(|problem| ControllerError::Validation { object: live.describe(), problem })?;
@@ -48,7 +48,7 @@ impl<K: Kind> Reconciler<K> {
         let report: Vec<&str> =
             invalid.then_some(&*message).into_iter().chain(warnings.iter().map(|it| &**it)).collect();
         let report = (!report.is_empty()).then(|| report.join("\n"));
-        let is_news = validators.is_news(key, &live.uid, report.as_deref());
+        let is_news = offline.is_news(key, &live.uid, report.as_deref());
         if is_news {
             // Warnings go to the log, because there is no request that could be answered with them.
             for warning in &warnings {

@@ -66,18 +66,22 @@ fn kinds_that_pods_need_are_exempt_in_system_namespaces() {
         ("demo.example", "*", &[]),
     ];
     for (group, resource, expected) in cases {
-        let guarded = webhook(vec![rule(group, resource)]).guarded(OWN).unwrap();
+        let guarded = webhook(vec![rule(group, resource)]).prevent_deadlock(OWN).unwrap();
         assert_eq!(left_alone(&guarded), expected, "{group}/{resource}");
         let mut ignoring = webhook(vec![rule(group, resource)]);
         ignoring.failure_policy = FailurePolicy::Ignore;
-        assert_eq!(left_alone(&ignoring.guarded(OWN).unwrap()), [""; 0], "who goes on without it is not held up");
+        assert_eq!(
+            left_alone(&ignoring.prevent_deadlock(OWN).unwrap()),
+            [""; 0],
+            "who goes on without it is not held up"
+        );
     }
     // Everything that lives in a namespace.
     let mut broad = rule("*", "*");
     broad.scope = ScopeType::Namespaced;
-    assert_eq!(left_alone(&webhook(vec![broad]).guarded(OWN).unwrap()), leases);
+    assert_eq!(left_alone(&webhook(vec![broad]).prevent_deadlock(OWN).unwrap()), leases);
     // An operator that lives there itself.
-    assert_eq!(left_alone(&webhook(vec![rule("", "pods")]).guarded("kube-system").unwrap()), ["kube-system"]);
+    assert_eq!(left_alone(&webhook(vec![rule("", "pods")]).prevent_deadlock("kube-system").unwrap()), ["kube-system"]);
 }
 
 // Issue 21: what no selector of namespaces can leave out.
@@ -170,31 +174,31 @@ fn a_webhook_that_would_lock_the_cluster_is_refused() {
         ),
     ];
     for (rule, reach, fix) in cases {
-        let refused = webhook(vec![rule.clone()]).guarded(OWN).unwrap_err();
+        let refused = webhook(vec![rule.clone()]).prevent_deadlock(OWN).unwrap_err();
         let expected =
             format!("webhook a.things.demo.example could lock the cluster: it fails closed and {reach}; {fix}");
         assert_eq!(refused.to_string(), expected);
         // Each way out that the sentence names is one.
         let mut ignoring = webhook(vec![rule.clone()]);
         ignoring.failure_policy = FailurePolicy::Ignore;
-        ignoring.guarded(OWN).unwrap();
+        ignoring.prevent_deadlock(OWN).unwrap();
         let mut conditional = webhook(vec![rule.clone()]);
         conditional.match_conditions = vec![MatchCondition { name: "mine".into(), expression: "false".into() }];
-        assert_eq!(conditional.guarded(OWN).is_ok(), fix == named, "{rule:?}");
+        assert_eq!(conditional.prevent_deadlock(OWN).is_ok(), fix == named, "{rule:?}");
         let mut labelled = webhook(vec![rule.clone()]);
         let labels = [("mine".to_owned(), "yes".to_owned())].into();
         labelled.object_selector = Some(LabelSelector { match_labels: Some(labels), match_expressions: None });
-        assert_eq!(labelled.guarded(OWN).is_ok(), fix == named, "{rule:?}");
+        assert_eq!(labelled.prevent_deadlock(OWN).is_ok(), fix == named, "{rule:?}");
         let mut namespaced = rule.clone();
         namespaced.scope = ScopeType::Namespaced;
-        webhook(vec![namespaced]).guarded(OWN).unwrap();
+        webhook(vec![namespaced]).prevent_deadlock(OWN).unwrap();
         // A webhook on deletions keeps nothing from starting, and a selector that selects everything narrows nothing.
         let mut deleted = rule.clone();
         deleted.operations = vec![Operation::Delete, Operation::Connect];
-        webhook(vec![deleted]).guarded(OWN).unwrap();
+        webhook(vec![deleted]).prevent_deadlock(OWN).unwrap();
         let mut everything = webhook(vec![rule]);
         everything.object_selector = Some(LabelSelector::default());
-        everything.guarded(OWN).unwrap_err();
+        everything.prevent_deadlock(OWN).unwrap_err();
     }
 }
 
@@ -209,7 +213,7 @@ fn a_selector_that_asks_for_what_must_be_left_alone_is_refused() {
     for (namespaces, refused) in cases {
         let mut pods = webhook(vec![rule("", "pods")]);
         pods.namespace_selector = Some(selects(namespaces));
-        let said = pods.guarded(OWN).err().map(|error| error.to_string());
+        let said = pods.prevent_deadlock(OWN).err().map(|error| error.to_string());
         let expected = refused.map(|names| {
             format!(
                 "webhook a.things.demo.example could lock the cluster: it fails closed and selects namespace {names}, which it \
@@ -229,15 +233,15 @@ fn a_restricted_webhook_selects_one_namespace() {
         Rule { scope: ScopeType::Cluster, ..rule("demo.example", "planets") },
     ]);
     hook.namespace_selector = Some(selects(&["other"]));
-    let restricted = hook.restricted_to("team").unwrap();
+    let restricted = hook.restrict_to_namespace("team").unwrap();
     let labels = [("kubernetes.io/metadata.name".to_owned(), "team".to_owned())].into();
     let expected = LabelSelector { match_labels: Some(labels), match_expressions: None };
     assert_eq!(restricted.namespace_selector, Some(expected));
     assert_eq!(restricted.rules.len(), 1, "what lives in no namespace is another's business");
     assert_eq!(restricted.rules[0].scope, ScopeType::Namespaced);
     // Pods in its own namespace: that cannot be corrected.
-    webhook(vec![rule("", "pods")]).restricted_to(OWN).unwrap().guarded(OWN).unwrap_err();
-    webhook(vec![rule("", "pods")]).restricted_to("team").unwrap().guarded(OWN).unwrap();
+    webhook(vec![rule("", "pods")]).restrict_to_namespace(OWN).unwrap().prevent_deadlock(OWN).unwrap_err();
+    webhook(vec![rule("", "pods")]).restrict_to_namespace("team").unwrap().prevent_deadlock(OWN).unwrap();
     let cluster = Rule { scope: ScopeType::Cluster, ..rule("demo.example", "planets") };
-    assert_eq!(webhook(vec![cluster]).restricted_to("team"), None);
+    assert_eq!(webhook(vec![cluster]).restrict_to_namespace("team"), None);
 }

@@ -78,7 +78,8 @@ fn the_own_namespace_is_exempt_only_where_a_lockout_threatens() {
         let labels = [("team".to_owned(), "a".to_owned())].into();
         hook.namespace_selector = Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() });
         let value =
-            serde_json::to_value(validating_configuration("v", &[hook.guarded("demo").unwrap()], &service())).unwrap();
+            serde_json::to_value(validating_configuration("v", &[hook.prevent_deadlock("demo").unwrap()], &service()))
+                .unwrap();
         let selector = &value["webhooks"][0]["namespaceSelector"];
         let expected = json!([{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["demo"] }]);
         assert_eq!(selector["matchExpressions"], if guarded { expected } else { Value::Null }, "{group} {policy}");
@@ -203,7 +204,7 @@ fn a_policy_matches_its_webhooks_requests_with_an_object() {
     judged.failure_policy = FailurePolicy::Ignore;
     judged.match_conditions = vec![MatchCondition { name: "mine".into(), expression: "true".into() }];
     judged.cel_rules = vec![CelRule { expression: "object.spec.n < 3".into(), message: "3 is too much".into() }];
-    let judged = judged.restricted_to("team").unwrap();
+    let judged = judged.restrict_to_namespace("team").unwrap();
     let policies = admission_policies("op-validating-team", &[judged.clone(), webhook("b", WebhookKind::Validating)]);
     let [(policy, binding)] = &policies[..] else { panic!("{policies:?}") };
     let name = "op-validating-team.a.entities.demo.example";

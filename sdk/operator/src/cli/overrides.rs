@@ -8,40 +8,42 @@ use portcullis_manifest::{FailurePolicy, Overrides};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-#[derive(clap::Args, Clone, Debug, Default)]
-pub(super) struct OverrideFlags {
+/// Defines the flags. Each sets the field of [`Overrides`] that has its name, and has a function that writes the value.
+macro_rules! flags {
+    ($($(#[$attribute:meta])* $field:ident: $Value:ty => $text:expr,)+) => {
+        #[derive(clap::Args, Clone, Debug, Default)]
+        pub(super) struct OverrideFlags {
+            $($(#[$attribute])* $field: Option<$Value>,)+
+        }
+
+        impl OverrideFlags {
+            pub(super) fn overrides(&self) -> Overrides {
+                Overrides { $($field: self.$field.clone(),)+ }
+            }
+        }
+
+        /// The flags that set these overrides: their names, each with its value if it has one.
+        pub(super) fn flags(overrides: &Overrides) -> Vec<(String, Option<String>)> {
+            vec![$((stringify!($field).replace('_', "-"), overrides.$field.as_ref().map($text)),)+]
+        }
+    };
+}
+
+flags! {
     /// The API server's action when no replica answers; a webhook that is registered with Ignore keeps it [default:
     /// what each is registered with]
     #[arg(long, value_name = "POLICY", value_parser = failure_policy())]
-    pub(super) failure_policy: Option<FailurePolicy>,
+    failure_policy: FailurePolicy => ToString::to_string,
     /// Timeout of every webhook in seconds, 1 to 30 [default: what each is registered with]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
-    pub(super) timeout_seconds: Option<u8>,
+    timeout_seconds: u8 => ToString::to_string,
     /// Call webhooks only for objects in namespaces with these labels, in addition to each webhook's own selector: a
     /// label selector in kubectl's syntax, or JSON
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
-    pub(super) namespace_selector: Option<LabelSelector>,
+    namespace_selector: LabelSelector => text,
     /// Call webhooks only for objects with these labels, in the same way
     #[arg(long, value_name = "SELECTOR", value_parser = selector)]
-    pub(super) object_selector: Option<LabelSelector>,
-}
-
-impl OverrideFlags {
-    pub(super) fn overrides(&self) -> Overrides {
-        let Self { failure_policy, timeout_seconds, namespace_selector, object_selector } = self.clone();
-        Overrides { failure_policy, timeout_seconds, namespace_selector, object_selector }
-    }
-}
-
-/// The flags that say the same: their names, each with its value where there is one.
-pub(super) fn flags(overrides: &Overrides) -> [(&'static str, Option<String>); 4] {
-    let Overrides { failure_policy, timeout_seconds, namespace_selector, object_selector } = overrides;
-    [
-        ("failure-policy", failure_policy.map(|policy| policy.to_string())),
-        ("timeout-seconds", timeout_seconds.map(|seconds| seconds.to_string())),
-        ("namespace-selector", namespace_selector.as_ref().map(text)),
-        ("object-selector", object_selector.as_ref().map(text)),
-    ]
+    object_selector: LabelSelector => text,
 }
 
 fn failure_policy() -> impl TypedValueParser<Value = FailurePolicy> {

@@ -25,7 +25,7 @@ use crate::installation::{configurations, label};
 use crate::options::EmbedOptions;
 use crate::shutdown::LONGEST_DRAIN;
 use crate::{Components, Installation, Operator};
-use portcullis_certificates::{Configurations, published};
+use portcullis_certificates::{Configurations, read_published};
 use portcullis_listener::{Limits, Server};
 
 /// Probes are answered at once; a client that still reads an answer at the end is not waited for.
@@ -138,7 +138,7 @@ pub(super) async fn run<A: clap::Args>(
 
 /// Checks that the configurations do not call another installation's Service. Nothing has been written yet.
 async fn ours(client: &Client, installation: &Installation, configurations: &Configurations) -> anyhow::Result<()> {
-    let read = timeout(LOOK, published(client, configurations)).await;
+    let read = timeout(LOOK, read_published(client, configurations)).await;
     let read = read.with_context(|| format!("the API server did not answer within {} s", LOOK.as_secs()))?;
     let (own, namespace) = (installation.server_names(), &installation.namespace);
     for found in read {

@@ -196,7 +196,7 @@ async fn ensure_for_upgrade(
     let material = patience.answer(maker.ensure_unattended()).await??;
     say(&sound(installation, &material)?)?;
     // Callers keep trusting the certificate that is served now, and trust the next one before it is served.
-    let added = patience.answer(maker.publish_beside(installation.operator, &material)).await?;
+    let added = patience.answer(maker.add_to_bundles(installation.operator, &material)).await?;
     let added = added.context("cannot add the CA to what is published; compare the roles of this command's Job")?;
     added.iter().try_for_each(|object| say(&format!("added the CA to what is trusted: {object}\n")))
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::name;
 use crate::Installation;
-use portcullis_certificates::{CertificateSource, published};
+use portcullis_certificates::{CertificateSource, read_published};
 
 /// The stored and the published certificates.
 #[derive(Debug, Serialize)]
@@ -77,7 +77,7 @@ pub(super) async fn look(installation: &Installation, source: &CertificateSource
             }
         },
     };
-    for object in published(source.client(), source.configurations()).await {
+    for object in read_published(source.client(), source.configurations()).await {
         let name = object.object.clone();
         for (entry, bundle) in object.own_entries()? {
             let problem = match (bundle, &chain) {

@@ -43,7 +43,7 @@ pub(crate) fn installation_arguments(installation: &Installation) -> Vec<String>
         ("certificate-secret", (*secret != secret_of(release)).then(|| secret.clone())),
         ("webhooks", (!webhooks.is_on()).then(|| webhooks.to_string())),
     ];
-    let flags = flags.into_iter().chain(overrides::flags(overrides));
+    let flags = flags.map(|(flag, value)| (flag.to_owned(), value)).into_iter().chain(overrides::flags(overrides));
     flags.filter_map(|(flag, value)| Some(format!("--{flag}={}", value?))).collect()
 }
 

@@ -54,7 +54,7 @@ impl<'a> Objects<'a> {
         let installation = operator.resolve(&flags.installation, flags.namespace.as_deref())?;
         let registered = webhooks.manifests().map_err(ComponentsError::from)?;
         let entries = entries(&installation, webhooks)?;
-        let guarded = entries.iter().cloned().map(|webhook| webhook.guarded(&installation.namespace));
+        let guarded = entries.iter().cloned().map(|webhook| webhook.prevent_deadlock(&installation.namespace));
         let guarded = guarded.collect::<Result<Vec<_>, Deadlock>>()?;
         let conversions = convertible(webhooks, &operator.crds)?;
         let rights = operator.rights(&installation, components)?;

@@ -96,7 +96,7 @@ async fn an_operator_that_is_down_never_blocks_exempt_pods() {
         assert_eq!(pods.create(&PostParams::default(), &pod).await.is_ok(), goes_on, "{policy}");
     }
     // The generated configuration excludes the operator's own Pods under either policy.
-    let guarded = deny(FailurePolicy::Fail).manifests().unwrap().remove(0).guarded("own").unwrap();
+    let guarded = deny(FailurePolicy::Fail).manifests().unwrap().remove(0).prevent_deadlock("own").unwrap();
     let expression = &guarded.namespace_selector.unwrap().match_expressions.unwrap()[0];
     assert_eq!((expression.operator.as_str(), expression.values.as_ref().unwrap()[0].as_str()), ("NotIn", "own"));
 }

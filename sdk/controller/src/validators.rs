@@ -22,7 +22,7 @@ pub struct Validation {
 
 /// Validators that a controller evaluates on stored objects while webhooks are off. With the feature `webhook`,
 /// `Webhooks` of `portcullis-webhook` implements it with the registered validators.
-pub trait Validity: Send + Sync + 'static {
+pub trait Validators: Send + Sync + 'static {
     /// Evaluates the object.
     ///
     /// # Errors
@@ -30,17 +30,17 @@ pub trait Validity: Send + Sync + 'static {
     fn validate<'a>(&'a self, object: &'a Value) -> BoxFuture<'a, Result<Validation, String>>;
 }
 
-/// The rules of an operator whose webhooks are off.
-pub(super) struct Validators {
-    pub(super) validity: Arc<dyn Validity>,
+/// The validators of an operator whose webhooks are off, and what they reported.
+pub(super) struct OfflineValidation {
+    pub(super) validators: Arc<dyn Validators>,
     /// The last message about each object, with its uid. It keeps a message from being repeated where the object's
     /// status has no condition `Valid`.
     reported: Mutex<HashMap<Key, (String, String)>>,
 }
 
-impl Validators {
-    pub(super) fn new(validity: Arc<dyn Validity>) -> Self {
-        Self { validity, reported: Mutex::default() }
+impl OfflineValidation {
+    pub(super) fn new(validators: Arc<dyn Validators>) -> Self {
+        Self { validators, reported: Mutex::default() }
     }
 
     /// Whether this message is new. One that the condition has already is not, whichever replica wrote it.

@@ -14,7 +14,7 @@ use crate::Configurations;
 use crate::pauses::pauses;
 
 /// The CA to be trusted as well, and its writer.
-pub(crate) struct Beside<'a> {
+pub(crate) struct Addition<'a> {
     pub(crate) client: &'a Client,
     /// The field manager that writes it.
     pub(crate) manager: String,
@@ -23,7 +23,7 @@ pub(crate) struct Beside<'a> {
     pub(crate) ca_pem: &'a str,
 }
 
-impl Beside<'_> {
+impl Addition<'_> {
     /// Adds it to the bundle of each entry that has one, and returns the objects that were written. Those that do not
     /// exist are none of them: they get the bundle when they are installed.
     pub(crate) async fn publish(&self, configurations: &Configurations) -> kube::Result<Vec<String>> {

@@ -9,7 +9,7 @@ use crate::watch::{Notice, Watch};
 
 /// The pieces of an object. Reading it does not join them.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'s> {
+pub(crate) struct Pieces<'s> {
     pub(crate) api_version: &'s str,
     pub(crate) kind: &'s str,
     /// JSON.
@@ -18,7 +18,7 @@ pub(crate) struct Source<'s> {
     pub(crate) members: &'s [(&'s str, &'s str)],
 }
 
-impl<'s> Source<'s> {
+impl<'s> Pieces<'s> {
     /// Reads the object, and records whether its type ignores members, except the engine's.
     pub(crate) fn watched(self, notice: &'s Notice) -> Watched<'s> {
         Watched { source: self, notice }
@@ -41,7 +41,7 @@ impl<'s> Source<'s> {
 }
 
 pub(crate) struct Watched<'s> {
-    source: Source<'s>,
+    source: Pieces<'s>,
     notice: &'s Notice,
 }
 
