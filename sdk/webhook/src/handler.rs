@@ -143,22 +143,21 @@ macro_rules! register_methods {
         })
     };
     (@ $webhook:ident, $value:ident: $Methods:ident { $($Operation:ident $method:ident($($object:ident),+)),+ }) => {
+        let futures = [$($crate::validator::future_name(|($($object,)+ cx)| $value.$method($($object,)+ cx))),+];
         for &operation in $Methods::OPERATIONS {
             $webhook.settings.add_operation(operation);
             let value = Arc::clone(&$value);
-            let is_missing = match operation {
+            match operation {
                 $($crate::Operation::$Operation => {
                     $webhook.handlers.$method = Some(Arc::new(move |$($object,)+ cx| {
                         let value = Arc::clone(&value);
                         async move { value.$method($($object,)+ cx).await }.boxed()
                     }));
-                    $crate::validator::is_missing(|($($object,)+ cx)| $value.$method($($object,)+ cx))
                 })+
-            };
-            if is_missing {
-                let name = $webhook.settings.name.clone();
-                $webhook.settings.mistake = Some($crate::RegistrationError::NoMethod { name, operation });
             }
+        }
+        if let Some(mistake) = $crate::validator::mistake(&$webhook.settings.name, $Methods::OPERATIONS, futures) {
+            $webhook.settings.mistake = Some(mistake);
         }
     };
 }

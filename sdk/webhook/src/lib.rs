@@ -171,6 +171,16 @@ pub enum RegistrationError {
         /// The operation.
         operation: Operation,
     },
+    /// A [`Validator`] or [`Mutator`] has a method for an operation that it does not name, which would never be called.
+    #[error(
+        "OPERATIONS of webhook {name} lacks {operation}, for which there is a method: add {operation}, or remove the method"
+    )]
+    UnusedMethod {
+        /// The webhook.
+        name: String,
+        /// The operation.
+        operation: Operation,
+    },
     /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
     #[error("two webhooks are registered as {0}: give one of them another name")]
     DuplicateName(String),

@@ -8,15 +8,15 @@ use std::task::{self, Poll};
 
 use portcullis_review::{BoxError, Operation, Verdict};
 
-use super::{Context, Mutation, OldObject};
+use super::{Context, Mutation, OldObject, RegistrationError};
 
 /// A value that validates objects: the handlers of a [`Validate`](super::Validate) that share a client, a store or
 /// settings. It is registered with [`Validate::validator`](super::Validate::validator).
 ///
-/// The API server calls the webhook for [`OPERATIONS`](Self::OPERATIONS). Each of them needs its method, or else the
-/// registration is refused with [`RegistrationError::NoMethod`](super::RegistrationError::NoMethod). A method of another
-/// operation is not called. An update without a method of its own is validated as a creation, so that one rule holds
-/// for both.
+/// The API server calls the webhook for [`OPERATIONS`](Self::OPERATIONS). An operation without its method is refused at
+/// the registration ([`RegistrationError::NoMethod`]), as is a method of an operation that is not named
+/// ([`RegistrationError::UnusedMethod`]). An update without a method of its own is validated as a creation, so that one
+/// rule holds for both.
 ///
 /// An error is handled as for any handler, see [`Validate`](super::Validate): it is no verdict. A controller can share
 /// the value, and validate stored objects with it in the context of [`Context::from_stored`].
@@ -144,7 +144,7 @@ pub trait Mutator<T: Send + Sync + 'static>: Send + Sync + 'static {
     }
 }
 
-/// The future of a method that a value does not have. [`is_missing`] finds it at the registration.
+/// The future of a method that a value does not have. [`mistake`] finds it at the registration.
 struct NoMethod<T> {
     error: String,
     answer: PhantomData<fn() -> T>,
@@ -164,9 +164,36 @@ impl<T> Future for NoMethod<T> {
     }
 }
 
-/// Whether a method of a validator or mutator is the default one. The name of the future that it returns tells: a
-/// `TypeId` needs a type without lifetimes, and this future borrows the value.
-pub(super) fn is_missing<A, R>(_: impl FnOnce(A) -> R) -> bool {
-    let name = type_name::<NoMethod<()>>();
-    name.split_once('<').is_some_and(|(name, _)| type_name::<R>().starts_with(name))
+/// The name of the future that a method returns. It tells a default method from another: a `TypeId` needs a type without
+/// lifetimes, and this future borrows the value.
+pub(super) fn future_name<A, R>(_: impl FnOnce(A) -> R) -> &'static str {
+    type_name::<R>()
+}
+
+/// The first difference between the operations that are named and the methods that there are. `futures` are the names of
+/// what the methods for CREATE, UPDATE, DELETE and CONNECT return.
+pub(super) fn mistake(
+    webhook: &str,
+    operations: &[Operation],
+    futures: [&'static str; 4],
+) -> Option<RegistrationError> {
+    let is_named = |operation| operations.contains(&operation);
+    let default = type_name::<NoMethod<()>>().split('<').next().unwrap_or_default();
+    let exists = futures.map(|future| !future.starts_with(default));
+    // The default method for UPDATE returns what the one for CREATE does.
+    let is_default_update = futures[0] == futures[1];
+    let name = || webhook.to_owned();
+    let each = [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
+    each.into_iter().zip(exists).find_map(|(operation, exists)| {
+        let is_used = match operation {
+            Operation::Create => is_named(operation) || is_default_update && is_named(Operation::Update),
+            Operation::Update => is_named(operation) || is_default_update,
+            Operation::Delete | Operation::Connect => is_named(operation),
+        };
+        match (is_named(operation), exists) {
+            (true, false) => Some(RegistrationError::NoMethod { name: name(), operation }),
+            (false, true) if !is_used => Some(RegistrationError::UnusedMethod { name: name(), operation }),
+            _ => None,
+        }
+    })
 }

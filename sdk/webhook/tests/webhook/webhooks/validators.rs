@@ -150,33 +150,71 @@ async fn each_operation_calls_its_method() {
     }
 }
 
-/// Has methods for more operations than it names.
-struct Silent;
+/// Has a method for each operation, and does not name one of them.
+struct Whole<const LEFT_OUT: usize>;
 
-impl Validator<Entity> for Silent {
+impl<const LEFT_OUT: usize> Validator<Entity> for Whole<LEFT_OUT> {
+    const OPERATIONS: &'static [Operation] = match LEFT_OUT {
+        0 => &[Operation::Update, Operation::Delete, Operation::Connect],
+        1 => &[Operation::Create, Operation::Delete, Operation::Connect],
+        2 => &[Operation::Create, Operation::Update, Operation::Connect],
+        _ => &[Operation::Create, Operation::Update, Operation::Delete],
+    };
+
+    async fn create(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(Verdict::allow())
+    }
+
+    async fn update(&self, _: OldObject<'_, Entity>, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(Verdict::allow())
+    }
+
+    async fn delete(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(Verdict::allow())
+    }
+
+    async fn connect(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
+        Ok(Verdict::allow())
+    }
+}
+
+#[test]
+fn a_method_of_an_operation_that_is_not_named_is_refused() {
+    fn check<const LEFT_OUT: usize>() {
+        let webhooks =
+            Webhooks::new().validate(Validate::<Entity>::new("whole").validator(Arc::new(Whole::<LEFT_OUT>)));
+        let operation = EACH[LEFT_OUT];
+        let expected = format!(
+            "OPERATIONS of webhook whole lacks {operation}, for which there is a method: add {operation}, or remove the method",
+        );
+        assert_eq!(webhooks.routes().unwrap_err().to_string(), expected);
+    }
+    check::<0>();
+    check::<1>();
+    check::<2>();
+    check::<3>();
+}
+
+/// Has a method for CREATE, and names UPDATE alone.
+struct Updates;
+
+impl Validator<Entity> for Updates {
     const OPERATIONS: &'static [Operation] = &[Operation::Update];
 
     async fn create(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
         Ok(Verdict::deny("created").code(422))
     }
-
-    async fn delete(&self, _: Arc<Entity>, _: Context) -> Result<Verdict, BoxError> {
-        Ok(Verdict::deny("deleted").code(422))
-    }
 }
 
 #[tokio::test]
-async fn a_method_of_an_operation_that_is_not_named_is_not_called() {
-    let webhooks = Webhooks::new().validate(Validate::<Entity>::new("silent").validator(Arc::new(Silent)));
+async fn an_update_without_its_own_method_is_validated_by_create() {
+    let webhooks = Webhooks::new().validate(Validate::<Entity>::new("updates").validator(Arc::new(Updates)));
     assert_eq!(webhooks.manifests().unwrap()[0].rules[0].operations, [Operation::Update]);
     let routes = webhooks.routes().unwrap();
-    for (operation, object, old, expected) in [
-        ("CREATE", named("jane"), Value::Null, 500),
-        ("DELETE", Value::Null, named("jane"), 500),
-        // By default an update is validated by `create`.
-        ("UPDATE", named("jane"), named("jane"), 422),
-    ] {
-        assert_eq!(code(&routes, "/validate/silent", operation, object, old).await, expected, "{operation}");
+    for (operation, object, old, expected) in
+        [("CREATE", named("jane"), Value::Null, 500), ("UPDATE", named("jane"), named("jane"), 422)]
+    {
+        assert_eq!(code(&routes, "/validate/updates", operation, object, old).await, expected, "{operation}");
     }
     assert!(webhooks.explain(&named("jane")).await.is_empty(), "with webhooks off no update is evaluated");
 }
