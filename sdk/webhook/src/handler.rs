@@ -15,16 +15,17 @@ use super::{Context, OldObject, old};
 /// The answer or the error of a handler.
 type Answered<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
 /// A handler of one object.
-type OfOne<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
+type Handler<A, T> = Arc<dyn Fn(A, Context) -> Answered<'static, T> + Send + Sync>;
 /// A handler of the old and the new object.
-type OfTwo<T, New, Answer> = Arc<dyn for<'a> Fn(OldObject<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
+type UpdateHandler<T, New, Answer> =
+    Arc<dyn for<'a> Fn(OldObject<'a, T>, New, Context) -> Answered<'a, Answer> + Send + Sync>;
 
 /// The handlers of a webhook, by operation. `New` is the form in which they get the new object.
 pub(super) struct Handlers<T, New, Answer> {
-    pub(super) create: Option<OfOne<New, Answer>>,
-    pub(super) update: Option<OfTwo<T, New, Answer>>,
-    pub(super) delete: Option<OfOne<Arc<T>, Verdict>>,
-    pub(super) connect: Option<OfOne<New, Answer>>,
+    pub(super) create: Option<Handler<New, Answer>>,
+    pub(super) update: Option<UpdateHandler<T, New, Answer>>,
+    pub(super) delete: Option<Handler<Arc<T>, Verdict>>,
+    pub(super) connect: Option<Handler<New, Answer>>,
 }
 
 impl<T, New, Answer> Default for Handlers<T, New, Answer> {
@@ -78,7 +79,7 @@ macro_rules! handlers {
             R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
         {
             self.settings.add_operation($crate::Operation::Create);
-            self.handlers.create = Some($crate::handler::of_one(handler));
+            self.handlers.create = Some($crate::handler::boxed(handler));
             self
         }
 
@@ -90,7 +91,7 @@ macro_rules! handlers {
             F: Fn($New, $crate::Context) -> R + Send + Sync + 'static,
             R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
         {
-            let handler = $crate::handler::of_one(handler);
+            let handler = $crate::handler::boxed(handler);
             self.settings.add_operation($crate::Operation::Create);
             self.settings.add_operation($crate::Operation::Update);
             self.handlers.create = Some(std::sync::Arc::clone(&handler));
@@ -105,7 +106,7 @@ macro_rules! handlers {
             R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
         {
             self.settings.add_operation($crate::Operation::Update);
-            self.handlers.update = Some($crate::handler::of_two(handler));
+            self.handlers.update = Some($crate::handler::boxed_update(handler));
             self
         }
 
@@ -117,7 +118,7 @@ macro_rules! handlers {
             R: Future<Output: $crate::IntoResult<$crate::Verdict>> + Send + 'static,
         {
             self.settings.add_operation($crate::Operation::Delete);
-            self.handlers.delete = Some($crate::handler::of_one(handler));
+            self.handlers.delete = Some($crate::handler::boxed(handler));
             self
         }
 
@@ -128,7 +129,7 @@ macro_rules! handlers {
             R: Future<Output: $crate::IntoResult<$Answer>> + Send + 'static,
         {
             self.settings.add_operation($crate::Operation::Connect);
-            self.handlers.connect = Some($crate::handler::of_one(handler));
+            self.handlers.connect = Some($crate::handler::boxed(handler));
             self
         }
     };
@@ -164,7 +165,7 @@ macro_rules! register_methods {
 pub(super) use register_methods;
 
 /// Boxes a function of one object.
-pub(super) fn of_one<A, T: 'static, F, R>(handler: F) -> OfOne<A, T>
+pub(super) fn boxed<A, T: 'static, F, R>(handler: F) -> Handler<A, T>
 where
     F: Fn(A, Context) -> R + Send + Sync + 'static,
     R: Future<Output: IntoResult<T>> + Send + 'static,
@@ -173,7 +174,7 @@ where
 }
 
 /// Boxes a function of the old and the new object. Without an old object that decodes it is not called.
-pub(super) fn of_two<T, New, Answer, F, R>(handler: F) -> OfTwo<T, New, Answer>
+pub(super) fn boxed_update<T, New, Answer, F, R>(handler: F) -> UpdateHandler<T, New, Answer>
 where
     T: DeserializeOwned + 'static,
     New: 'static,
