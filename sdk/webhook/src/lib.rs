@@ -83,7 +83,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_manifest::{CelRule, MAX_MATCH_CONDITIONS, Overrides, Rule, Webhook};
+use portcullis_manifest::{Overrides, Webhook};
 use portcullis_review::ADMISSION_LIMIT;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -107,6 +107,7 @@ pub use portcullis_metrics::{MetricNameError, Metrics};
 pub use portcullis_review::{
     BoxError, Cause, DecodeError, Denial, Field, GroupVersionResource, IntoResult, Operation, UserInfo, Verdict,
 };
+pub use settings::RegistrationError;
 pub use target::{AdmissionObject, Target};
 pub use validate::Validate;
 pub use validator::{Mutator, Validator};
@@ -116,106 +117,11 @@ use crate::memory::Memory;
 use crate::metrics::AdmissionMetrics;
 use crate::routes::{Budget, Endpoint};
 use admit::Admit;
-use portcullis_manifest::names::{is_label, is_subdomain};
 use review_call::{ReviewCalls, Skip};
-use settings::Settings;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// A registration that cannot be served, or that Kubernetes would refuse. Fix it in the code that registers.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegistrationError {
-    /// The name is not a DNS label, which Kubernetes requires.
-    #[error("webhook name {0:?} is not a DNS label: use lower-case letters, digits and '-'")]
-    InvalidName(String),
-    /// The full name is not a DNS subdomain of at least three labels, which Kubernetes requires.
-    #[error("full name {0:?} of a webhook is not a DNS subdomain of three labels at least, as in check.shop.example")]
-    InvalidFullName(String),
-    /// Two webhooks have the same path.
-    #[error("two webhooks are served at {0}: give one of them another name or path")]
-    DuplicatePath(String),
-    /// The API server cannot call this path.
-    #[error(
-        "path {path:?} of webhook {name} must begin with '/' and have segments of lower-case letters, digits, '-' and '.'"
-    )]
-    InvalidPath {
-        /// The webhook.
-        name: String,
-        /// The invalid path.
-        path: String,
-    },
-    /// The timeout is outside of what Kubernetes allows.
-    #[error("timeout of webhook {0} must be 1 to 30 whole seconds")]
-    InvalidTimeout(String),
-    /// No operation has a handler, so the webhook would never be called.
-    #[error("webhook {0} has no handler: add on_create_or_update, on_delete or on_connect")]
-    NoHandler(String),
-    /// An operation of the webhook has two handlers.
-    #[error("webhook {name} has two handlers for {operation}: keep one (on_create_or_update is for CREATE and UPDATE)")]
-    DuplicateHandler {
-        /// The webhook.
-        name: String,
-        /// The operation.
-        operation: Operation,
-    },
-    /// A [`Validator`] or [`Mutator`] does not have the method for one of its operations.
-    #[error(
-        "OPERATIONS of webhook {name} has {operation}, for which there is no method: write it, or leave {operation} out"
-    )]
-    NoMethod {
-        /// The webhook.
-        name: String,
-        /// The operation.
-        operation: Operation,
-    },
-    /// A [`Validator`] or [`Mutator`] has a method for an operation that it does not name, which would never be called.
-    #[error(
-        "OPERATIONS of webhook {name} lacks {operation}, for which there is a method: add {operation}, or remove the method"
-    )]
-    UnusedMethod {
-        /// The webhook.
-        name: String,
-        /// The operation.
-        operation: Operation,
-    },
-    /// Two webhooks have the same full name; Kubernetes requires unique names within a configuration.
-    #[error("two webhooks are registered as {0}: give one of them another name")]
-    DuplicateName(String),
-    /// The target names no resource, so the webhook would never be called.
-    #[error("webhook {0} matches no resource: name groups, versions and resources, or '*'")]
-    NoResource(String),
-    /// The concurrency is 0, so the webhook could answer no request.
-    #[error("concurrency of webhook {0} is 0: set it to 1 or more")]
-    InvalidConcurrency(String),
-    /// There are more match conditions than Kubernetes allows.
-    #[error("webhook {name} has {given} match conditions: at most {most} are allowed beside the generated ones")]
-    TooManyMatchConditions {
-        /// The webhook.
-        name: String,
-        /// Number of match conditions that it has.
-        given: usize,
-        /// Number of match conditions that it may have.
-        most: usize,
-    },
-    /// The webhook has CEL rules, but handles neither CREATE nor UPDATE.
-    #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create_or_update")]
-    CelWithoutObject(String),
-    /// A CEL rule has no expression, or no message of one line.
-    #[error("a CEL rule of webhook {0} needs an expression, and a message of one line")]
-    InvalidCelRule(String),
-    /// The converters do not cover all versions of the kind.
-    #[error("conversion of {kind}: {source}")]
-    Conversion {
-        /// The kind.
-        kind: String,
-        /// The problem with its versions.
-        #[source]
-        source: Arc<conversion::GraphError>,
-    },
-}
 
 /// The webhooks of an operator. Cheap to clone.
 #[derive(Clone, Default)]
@@ -300,7 +206,7 @@ impl Webhooks {
             .iter()
             .map(|webhook| {
                 let settings = webhook.settings();
-                check(settings)?;
+                settings.check()?;
                 let manifest = settings.entry.clone();
                 if !paths.insert(manifest.path.clone()) {
                     return Err(RegistrationError::DuplicatePath(manifest.path));
@@ -348,55 +254,6 @@ impl Webhooks {
         let conversions = self.conversion_endpoints(&metrics, memory)?;
         Ok(Routes::new(endpoints.chain(conversions), metrics.clone()))
     }
-}
-
-fn check(settings: &Settings) -> Result<(), RegistrationError> {
-    let Settings { name, entry, .. } = settings;
-    if !is_label(name) {
-        return Err(RegistrationError::InvalidName(name.clone()));
-    }
-    // The API server (`IsFullyQualifiedName`) requires three labels.
-    if settings.has_full_name && (!is_subdomain(&entry.name) || entry.name.split('.').count() < 3) {
-        return Err(RegistrationError::InvalidFullName(entry.name.clone()));
-    }
-    check_path(name, &entry.path)?;
-    if let Some(mistake) = &settings.mistake {
-        return Err(mistake.clone());
-    }
-    if entry.rules.iter().all(|rule| rule.operations.is_empty()) {
-        return Err(RegistrationError::NoHandler(name.clone()));
-    }
-    // A resource with an empty name or an empty subresource matches nothing.
-    let is_none = |resource: &String| resource.split('/').any(str::is_empty);
-    let none = |r: &Rule| r.groups.is_empty() || r.versions.is_empty() || r.resources.is_empty();
-    if entry.rules.iter().any(|rule| none(rule) || rule.resources.iter().any(is_none)) {
-        return Err(RegistrationError::NoResource(name.clone()));
-    }
-    if settings.concurrency == 0 {
-        return Err(RegistrationError::InvalidConcurrency(name.clone()));
-    }
-    let (given, most) = (entry.match_conditions.len(), MAX_MATCH_CONDITIONS - entry.exemptions().len());
-    if given > most {
-        return Err(RegistrationError::TooManyMatchConditions { name: name.clone(), given, most });
-    }
-    if !entry.cel_rules.is_empty() && !entry.has_use_for_cel_rules() {
-        return Err(RegistrationError::CelWithoutObject(name.clone()));
-    }
-    let one_line = |text: &str| !text.trim().is_empty() && !text.contains(['\n', '\r']);
-    let taken = |rule: &CelRule| !rule.expression.trim().is_empty() && one_line(&rule.message);
-    if !entry.cel_rules.iter().all(taken) {
-        return Err(RegistrationError::InvalidCelRule(name.clone()));
-    }
-    Ok(())
-}
-
-/// Checks that the API server accepts the path: its segments are DNS subdomains (`ValidateWebhookService`).
-pub(crate) fn check_path(name: &str, path: &str) -> Result<(), RegistrationError> {
-    let parts = path.strip_prefix('/').map(|parts| parts.strip_suffix('/').unwrap_or(parts));
-    if parts.is_some_and(|parts| path == "/" || parts.split('/').all(is_subdomain)) {
-        return Ok(());
-    }
-    Err(RegistrationError::InvalidPath { name: name.to_owned(), path: path.to_owned() })
 }
 
 impl fmt::Debug for Webhooks {

@@ -91,7 +91,8 @@ pub use portcullis_convert::{
 
 use crate::memory::Memory;
 use crate::routes::Endpoint;
-use crate::{GroupVersionKind, RegistrationError, Webhooks, check_path};
+use crate::settings::check_path;
+use crate::{GroupVersionKind, RegistrationError, Webhooks};
 use portcullis_metrics::Metrics;
 
 /// Default limit of a review's body in bytes.
