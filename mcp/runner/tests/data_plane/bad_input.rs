@@ -302,6 +302,12 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &["remote_auth_config.client_secret", "is blank", "name a secret"],
         ),
         (
+            "a token that names no secret",
+            http(json!({"remote_auth_config": {"bearer_token": ",target=bearer_token"}})),
+            &[],
+            &["remote_auth_config.bearer_token", "secret"],
+        ),
+        (
             "a token beside a client",
             http(json!({"remote_auth_config": {"bearer_token": "t", "token_url": "https://idp.example/token"}})),
             &[],
