@@ -144,13 +144,8 @@ impl Fetcher {
     pub(crate) fn token(&self) -> Result<Option<HeaderValue>, FetchError> {
         let Some(file) = &self.token_file else { return Ok(None) };
         let fail = |problem: String| FetchError::new("AuthTokenFile", problem);
-        let bytes = file.read().map_err(fail)?;
-        let text = String::from_utf8(bytes).map_err(|_| fail(format!("{file} is not UTF-8")))?;
-        let text = text.trim();
-        if text.is_empty() {
-            return Err(fail(format!("{file} is blank")));
-        }
-        let value = HeaderValue::try_from(format!("Bearer {text}"));
+        let token = file.read_token().map_err(fail)?;
+        let value = HeaderValue::try_from(format!("Bearer {token}"));
         let mut value = value.map_err(|_| fail(format!("{file} holds no token")))?;
         value.set_sensitive(true);
         Ok(Some(value))

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_http::client::Client as HttpClient;
 use mcp_middleware::RequestContext;
-use mcp_runconfig::same_header;
+use mcp_runconfig::{is_header_of_aws, same_header};
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
 
@@ -33,7 +33,7 @@ use crate::token_endpoint::left;
 
 /// The longest body that is signed, in bytes.
 const LONGEST_BODY: u64 = 10 << 20;
-/// The beginning of names of headers and of members of a query by which AWS takes a request for signed.
+/// The beginning of names of members of a query by which AWS takes a request for signed.
 const AMZ: &str = "x-amz-";
 
 const NAMES: Names = Names {
@@ -140,9 +140,7 @@ impl Strategy for AwsRoles {
 
 /// Takes away the token of the caller, and whatever else AWS could take for a signature.
 fn remove_callers(request: &mut Request<Body>) {
-    remove_where(request.headers_mut(), |name| {
-        same_header(AUTHORIZATION.as_str(), name) || name.replace('_', "-").starts_with(AMZ)
-    });
+    remove_where(request.headers_mut(), |name| same_header(AUTHORIZATION.as_str(), name) || is_header_of_aws(name));
     let Some(rest) = request.uri().query().and_then(without_signature) else { return };
     let path = request.uri().path();
     let target = if rest.is_empty() { path.to_owned() } else { format!("{path}?{rest}") };

@@ -14,7 +14,7 @@ use mcp_store::Bound;
 
 use crate::client_credentials::ClientCredentials;
 use crate::failure::Failure;
-use crate::strategy::{Applied, Strategy, bearer_value, read_token, replace};
+use crate::strategy::{Applied, Strategy, bearer_value, replace};
 
 /// The pause between two readings of the file, at least: kubelet replaces it long before its token expires.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -50,13 +50,20 @@ impl Bearer {
             }
             (false, true) | (true, false) => {}
         }
+        let of_client = [
+            ("client_secret", &config.client_secret),
+            ("client_secret_file", &config.client_secret_file),
+            ("token_url", &config.token_url),
+        ];
+        if let Some((member, _)) = of_client.into_iter().find(|(_, text)| !text.is_empty()) {
+            let problem = "asks for a token of a provider, and there is one already".to_owned();
+            return Err(error(member, problem, "keep the token, or the client that gets one"));
+        }
         if path.is_empty() {
             let token = match secret_identifier(token) {
                 Some(identifier) => context.secret("parameters.bearer_token", identifier)?,
                 None => token,
             };
-            // Files that Secrets are made of end with a line break more often than not.
-            let token = token.trim_end_matches(['\r', '\n']);
             let value = value(token).map_err(|problem| {
                 error(
                     "bearer_token",
@@ -89,14 +96,11 @@ impl Bearer {
 }
 
 fn read(file: &TokenFile) -> Result<HeaderValue, String> {
-    read_token(file).and_then(|token| value(&token)).map_err(|problem| format!("the token {problem}"))
+    file.read_token().and_then(|token| value(&token)).map_err(|problem| format!("the token {problem}"))
 }
 
 /// The value of the header with a token.
 fn value(token: &str) -> Result<HeaderValue, String> {
-    if token.is_empty() {
-        return Err("is empty".to_owned());
-    }
     bearer_value(token).ok_or_else(|| "is no word of visible ASCII characters".to_owned())
 }
 

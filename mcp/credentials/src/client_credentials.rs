@@ -12,7 +12,7 @@ use mcp_store::{Bound, Client};
 use crate::asking::Asking;
 use crate::failure::Failure;
 use crate::held::{Fingerprint, Given};
-use crate::token_endpoint::{ClientSecret, TokenEndpoint, granted, no_scope};
+use crate::token_endpoint::{TokenEndpoint, granted, no_scope};
 
 /// Parameters of a question that other members have, or the grant itself.
 const OWN: [&str; 9] = [
@@ -133,35 +133,36 @@ fn form(config: &RemoteAuthConfig, scope: &str) -> String {
 }
 
 /// The secret of the client: in a file, among the process's secrets, or in the document.
-fn client_secret(config: &RemoteAuthConfig, context: &BuildContext) -> Result<ClientSecret, BuildError> {
+fn client_secret(config: &RemoteAuthConfig, context: &BuildContext) -> Result<SecretSource, BuildError> {
     let RemoteAuthConfig { client_secret: text, client_secret_file: path, .. } = config;
     let error = |member: &str, problem: String, fix: &str| context.error(&format!("parameters.{member}"), problem, fix);
-    match (text.is_empty(), path.is_empty()) {
+    let (member, source, fix) = match (text.is_empty(), path.is_empty()) {
         (true, true) => {
             let problem = "is missing: a client without a secret gets no token of its own".to_owned();
-            Err(error("client_secret_file", problem, "mount the client's secret, and write the absolute path"))
+            let fix = "mount the client's secret, and write the absolute path";
+            return Err(error("client_secret_file", problem, fix));
         }
         (false, false) => {
-            Err(error("client_secret_file", "stands beside client_secret".to_owned(), "keep one of them"))
+            let problem = "stands beside client_secret".to_owned();
+            return Err(error("client_secret_file", problem, "keep one of them"));
         }
         (false, true) => {
             let secret = match secret_identifier(text) {
                 Some(identifier) => context.secret("parameters.client_secret", identifier)?,
                 None => text,
             };
-            // Files that Secrets are made of end with a line break more often than not.
-            let secret = Secret::new(secret.trim_end_matches(['\r', '\n']));
-            Ok(ClientSecret::Source(SecretSource::Given(secret)))
+            let fix = "name a secret that holds it, as in NAME,target=client_secret";
+            ("client_secret", SecretSource::Given(Secret::new(secret)), fix)
         }
         (true, false) => {
             let fix = "mount the client's secret there, and write the absolute path";
             let file = TokenFile::new(path, context.settings.files_root.as_deref());
             let file = file.ok_or_else(|| error("client_secret_file", "is not an absolute path".to_owned(), fix))?;
-            let secret = ClientSecret::File(file);
-            secret.read().map_err(|problem| error("client_secret_file", problem, fix))?;
-            Ok(secret)
+            ("client_secret_file", SecretSource::Named(file), fix)
         }
-    }
+    };
+    source.read().map_err(|problem| error(member, problem, fix))?;
+    Ok(source)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use self::question::Question;
 use crate::asking::Asking;
 use crate::failure::Failure;
 use crate::held::{Fingerprint, Given};
-use crate::strategy::{Applied, Strategy, bearer, read_token, replace};
+use crate::strategy::{Applied, Strategy, bearer, replace};
 use crate::token_endpoint::{TokenEndpoint, exchanged};
 
 /// Exchanges callers' tokens. Clones are one.
@@ -34,7 +34,7 @@ struct Inner {
 
 impl Inner {
     async fn ask(&self, subject: &str) -> Result<Given, Failure> {
-        let actor = self.actor.as_ref().map(read_token).transpose().map_err(Failure::Unusable)?;
+        let actor = self.actor.as_ref().map(TokenFile::read_token).transpose().map_err(Failure::Unusable)?;
         let answer = self.endpoint.post(self.question.form(subject, actor.as_deref())).await?;
         exchanged(&answer, subject, &self.question.audience)
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use mcp_http::{Body, text};
 use mcp_middleware::Outcome;
 
@@ -41,9 +43,9 @@ impl Failure {
 
     /// One that passes when the provider's answer with these `headers` says, and soon where it does not say.
     pub(crate) fn unavailable_until(reason: String, headers: &HeaderMap) -> Self {
-        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        match seconds {
-            Some(seconds) => Self::Unavailable { reason, retry: Duration::from_secs(seconds) },
+        let retry = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
+        match retry {
+            Some(retry) => Self::Unavailable { reason, retry },
             None => Self::unavailable(reason),
         }
     }
@@ -95,5 +97,35 @@ impl Failure {
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         answer
+    }
+}
+
+/// The wait that a `Retry-After` asks for `now`: seconds, or a time (RFC 9110 §10.2.3) in the format that is not obsolete.
+fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let until = || rfc2822::DateTimeParser::new().parse_timestamp(text).ok();
+    seconds.or_else(|| Some(Duration::try_from(until()?.duration_since(now)).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_come_again_is_in_seconds_or_a_date() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("7", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("Thu, 01 Jan 2026 00:00:07 GMT", Some(7)),
+            ("Wed, 31 Dec 2025 23:59:59 GMT", Some(0)),
+            ("Tue, 01 Jan 2126 00:00:00 GMT", Some(3_155_673_600)),
+            ("Thu, 01 Jan 2026", None),
+            ("-7", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(retry_after(text, now), expected.map(Duration::from_secs), "{text:?}");
+        }
     }
 }

@@ -187,6 +187,8 @@ mod tests {
         let held = Held::<HeaderValue>::new();
         keep(&held, "over", &client(1), given(1, Duration::ZERO)).await;
         keep(&held, "good", &client(1), given(1, Duration::from_hours(1))).await;
+        keep(&held, "for ever", &client(1), given(1, Duration::from_secs(u64::MAX))).await;
+        assert!(held.get(&Fingerprint::of("for ever")).await.is_some());
         assert!(held.get(&Fingerprint::of("over")).await.is_none());
         assert!(held.get(&Fingerprint::of("good")).await.is_some());
     }

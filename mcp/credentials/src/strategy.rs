@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use mcp_http::{Body, TokenFile, Unauthorized};
+use mcp_http::{Body, Unauthorized};
 use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, RequestContext};
 use mcp_runconfig::chain::{AUTH, BEFORE_CREDENTIALS};
 use mcp_runconfig::same_header;
@@ -113,15 +113,6 @@ pub(crate) fn bearer_value(token: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| is_word)?;
     value.set_sensitive(true);
     Some(value)
-}
-
-/// The token that a file holds now.
-pub(crate) fn read_token(file: &TokenFile) -> Result<String, String> {
-    let text = String::from_utf8(file.read()?).map_err(|_| format!("{file} is not UTF-8"))?;
-    match text.trim() {
-        "" => Err(format!("{file} is blank")),
-        token => Ok(token.to_owned()),
-    }
 }
 
 /// The one bearer token of a request (RFC 6750 §2.1). Where callers log in, `auth` has taken it already.

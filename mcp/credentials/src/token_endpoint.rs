@@ -10,15 +10,13 @@ use bytes::Bytes;
 use form_urlencoded::byte_serialize;
 use http::Response;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use mcp_http::TokenFile;
 use mcp_http::client::Client as HttpClient;
-use mcp_middleware::{BuildContext, Secret, SecretSource};
+use mcp_middleware::{BuildContext, SecretSource};
 
 pub(crate) use self::answer::{exchanged, granted, left};
 use crate::asking::{Asking, Names};
 use crate::failure::Failure;
 use crate::provider;
-use crate::strategy::read_token;
 
 const NAMES: Names = Names {
     provider: "the token endpoint",
@@ -34,25 +32,8 @@ const NAMES: Names = Names {
 pub(crate) struct TokenEndpoint {
     client: HttpClient,
     client_id: String,
-    client_secret: ClientSecret,
-}
-
-/// The secret of the proxy's client, which is read for each question.
-pub(crate) enum ClientSecret {
-    /// The process was given it.
-    Source(SecretSource),
-    /// The document names a file.
-    File(TokenFile),
-}
-
-impl ClientSecret {
-    /// The secret as it is now.
-    pub(crate) fn read(&self) -> Result<Option<Secret>, String> {
-        match self {
-            Self::Source(source) => source.read(),
-            Self::File(file) => read_token(file).map(|secret| Some(Secret::new(secret))),
-        }
-    }
+    /// It is read for each question.
+    client_secret: SecretSource,
 }
 
 impl TokenEndpoint {
@@ -60,7 +41,7 @@ impl TokenEndpoint {
     pub(crate) fn new(
         url: &str,
         client_id: String,
-        client_secret: ClientSecret,
+        client_secret: SecretSource,
         context: &BuildContext,
     ) -> Result<Self, String> {
         let client = provider::client("token endpoint", url, context)?;

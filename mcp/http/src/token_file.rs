@@ -9,7 +9,7 @@ use mcp_runconfig::paths::{ACCOUNT, hidden_directory, is_of_account};
 use crate::file::{read_file, rooted};
 
 /// A file with a token that an identity provider, or a remote server, is shown. It is read again each time: kubelet replaces it long before it expires.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TokenFile {
     /// As the document has it.
     written: String,
@@ -55,5 +55,17 @@ impl TokenFile {
             }
         }
         read_file(&target)
+    }
+
+    /// The token that it holds now. Blanks around it do not count: no token has any.
+    ///
+    /// # Errors
+    /// A sentence with the path, as for [`read`](Self::read), or as it holds no text.
+    pub fn read_token(&self) -> Result<String, String> {
+        let text = String::from_utf8(self.read()?).map_err(|_| format!("{self} is not UTF-8"))?;
+        match text.trim() {
+            "" => Err(format!("{self} is blank")),
+            token => Ok(token.to_owned()),
+        }
     }
 }

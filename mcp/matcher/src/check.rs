@@ -4,8 +4,9 @@ use cel::{
     IdedExpr as Expression, Program,
     common::ast::{CallExpr, EntryExpr, Expr, LiteralValue},
 };
-use regex::Regex;
+use regex::{Error, RegexBuilder};
 
+use crate::patterns::Patterns;
 use crate::{CLAIMS, ENVIRONMENT, STACK};
 
 /// The longest matcher, in bytes.
@@ -14,6 +15,8 @@ const LONGEST: usize = 1024;
 const DEEPEST: usize = 16;
 /// The most operations in each other: whoever evaluates one calls itself for each.
 const OPERATIONS: usize = 64;
+/// The most bytes that a compiled pattern takes: one of 10 MiB, the most that the library allows, takes 70 ms to compile.
+const PATTERN: usize = 1 << 20;
 /// The functions that a matcher has beside operators and macros.
 const FUNCTIONS: [&str; 13] = [
     "bool",
@@ -34,7 +37,7 @@ const FUNCTIONS: [&str; 13] = [
 const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
 /// Compiles a matcher, or says what is wrong with the text and how to mend it.
-pub(crate) fn compiled(text: &str) -> Result<Program, String> {
+pub(crate) fn compiled(text: &str) -> Result<(Program, Patterns), String> {
     if text.len() > LONGEST {
         return Err(format!("has {} bytes; write at most {LONGEST}", text.len()));
     }
@@ -46,15 +49,17 @@ pub(crate) fn compiled(text: &str) -> Result<Program, String> {
             let first = errors.errors.first().map(|error| error.msg.clone()).unwrap_or_default();
             format!("is not CEL: {first}; write an expression such as \"admins\" in claims[\"groups\"]")
         })?;
-        match fault(program.expression(), &[CLAIMS], 0) {
+        let mut patterns = Patterns::new();
+        match fault(program.expression(), &[CLAIMS], 0, &mut patterns) {
             Some(fault) => Err(fault),
-            None => Ok(program),
+            None => Ok((program, patterns)),
         }
     })
 }
 
-/// The first fault of an expression that is `deep` in others and has the variables `known`. A macro such as `exists` has variables of its own.
-fn fault<'a>(expression: &'a Expression, known: &[&'a str], deep: usize) -> Option<String> {
+/// The first fault of an expression that is `deep` in others and has the variables `known`. A macro such as `exists` has variables of its own. Its
+/// patterns are compiled on the way.
+fn fault<'a>(expression: &'a Expression, known: &[&'a str], deep: usize, patterns: &mut Patterns) -> Option<String> {
     if deep > OPERATIONS {
         return Some(format!("has more than {OPERATIONS} operations in each other; write a simpler one"));
     }
@@ -67,7 +72,7 @@ fn fault<'a>(expression: &'a Expression, known: &[&'a str], deep: usize) -> Opti
             return Some(format!("uses {name:?}, which no matcher has; the claims of a caller are {CLAIMS}"));
         }
         Expr::Call(call) => {
-            if let Some(fault) = of_call(call) {
+            if let Some(fault) = of_call(call, patterns) {
                 return Some(fault);
             }
             call.target.iter().map(|target| &**target).chain(&call.args).collect()
@@ -81,18 +86,18 @@ fn fault<'a>(expression: &'a Expression, known: &[&'a str], deep: usize) -> Opti
             if known.contains(&&*over.accu_var) {
                 return Some("has a macro such as exists in another; write one without".to_owned());
             }
-            let range = fault(&over.iter_range, known, deep + 1);
+            let range = fault(&over.iter_range, known, deep + 1, patterns);
             let own = [Some(&*over.iter_var), over.iter_var2.as_deref(), Some(&*over.accu_var)];
             let known: Vec<&str> = known.iter().copied().chain(own.into_iter().flatten()).collect();
             let each = [&over.accu_init, &over.loop_cond, &over.loop_step, &over.result];
-            return range.or_else(|| each.into_iter().find_map(|part| fault(part, &known, deep + 1)));
+            return range.or_else(|| each.into_iter().find_map(|part| fault(part, &known, deep + 1, patterns)));
         }
     };
-    inner.into_iter().find_map(|part| fault(part, known, deep + 1))
+    inner.into_iter().find_map(|part| fault(part, known, deep + 1, patterns))
 }
 
-/// The fault of a call itself: functions are found, and patterns compiled, when it is evaluated, and then it would be true of nobody.
-fn of_call(call: &CallExpr) -> Option<String> {
+/// The fault of a call itself: functions are found when it is evaluated, and then it would be true of nobody.
+fn of_call(call: &CallExpr, patterns: &mut Patterns) -> Option<String> {
     let name = &*call.func_name;
     // Names of operators begin with a sign.
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) && !FUNCTIONS.contains(&name) {
@@ -103,9 +108,20 @@ fn of_call(call: &CallExpr) -> Option<String> {
     }
     match call.args.last().map(|pattern| &pattern.expr) {
         Some(Expr::Literal(LiteralValue::String(pattern))) => {
-            let error = Regex::new(pattern.inner()).err()?;
-            let last = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            Some(format!("matches no pattern: {last}; write one in the syntax of RE2"))
+            match RegexBuilder::new(pattern.inner()).size_limit(PATTERN).build() {
+                Ok(compiled) => {
+                    patterns.insert(pattern.inner().to_owned(), compiled);
+                    None
+                }
+                Err(Error::CompiledTooBig(_)) => Some(
+                    "matches a pattern that repeats too much; write fewer repetitions, or [a-z] for \\w".to_owned(),
+                ),
+                Err(error) => {
+                    let lines = error.to_string();
+                    let last = lines.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                    Some(format!("matches no pattern: {last}; write one in the syntax of RE2"))
+                }
+            }
         }
         _ => Some("matches a pattern that is no literal; write the pattern itself".to_owned()),
     }
@@ -147,6 +163,7 @@ mod tests {
             ("claims.a.lowerAscii() == 'x'", "calls \"lowerAscii\", which no matcher has"),
             ("timestamp(claims.exp) > timestamp(claims.iat)", "calls \"timestamp\", which no matcher has"),
             ("claims.a.matches('(')", "matches no pattern: unclosed group; write"),
+            (r"claims.a.matches('\\w{100}')", "matches a pattern that repeats too much"),
             ("claims.a.matches(claims.b)", "matches a pattern that is no literal"),
             ("claims.a.exists(a, claims.b.exists(b, a == b))", "has a macro such as exists in another"),
             (&operations, "has more than 64 operations in each other"),

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
 use mcp_runconfig::endpoint::{Egress, IpNet};
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
-use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError};
+use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError, is_header_of_credential};
 use rustls::crypto::CryptoProvider;
 use serde_json::Value;
 
@@ -252,6 +252,12 @@ impl BuildContext {
         self.entries[self.at + 1..].iter().any(|after| after.config.kind == kind)
     }
 
+    /// The entry of the chain that puts the proxy's credential into the header of this name, if there is one: its type.
+    pub fn credential_in(&self, header: &str) -> Option<&str> {
+        let own = self.entries.iter().find(|entry| is_header_of_credential(&entry.config, header));
+        own.map(|entry| &*entry.config.kind)
+    }
+
     /// Refuses a chain in which another middleware of its type stands further out: one of them would undo or repeat the work of the other.
     ///
     /// # Errors
@@ -288,7 +294,7 @@ impl BuildContext {
             return Err(self.error(member, "asks for a secret, and there is no provider of secrets", fix));
         };
         secrets.get(identifier).ok_or_else(|| {
-            let problem = format!("names the secret {identifier:?}, which is not there");
+            let problem = format!("names the secret {identifier:?}, which is not there, or blank");
             self.error(member, problem, format!("set {SECRET_PREFIX}{identifier}"))
         })
     }

@@ -178,6 +178,7 @@ impl Config for Shared {
             name: SESSION_REDIS_PASSWORD.into(),
             secret: it.name.clone(),
             key: it.key.clone(),
+            content: Content::Bytes,
         });
         Needs { files: self.authorities.iter().map(file).collect(), secrets: password.collect(), ..Needs::default() }
     }

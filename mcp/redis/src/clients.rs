@@ -78,13 +78,14 @@ impl Clients {
             SecretSource::Given(secret) if secret.reveal().is_empty() => {
                 tracing::warn!(address, "the password of Redis is set and empty, so none is sent");
             }
-            SecretSource::Given(_) | SecretSource::File(_) if server.tls.is_none() => {
+            SecretSource::None => {}
+            _ if server.tls.is_none() => {
                 tracing::warn!(
                     address,
                     "Redis is used without TLS: its password and all sessions can be read on the way"
                 );
             }
-            SecretSource::None | SecretSource::Given(_) | SecretSource::File(_) => {}
+            _ => {}
         }
         if server.tls.as_ref().is_some_and(|tls| tls.insecure_skip_verify) {
             tracing::warn!(

@@ -279,6 +279,9 @@ mod tests {
         let redis = r#""scaling_config":{"session_redis":{"address":"redis:6379"}}"#;
         let same = r#","tools_override":{"a":{"name":"x"},"b":{"name":"x"}}"#;
         let limit = r#"{"type":"bodylimit","parameters":{"max_bytes":5}}"#;
+        let token = r#","remote_auth_config":{"bearer_token":"t"}"#;
+        let exchange = |more: &str| format!(r#","token_exchange_config":{{"token_url":"https://a"{more}}}"#);
+        let custom = r#","header_strategy":"custom","external_token_header_name":"X-Key""#;
         for (members, field) in [
             (format!(r#","validating_webhooks":{bad}"#), "validating_webhooks[0].url"),
             (format!(r#","validating_webhooks":{good},"mutating_webhooks":{bad}"#), "mutating_webhooks[0].url"),
@@ -294,6 +297,31 @@ mod tests {
             (
                 r#","middleware_configs":[{"type":"header-forward"},{"type":"auth"}]"#.to_owned(),
                 "middleware_configs[0].type",
+            ),
+            (
+                format!(r#"{token},"header_forward":{{"add_plaintext_headers":{{"AUTHORIZATION":"x"}}}}"#),
+                "header_forward.add_plaintext_headers.AUTHORIZATION",
+            ),
+            (
+                format!(r#"{token},"header_forward":{{"add_headers_from_secret":{{"Authorization":"ID"}}}}"#),
+                "header_forward.add_headers_from_secret.Authorization",
+            ),
+            (
+                format!(r#"{},"header_forward":{{"add_plaintext_headers":{{"authorization":"x"}}}}"#, exchange("")),
+                "header_forward.add_plaintext_headers.authorization",
+            ),
+            (
+                format!(r#"{},"header_forward":{{"add_plaintext_headers":{{"x_key":"x"}}}}"#, exchange(custom)),
+                "header_forward.add_plaintext_headers.x_key",
+            ),
+            (
+                format!(
+                    r#","middleware_configs":[{{"type":"auth"}},
+                        {{"type":"header-forward","parameters":{{"add_headers":{{"Authorization":"x"}}}}}},
+                        {{"type":"tokenexchange","parameters":{{{}}}}}]"#,
+                    exchange(custom).trim_start_matches(',')
+                ),
+                "middleware_configs[1].parameters.add_headers.Authorization",
             ),
             (
                 r#","header_forward":{"add_plaintext_headers":{"X-A":"1"}},"middleware_configs":[{"type":"mcp-parser"}],

@@ -264,7 +264,7 @@ impl Environment {
             secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
-            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().map(secret),
+            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().and_then(secret),
             token_exchange_secret: secret_source(
                 environment::TOKEN_EXCHANGE_CLIENT_SECRET_FILE,
                 environment::TOKEN_EXCHANGE_CLIENT_SECRET,
@@ -290,13 +290,12 @@ fn secrets() -> Secrets {
 /// comes from may lack its value.
 fn secret_source(file: &str, given: &str) -> SecretSource {
     let file = std::env::var_os(file).filter(|file| !file.is_empty());
-    let given = || std::env::var(given).ok().as_deref().map(secret);
-    file.map(|file| SecretSource::File(file.into())).or_else(|| given().map(SecretSource::Given)).unwrap_or_default()
+    let given = || Some(SecretSource::Given(Secret::new(std::env::var(given).ok()?)));
+    file.map(|file| SecretSource::File(file.into())).or_else(given).unwrap_or_default()
 }
 
 fn collector_headers() -> Vec<(String, Secret)> {
-    let headers = variables(environment::OTEL_HEADER_PREFIX).filter(|(_, value)| !value.is_empty());
-    headers.map(|(name, value)| (name, secret(&value))).collect()
+    variables(environment::OTEL_HEADER_PREFIX).filter_map(|(name, value)| Some((name, secret(&value)?))).collect()
 }
 
 /// The variables whose names begin with `prefix`, without it.
@@ -307,9 +306,9 @@ fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
     text.filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?.to_owned(), value)))
 }
 
-/// A value that comes from a Secret. Files that Secrets are made of end with a line break more often than not.
-fn secret(value: &str) -> Secret {
-    Secret::new(value.trim_end_matches(['\r', '\n']))
+/// A value that comes from a Secret; `None` for a blank one.
+fn secret(value: &str) -> Option<Secret> {
+    SecretSource::Given(Secret::new(value)).read().ok().flatten()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_middleware::{BuildContext, BuildError};
-use mcp_runconfig::AwsStsParameters;
+use mcp_runconfig::{AwsStsParameters, is_aws_service};
 
 use super::role::Roles;
 use super::session::Scope;
@@ -39,7 +39,7 @@ impl AwsRoles {
             return Err(error("region", "is no region of AWS", "write one such as eu-central-1"));
         }
         let service = if config.service.is_empty() { "aws-mcp" } else { &config.service };
-        if !service.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)) {
+        if !is_aws_service(service) {
             let fix = "write the name by which signatures know it, as in aws-mcp";
             return Err(error("service", "is no service of AWS", fix));
         }

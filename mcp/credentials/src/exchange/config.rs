@@ -10,8 +10,7 @@ use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, may_hold_crede
 use super::question::Question;
 use super::{Inner, TokenExchange};
 use crate::Provided;
-use crate::strategy::read_token;
-use crate::token_endpoint::{ClientSecret, TokenEndpoint, no_scope};
+use crate::token_endpoint::{TokenEndpoint, no_scope};
 
 const CONFIG: &str = "parameters.token_exchange_config";
 
@@ -82,11 +81,11 @@ fn header(config: &TokenExchangeConfig) -> Result<HeaderName, (&'static str, Str
     }
 }
 
-fn client_secret(config: &TokenExchangeConfig, provided: &Provided) -> ClientSecret {
-    ClientSecret::Source(match &*config.client_secret {
+fn client_secret(config: &TokenExchangeConfig, provided: &Provided) -> SecretSource {
+    match &*config.client_secret {
         "" => provided.client_secret.clone(),
         own => SecretSource::Given(Secret::new(own)),
-    })
+    }
 }
 
 fn actor(provided: &Provided, context: &BuildContext) -> Result<Option<TokenFile>, BuildError> {
@@ -102,6 +101,6 @@ fn actor(provided: &Provided, context: &BuildContext) -> Result<Option<TokenFile
     };
     let file = TokenFile::new(path, context.settings.files_root.as_deref());
     let file = file.ok_or_else(|| error("is not an absolute path".to_owned()))?;
-    read_token(&file).map_err(error)?;
+    file.read_token().map_err(error)?;
     Ok(Some(file))
 }

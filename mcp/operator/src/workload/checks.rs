@@ -1,6 +1,8 @@
 //! The checks of every kind of workload before anything is rendered, for conditions and for warnings at `kubectl
 //! apply`.
 
+use std::borrow::Cow;
+
 use mcp_api::{
     names::{annotation::FAIL_CLOSED, condition, reason},
     v1beta1::AuthzConfig,
@@ -107,7 +109,7 @@ pub fn advice<W: Workload>(workload: &W, configs: &Configs) -> Vec<String> {
     let target = target(workload, &requested);
     let each = requested.uses.iter().filter_map(|asked| {
         let part = asked.found(configs)?.part(asked, &target);
-        let said = part.misfit.map(|misfit| misfit.problem).or(part.warning)?;
+        let said = part.misfit.map(|misfit| misfit.problem).or(part.warning.map(Cow::Borrowed))?;
         Some(format!("{}: {} {said}", asked.field, asked.title()))
     });
     each.collect()

@@ -139,6 +139,11 @@ pub trait Workload: Subject {
         None
     }
 
+    /// The headers that its proxy adds to requests.
+    fn added_headers(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The port of its proxy, where that checks a remote server.
     fn checks_remote(&self) -> Option<u16> {
         None
@@ -219,6 +224,7 @@ fn target<W: Workload>(workload: &W, requested: &Requested) -> Target {
         url: workload.url(),
         behind: W::BEHIND,
         has_login: requested.has(AUTH),
+        added_headers: workload.added_headers(),
         in_group: workload.references().iter().any(|it| it.field == "spec.groupRef"),
     }
 }

@@ -213,7 +213,7 @@ impl Used {
         let part = config.as_ref().map_or_else(|| Part::of(&asked), |config| config.part(&asked, target));
         let lacks = |kind: &&'static str| !asked.middleware.contains(kind) && !settings.can_run(&[kind]);
         let unbuilt: Vec<_> = part.middleware.iter().copied().filter(lacks).collect();
-        let misfit = part.misfit.map(|Misfit { reason, problem }| Fault::own(reason, problem));
+        let misfit = part.misfit.map(|Misfit { reason, problem }| Fault::own(reason, &problem));
         (asked.role, asked.middleware, asked.mark) = (part.role, part.middleware, part.mark);
         let problems = config.as_ref().map(|config| config.problems(settings)).unwrap_or_default();
         let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
@@ -312,7 +312,7 @@ impl Reason {
 /// The entries of Secrets and ConfigMaps among the needs that do not exist, and what is wrong with those that do.
 fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
     let files = needs.files.iter().map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
-    let secret = |it: &SecretVariable| (Source::Secret(it.secret.clone()), it.key.clone(), Content::Bytes);
+    let secret = |it: &SecretVariable| (Source::Secret(it.secret.clone()), it.key.clone(), it.content.clone());
     let texts = needs.texts.iter().map(|(source, key)| (source.clone(), key.clone(), Content::Bytes));
     let all: Vec<_> = files.chain(needs.secrets.iter().map(secret)).chain(texts).collect();
     let missing = data.missing(all.iter().map(|(source, key, _)| (source.clone(), key.clone())));

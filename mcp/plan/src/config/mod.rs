@@ -76,6 +76,8 @@ pub struct Target {
     pub has_login: bool,
     /// Whether it is a member of a group.
     pub in_group: bool,
+    /// The headers that its proxy adds to requests.
+    pub added_headers: Vec<String>,
 }
 
 /// The servers behind a workload.

@@ -1,5 +1,7 @@
 //! The part of a configuration in a workload, where that depends on what the configuration says.
 
+use std::borrow::Cow;
+
 use super::{ConfigUse, Role};
 
 /// The part of a configuration in a workload.
@@ -20,12 +22,12 @@ pub struct Part {
 }
 
 /// A reason why a configuration cannot work in a workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// One word for it.
     pub reason: &'static str,
     /// The end of a sentence that begins with the configuration.
-    pub problem: &'static str,
+    pub problem: Cow<'static, str>,
 }
 
 impl Part {

@@ -1,5 +1,7 @@
 //! The terms of a workload's reference to policies, which every kind of workload has.
 
+use std::borrow::Cow;
+
 use mcp_runconfig::SHADOW_AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +23,9 @@ impl PolicyTerms {
     /// The reason against policies that are tried and that a service decides.
     pub const NO_SERVICE: Misfit = Misfit {
         reason: NOT_VALID,
-        problem: "has the type httpv1, and only Cedar policies can be tried; name one of cedarv1, or try the service as a webhook",
+        problem: Cow::Borrowed(
+            "has the type httpv1, and only Cedar policies can be tried; name one of cedarv1, or try the service as a webhook",
+        ),
     };
 
     /// Whether a use only tries its policies.

@@ -6,7 +6,7 @@ use mcp_api::v1beta1::{
 };
 
 use super::auth_server;
-use crate::reference::{Reference, Source};
+use crate::reference::{Content, Reference, Source};
 
 /// The effect of a Secret that does not exist: the end of a sentence.
 const MISSING: &str = "until then the workloads that need it stay as they are";
@@ -25,24 +25,31 @@ pub(super) fn blocks(spec: &ExternalAuthSpec) -> [(ExternalAuthType, bool); 8] {
     ]
 }
 
-/// The Secrets that it names, each after its field, but for those of an authorization server: this version makes none, and needs none of them.
-pub(super) fn secrets(spec: &ExternalAuthSpec) -> Vec<(&'static str, &SecretKeyRef)> {
+/// The Secrets that it names, each after its field, with the use of the value, but for those of an authorization server: this version makes none, and
+/// needs none of them.
+pub(super) fn secrets(spec: &ExternalAuthSpec) -> Vec<(&'static str, &SecretKeyRef, Content)> {
     let exchange = spec.token_exchange.as_ref().and_then(|it| it.client_secret_ref.as_ref());
+    let injected = spec.header_injection.as_ref().map(|it| &it.value_secret_ref);
+    let token = spec.bearer_token.as_ref().map(|it| &it.token_secret_ref);
     let on_behalf = spec.obo.as_ref().and_then(|it| it.client_secret_ref.as_ref());
-    let all = [
-        ("spec.tokenExchange.clientSecretRef", exchange),
-        ("spec.headerInjection.valueSecretRef", spec.header_injection.as_ref().map(|it| &it.value_secret_ref)),
-        ("spec.bearerToken.tokenSecretRef", spec.bearer_token.as_ref().map(|it| &it.token_secret_ref)),
-        ("spec.obo.clientSecretRef", on_behalf),
-        ("spec.xaa.idpClientSecretRef", spec.xaa.as_ref().and_then(|it| it.idp_client_secret_ref.as_ref())),
-        ("spec.xaa.targetClientSecretRef", spec.xaa.as_ref().and_then(|it| it.target_client_secret_ref.as_ref())),
+    let [at_idp, at_target] = [
+        spec.xaa.as_ref().and_then(|it| it.idp_client_secret_ref.as_ref()),
+        spec.xaa.as_ref().and_then(|it| it.target_client_secret_ref.as_ref()),
     ];
-    all.into_iter().filter_map(|(field, secret)| Some((field, secret?))).collect()
+    let all = [
+        ("spec.tokenExchange.clientSecretRef", exchange, Content::Bytes),
+        ("spec.headerInjection.valueSecretRef", injected, Content::Header),
+        ("spec.bearerToken.tokenSecretRef", token, Content::Token),
+        ("spec.obo.clientSecretRef", on_behalf, Content::Bytes),
+        ("spec.xaa.idpClientSecretRef", at_idp, Content::Bytes),
+        ("spec.xaa.targetClientSecretRef", at_target, Content::Bytes),
+    ];
+    all.into_iter().filter_map(|(field, secret, content)| Some((field, secret?, content))).collect()
 }
 
 /// Everything that it refers to.
 pub fn references(spec: &ExternalAuthSpec) -> Vec<Reference> {
-    let secrets = secrets(spec).into_iter().map(|(field, it)| (field.to_owned(), Source::Secret(it.name.clone())));
+    let secrets = secrets(spec).into_iter().map(|(field, it, _)| (field.to_owned(), Source::Secret(it.name.clone())));
     let of_server = spec.embedded_auth_server.iter().flat_map(auth_server::sources);
     let to = |(field, source)| Reference { while_missing: MISSING, ..Reference::to_source(field, &source) };
     secrets.chain(of_server).map(to).collect()

@@ -8,6 +8,6 @@ mod rules;
 mod uses;
 
 pub use blocks::references;
-pub use rendered::{needs, render};
+pub use rendered::{credential_in, needs, render};
 pub use rules::{endpoint_problem, problems, warnings};
 pub use uses::{AUTH_SERVER, as_auth_server, is_auth_server};

@@ -7,10 +7,12 @@ use mcp_api::v1beta1::{
     external_auth::{AwsSts, ExternalAuthSpec, ExternalAuthType, TokenExchange},
 };
 use mcp_runconfig::{
-    AwsStsConfig, RemoteAuthConfig, RoleMapping, RunConfig, TokenExchangeConfig,
+    AwsStsConfig, MiddlewareConfig, RemoteAuthConfig, RoleMapping, RunConfig, TOKEN_INJECTION, TokenExchangeConfig,
+    chain,
     environment::{SECRET_PREFIX, SECRETS_PROVIDER, TOKEN_EXCHANGE_CLIENT_SECRET, TOKEN_EXCHANGE_CLIENT_SECRET_FILE},
-    token_type,
+    is_header_of_credential, token_type,
 };
+use serde_json::Value;
 
 use super::blocks::secrets;
 use crate::{
@@ -25,7 +27,7 @@ const CLIENT: &str = "/etc/toolhive/token-exchange";
 /// The needs of a proxy in front of this for the credential. Of a group, they are the Secrets that its server reads.
 pub fn needs(spec: &ExternalAuthSpec, behind: Behind) -> Needs {
     if behind == Behind::Group {
-        let all = secrets(spec).into_iter().map(|(field, it)| named(field, it));
+        let all = secrets(spec).into_iter().map(|(field, it, content)| named(field, it, content));
         return Needs { secrets: all.collect(), ..Needs::default() };
     }
     match spec.kind {
@@ -35,7 +37,7 @@ pub fn needs(spec: &ExternalAuthSpec, behind: Behind) -> Needs {
         }
         ExternalAuthType::BearerToken => {
             let secret = spec.bearer_token.as_ref().map(|it| &it.token_secret_ref);
-            let secret = secret.map(|it| named(format!("{SECRET_PREFIX}{}", it.name), it));
+            let secret = secret.map(|it| named(format!("{SECRET_PREFIX}{}", it.name), it, Content::Token));
             Needs {
                 secrets: secret.into_iter().collect(),
                 variables: vec![variable(SECRETS_PROVIDER, "environment")],
@@ -46,8 +48,8 @@ pub fn needs(spec: &ExternalAuthSpec, behind: Behind) -> Needs {
     }
 }
 
-fn named(name: impl Into<Cow<'static, str>>, it: &SecretKeyRef) -> SecretVariable {
-    SecretVariable { name: name.into(), secret: it.name.clone(), key: it.key.clone() }
+fn named(name: impl Into<Cow<'static, str>>, it: &SecretKeyRef, content: Content) -> SecretVariable {
+    SecretVariable { name: name.into(), secret: it.name.clone(), key: it.key.clone(), content }
 }
 
 /// The secret of the client that exchanges tokens, twice: as ToolHive's proxies read it, at their start, and as a file, which ours read for each
@@ -61,7 +63,7 @@ fn client(it: &SecretKeyRef) -> Needs {
         directory: CLIENT.to_owned(),
         file: "client-secret".into(),
     };
-    let given = named(TOKEN_EXCHANGE_CLIENT_SECRET, it).variable();
+    let given = named(TOKEN_EXCHANGE_CLIENT_SECRET, it, Content::Bytes).variable();
     let current = variable(TOKEN_EXCHANGE_CLIENT_SECRET_FILE, &file.path());
     Needs { files: vec![file], variables: vec![given, current], ..Needs::default() }
 }
@@ -77,6 +79,17 @@ pub fn render(spec: &ExternalAuthSpec, document: &mut RunConfig) {
         ExternalAuthType::AwsSts => document.aws_sts_config = spec.aws_sts.as_ref().map(aws),
         _ => {}
     }
+}
+
+/// The first of these headers that the credential goes into as well.
+pub fn credential_in<'a>(spec: &ExternalAuthSpec, headers: &'a [String]) -> Option<&'a str> {
+    let mut document = RunConfig::default();
+    render(spec, &mut document);
+    // The one that no chain lists.
+    let token = document.remote_auth_config.as_ref().map(|_| MiddlewareConfig::new(TOKEN_INJECTION, Value::Null));
+    let entries: Vec<_> = chain::of(&document).into_iter().chain(token).collect();
+    let is_own = |name: &&String| entries.iter().any(|entry| is_header_of_credential(entry, name));
+    headers.iter().find(is_own).map(String::as_str)
 }
 
 fn exchange(exchange: &TokenExchange) -> TokenExchangeConfig {

@@ -5,7 +5,7 @@ use mcp_api::v1beta1::external_auth::{
 };
 
 use mcp_matcher::Matcher;
-use mcp_runconfig::{endpoint::EndpointPolicy, may_hold_credential, token_type};
+use mcp_runconfig::{endpoint::EndpointPolicy, is_aws_service, may_hold_credential, token_type};
 
 use super::{auth_server, blocks};
 use crate::{
@@ -31,7 +31,7 @@ pub fn problems(spec: &ExternalAuthSpec) -> Vec<Problem> {
             problems.push(Problem::new(format!("spec.{kind}"), message));
         }
     }
-    for (field, secret) in blocks::secrets(spec) {
+    for (field, secret, _) in blocks::secrets(spec) {
         problems.extend(incomplete_key(&secret.name, &secret.key).map(|message| Problem::new(field, message)));
     }
     problems.extend(spec.token_exchange.iter().flat_map(exchange));
@@ -120,6 +120,9 @@ fn aws(aws: &AwsSts) -> Vec<Problem> {
     let mut broken = |field: &str, message: &str| problems.push(Problem::new(format!("spec.awsSts{field}"), message));
     if aws.region.is_empty() {
         broken(".region", "awsSts.region is required; write one such as eu-central-1");
+    }
+    if !is_aws_service(&aws.service) {
+        broken(".service", "is no service of AWS; write the name by which signatures know it, as in aws-mcp");
     }
     let mappings = aws.role_mappings.as_deref().unwrap_or_default();
     if aws.fallback_role_arn.as_deref().is_none_or(str::is_empty) && mappings.is_empty() {

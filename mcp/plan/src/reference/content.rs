@@ -20,6 +20,10 @@ pub type Entries = BTreeMap<String, BTreeMap<String, Entry>>;
 pub enum Content {
     /// Bytes that nothing more is known of, but that there are some.
     Bytes,
+    /// A token, which requests have in a header.
+    Token,
+    /// The value of a header.
+    Header,
     /// A PEM bundle of certificate authorities.
     Authorities,
     /// A PEM certificate.
@@ -41,6 +45,10 @@ pub struct Entry {
     /// The value itself, where [`of_text`](Self::of_text) made this.
     pub text: Option<Arc<str>>,
     empty: bool,
+    /// Whether it is one word of visible ASCII characters.
+    is_word: bool,
+    /// Whether it is one line of printable ASCII characters.
+    is_line: bool,
     /// The reason why it is no bundle of authorities.
     authorities: Option<String>,
     /// A digest of the public key of the certificate that it is, or why it is none.
@@ -52,11 +60,13 @@ pub struct Entry {
 impl Entry {
     /// Looks at a value as the proxy will when it reads the file.
     pub fn of(value: &[u8], key: &DigestKey) -> Self {
+        let line = unbroken(value);
         Self {
             digest: key.digest(value),
             text: None,
-            // The line break of a file is no value.
-            empty: value.trim_ascii().is_empty(),
+            empty: line.trim_ascii().is_empty(),
+            is_word: line.iter().all(u8::is_ascii_graphic),
+            is_line: line.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')),
             authorities: authorities(value).err(),
             certificate: certificate(value),
             private_key: private_key(value),
@@ -76,6 +86,8 @@ impl Entry {
         }
         match content {
             Content::Bytes => None,
+            Content::Token => (!self.is_word).then(|| NO_TOKEN.to_owned()),
+            Content::Header => (!self.is_line).then(|| NO_HEADER.to_owned()),
             Content::Authorities => self.authorities.clone(),
             Content::Certificate => self.certificate.as_ref().err().cloned(),
             Content::KeyOf { secret, key } => match (&self.private_key, at(secret, key).map(|it| &it.certificate)) {
@@ -87,6 +99,17 @@ impl Entry {
             },
         }
     }
+}
+
+const NO_TOKEN: &str = "is no token; write one word of visible ASCII characters there";
+const NO_HEADER: &str = "is no header's value; write one line of printable ASCII characters there";
+
+/// A value without the line breaks at its end, which are those of a file.
+fn unbroken(mut value: &[u8]) -> &[u8] {
+    while let [rest @ .., b'\r' | b'\n'] = value {
+        value = rest;
+    }
+    value
 }
 
 impl fmt::Debug for Entry {

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, SecretKeySelector};
 
+use super::Content;
+
 /// A value of a Secret as an environment variable of the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretVariable {
@@ -13,6 +15,8 @@ pub struct SecretVariable {
     pub secret: String,
     /// The key of its data.
     pub key: String,
+    /// The use of the value.
+    pub content: Content,
 }
 
 impl SecretVariable {

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use mcp_plan::{
     config::{Config, ConfigUse, Configs, Needs, Origin, Requested, Role, Target, Terms, Uses, Words},
     guards::{Running, Standing, Verdict, judge},
-    reference::{Data, SecretVariable},
+    reference::{Content, Data, SecretVariable},
     settings::Settings,
 };
 use mcp_runconfig::RunConfig;
@@ -25,7 +25,12 @@ impl Config for Toy {
     }
 
     fn needs(&self, target: &Target, terms: &Terms) -> Needs {
-        let secret = SecretVariable { name: "TOY_TOKEN".into(), secret: "toy".into(), key: "token".into() };
+        let secret = SecretVariable {
+            name: "TOY_TOKEN".into(),
+            secret: "toy".into(),
+            key: "token".into(),
+            content: Content::Bytes,
+        };
         let told = format!("{}/{}/{}", target.namespace, target.name, terms.read::<String>());
         let variable = EnvVar { name: "TOY".to_owned(), value: Some(told), value_from: None };
         Needs { secrets: vec![secret], variables: vec![variable], ..Needs::default() }

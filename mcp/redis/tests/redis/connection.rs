@@ -43,6 +43,13 @@ async fn a_login_that_is_missing_is_named() {
     }
     let error = with_password(&server, SecretSource::File("/nowhere/password".into())).ping().await.unwrap_err();
     assert!(error.to_string().contains("/nowhere/password"), "{error}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (content, problem) in [("", "is empty"), ("\n", "is blank")] {
+        fs::write(file.path(), content).unwrap();
+        let error = with_password(&server, SecretSource::File(file.path().to_owned())).ping().await.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(&file.path().display().to_string()) && error.contains(problem), "{error}");
+    }
 }
 
 /// Redis quotes the arguments of a command that it does not know.

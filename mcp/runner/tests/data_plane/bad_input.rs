@@ -203,6 +203,15 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             &["header_forward.add_plaintext_headers.Host", "remove it"],
         ),
         (
+            "the header of the proxy's own token",
+            http(json!({
+                "remote_url": "https://far.example", "remote_auth_config": {"bearer_token": "s3cr3t"},
+                "header_forward": {"add_plaintext_headers": {"Authorization": "Bearer other"}},
+            })),
+            &[],
+            &["header_forward.add_plaintext_headers.Authorization", "oauth-token-injection", "remove it"],
+        ),
+        (
             "a header from a secret without a provider",
             http(
                 json!({"remote_url": "https://far.example", "header_forward": {"add_headers_from_secret": {"X-Key": "ID"}}}),
@@ -285,6 +294,24 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             http(json!({"remote_auth_config": {"client_id": "c", "client_secret_file": "/nowhere/s"}})),
             &[],
             &["remote_auth_config.client_secret_file", "cannot be read"],
+        ),
+        (
+            "a secret that is a line break",
+            http(json!({"remote_auth_config": {"client_id": "c", "client_secret": "\n"}})),
+            &[],
+            &["remote_auth_config.client_secret", "is blank", "name a secret"],
+        ),
+        (
+            "a token that names no secret",
+            http(json!({"remote_auth_config": {"bearer_token": ",target=bearer_token"}})),
+            &[],
+            &["remote_auth_config.bearer_token", "secret"],
+        ),
+        (
+            "a token beside a client",
+            http(json!({"remote_auth_config": {"bearer_token": "t", "token_url": "https://idp.example/token"}})),
+            &[],
+            &["remote_auth_config.token_url", "there is one already", "keep the token"],
         ),
         (
             "a parameter with a member",

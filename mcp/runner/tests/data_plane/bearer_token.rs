@@ -20,7 +20,6 @@ async fn a_remote_server_gets_the_proxys_token_and_not_the_callers() {
     let (issuer, server) = (Issuer::start(vec![signer.clone()]).await, Echo::start().await);
     let members = json!({
         "oidc_config": issuer.login(&json!({})), "remote_auth_config": {"bearer_token": "upstream-token,target=bearer_token"},
-        "header_forward": {"add_plaintext_headers": {"Authorization": "Bearer other"}},
     });
     let environment = [("TOOLHIVE_SECRETS_PROVIDER", "environment"), ("TOOLHIVE_SECRET_upstream-token", "s3cr3t\n")];
     let runner = remote(&server, &members, &environment).await;

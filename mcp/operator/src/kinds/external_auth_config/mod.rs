@@ -56,7 +56,7 @@ impl ConfigKind for MCPExternalAuthConfig {
     type Terms = ();
 
     fn part(&self, asked: &ConfigUse, target: &Target) -> Part {
-        pairs::part(self.spec.kind, asked, target)
+        pairs::part(&self.spec, asked, target)
     }
 
     fn needs(&self, target: &Target, (): &()) -> Needs {

@@ -1,12 +1,14 @@
 //! The part of a credential in a workload: a row for each type and what is behind the workload (toolhive-auth §3.1).
 
+use std::borrow::Cow;
+
 use ExternalAuthType::{
     AwsSts, BearerToken, EmbeddedAuthServer, HeaderInjection, Obo, TokenExchange, Unauthenticated, UpstreamInject, Xaa,
 };
-use mcp_api::v1beta1::external_auth::ExternalAuthType;
+use mcp_api::v1beta1::external_auth::{ExternalAuthSpec, ExternalAuthType};
 use mcp_plan::{
     config::{Behind, ConfigUse, Misfit, Part, Role, Target},
-    external_auth::{AUTH_SERVER, is_auth_server},
+    external_auth::{AUTH_SERVER, credential_in, is_auth_server},
 };
 use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION};
 
@@ -30,7 +32,7 @@ enum Fit {
 }
 
 const fn never(reason: &'static str, problem: &'static str) -> Fit {
-    Fit::Never(Misfit { reason, problem })
+    Fit::Never(Misfit { reason, problem: Cow::Borrowed(problem) })
 }
 
 /// The row of a type and of what is behind, where callers log in or do not.
@@ -65,8 +67,9 @@ const fn fit(kind: ExternalAuthType, behind: Behind, has_login: bool) -> Fit {
     }
 }
 
-/// The part of a credential of this type in `target`.
-pub(super) fn part(kind: ExternalAuthType, asked: &ConfigUse, target: &Target) -> Part {
+/// The part of a credential in `target`.
+pub(super) fn part(spec: &ExternalAuthSpec, asked: &ConfigUse, target: &Target) -> Part {
+    let kind = spec.kind;
     // It decides who may call; the others are about what the server gets.
     let guards = kind == EmbeddedAuthServer || is_auth_server(asked);
     let (role, mark) = if guards { (Role::Guard, Some(AUTH_SERVER)) } else { (Role::Setting, None) };
@@ -74,12 +77,18 @@ pub(super) fn part(kind: ExternalAuthType, asked: &ConfigUse, target: &Target) -
     if is_auth_server(asked) && kind != EmbeddedAuthServer {
         let problem =
             "is no authorization server; name one of type embeddedAuthServer, or set spec.externalAuthConfigRef";
-        return Part { misfit: Some(Misfit { reason: "AuthServerRefInvalidType", problem }), ..part };
+        return Part { misfit: Some(Misfit { reason: "AuthServerRefInvalidType", problem: problem.into() }), ..part };
     }
     match fit(kind, target.behind, target.has_login) {
         Fit::Sent(middleware) => {
+            let header = credential_in(spec, &target.added_headers);
+            let misfit = header.map(|header| Misfit {
+                reason: INVALID,
+                problem: format!("sends its credential in {header}, which spec.headerForward adds; remove that header")
+                    .into(),
+            });
             let warns = middleware == [TOKEN_EXCHANGE] && !target.has_login;
-            Part { middleware, note: warns.then_some(NO_LOGIN), warning: warns.then_some(NO_LOGIN), ..part }
+            Part { middleware, note: warns.then_some(NO_LOGIN), warning: warns.then_some(NO_LOGIN), misfit, ..part }
         }
         Fit::Idle => Part { note: Some(IDLE), warning: (!target.in_group).then_some(IDLE), ..part },
         Fit::Never(misfit) => Part { misfit: Some(misfit), ..part },

@@ -7,7 +7,7 @@ use mcp_api::v1beta1::{MCPOIDCConfig, OidcConfigRef};
 use mcp_plan::{
     config::{BundleWords, Needs, Target, Words},
     problem::Problem,
-    reference::{Reference, SecretVariable, Source},
+    reference::{Content, Reference, SecretVariable, Source},
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, chain, environment};
@@ -78,6 +78,7 @@ impl ConfigKind for MCPOIDCConfig {
             name: environment::OIDC_CLIENT_SECRET.into(),
             secret: it.name.clone(),
             key: it.key.clone(),
+            content: Content::Bytes,
         });
         Needs {
             files: login::ca_bundle(&self.spec).into_iter().collect(),

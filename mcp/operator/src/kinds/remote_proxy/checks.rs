@@ -62,7 +62,7 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     let wanted: Vec<_> = wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())).collect();
     let missing = data.missing(wanted.iter().cloned());
     let broken: BTreeSet<_> =
-        wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Bytes)).collect();
+        wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Header)).collect();
     let problems = rules::problems(proxy);
     let unbuilt = proxy.uses().unbuilt(findings.settings);
     let forbidden = rules::remote_url_problem(proxy, findings.settings);

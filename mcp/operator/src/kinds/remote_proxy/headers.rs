@@ -10,7 +10,7 @@ use mcp_api::v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec};
 use mcp_plan::{
     oauth::header_problem,
     problem::Problem,
-    reference::{SecretVariable, incomplete_key},
+    reference::{Content, SecretVariable, incomplete_key},
     workload::proxy::variable,
 };
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
@@ -22,6 +22,13 @@ const PLAIN_FIELD: &str = "spec.headerForward.addPlaintextHeaders";
 /// The headers whose values are in Secrets.
 pub(super) fn from_secrets(spec: &MCPRemoteProxySpec) -> &[HeaderFromSecret] {
     spec.header_forward.as_ref().and_then(|it| it.add_headers_from_secret.as_deref()).unwrap_or_default()
+}
+
+/// The names of all.
+pub(super) fn names(spec: &MCPRemoteProxySpec) -> Vec<String> {
+    let plain =
+        spec.header_forward.iter().flat_map(|it| it.add_plaintext_headers.iter().flatten().map(|(name, _)| name));
+    plain.chain(from_secrets(spec).iter().map(|header| &header.header_name)).cloned().collect()
 }
 
 /// The document's member; none where no header is added.
@@ -44,6 +51,7 @@ pub(super) fn variables(owner: &str, spec: &MCPRemoteProxySpec) -> Vec<SecretVar
         name: format!("{SECRET_PREFIX}{}", identifier(header_name, owner)).into(),
         secret: value_secret_ref.name.clone(),
         key: value_secret_ref.key.clone(),
+        content: Content::Header,
     });
     each.collect()
 }

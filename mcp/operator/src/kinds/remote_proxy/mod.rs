@@ -85,10 +85,13 @@ impl Subject for MCPRemoteProxy {
             .extend(telemetry.and_then(|_| {
                 overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
             }));
-        if spec.remote_url.starts_with("http://") && !headers::from_secrets(spec).is_empty() {
-            warnings.push(
-                "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),
-            );
+        let secret = [
+            ("the headers with values from Secrets are", !headers::from_secrets(spec).is_empty()),
+            ("the credential of spec.externalAuthConfigRef is", spec.external_auth_config_ref.is_some()),
+        ];
+        let is_plain = spec.remote_url.to_ascii_lowercase().starts_with("http://");
+        for (what, _) in secret.into_iter().filter(|(_, is_sent)| is_plain && *is_sent) {
+            warnings.push(format!("spec.remoteUrl: {what} sent in clear text; use https"));
         }
         warnings
     }
@@ -223,6 +226,10 @@ impl Workload for MCPRemoteProxy {
 
     fn backend(&self) -> Option<ChildRef> {
         None
+    }
+
+    fn added_headers(&self) -> Vec<String> {
+        headers::names(&self.spec)
     }
 
     fn checks_remote(&self) -> Option<u16> {

@@ -3,7 +3,7 @@
 use mcp_api::v1beta1::{MCPTelemetryConfigSpec, OpenTelemetry};
 use mcp_plan::{
     config::{Needs, Target},
-    reference::{MountedFile, SecretVariable, bundle},
+    reference::{Content, MountedFile, SecretVariable, bundle},
     workload::proxy,
 };
 use mcp_runconfig::{TelemetryConfig, environment};
@@ -50,6 +50,7 @@ pub(super) fn needs(spec: &MCPTelemetryConfigSpec, target: &Target, service: Opt
         name: variable(&header.name).into(),
         secret: header.secret_key_ref.name.clone(),
         key: header.secret_key_ref.key.clone(),
+        content: Content::Header,
     });
     Needs {
         files: enabled(spec).and_then(ca_bundle).into_iter().collect(),

@@ -21,7 +21,7 @@ const ROLE: &str = "arn:aws:iam::123456789012:role/ops";
 const IDLE: &str = "is used by a VirtualMCPServer only; this proxy sends no credential";
 
 /// A spec of each type.
-fn spec(kind: &str) -> Value {
+pub(super) fn spec(kind: &str) -> Value {
     let secret = json!({"name": "s", "key": "k"});
     match kind {
         "tokenExchange" => exchange(json!({"clientId": "proxy", "clientSecretRef": secret})),
@@ -81,7 +81,7 @@ fn group(kind: &str) -> World<VirtualMCPServer> {
 }
 
 /// The condition, what it says, and the member of the document that has the credential.
-fn outcome<W: Workload<Status: Clone>>(world: &World<W>) -> (String, String, Option<&'static str>) {
+pub(super) fn outcome<W: Workload<Status: Clone>>(world: &World<W>) -> (String, String, Option<&'static str>) {
     let plan = world.plan();
     let found = plan.conditions.iter().find(|it| it.type_ == "ExternalAuthConfigValidated").unwrap();
     let members = ["token_exchange_config", "remote_auth_config", "aws_sts_config"];
@@ -274,7 +274,7 @@ fn what_a_credential_needs_has_to_exist() {
     assert!(older.plan().children.is_empty(), "no proxy passes the token of a caller on in its place");
 }
 
-fn told<W: Workload<Status: Clone>>(world: &World<W>) -> Vec<String> {
+pub(super) fn told<W: Workload<Status: Clone>>(world: &World<W>) -> Vec<String> {
     advice(&world.workload, &world.configs)
 }
 
@@ -405,6 +405,7 @@ fn every_rule_of_each_type_is_said_with_the_field_and_the_fix() {
             aws(json!({"fallbackRoleArn": null})),
             "spec.awsSts: awsSts: at least one of fallbackRoleArn or roleMappings must be configured".to_owned(),
         ),
+        (aws(json!({"service": "a b"})), "spec.awsSts.service: is no service of AWS; write".to_owned()),
         (aws(json!({"sessionDuration": 60})), "spec.awsSts.sessionDuration: awsSts.sessionDuration must be between".to_owned()),
         (mapped(json!({})), "spec.awsSts.roleMappings[0]: exactly one of claim or matcher must be set".to_owned()),
         (
@@ -413,6 +414,7 @@ fn every_rule_of_each_type_is_said_with_the_field_and_the_fix() {
         ),
         (mapped(json!({"matcher": "claims["})), "spec.awsSts.roleMappings[0].matcher: is not CEL: ".to_owned()),
         (mapped(json!({"matcher": "groups == 1"})), "spec.awsSts.roleMappings[0].matcher: uses \"groups\"".to_owned()),
+        (mapped(json!({"matcher": r"claims.a.matches('\\w{100}')"})), "spec.awsSts.roleMappings[0].matcher: matches a pattern that repeats too".to_owned()),
         (mapped(json!({"matcher": nested})), "spec.awsSts.roleMappings[0].matcher: has more than 16".to_owned()),
         (mapped(json!({"matcher": "a".repeat(1025)})), "spec.awsSts.roleMappings[0].matcher: has 1025 bytes".to_owned()),
         (

@@ -9,6 +9,7 @@ mod config_plan;
 mod contract;
 mod external_auth_config;
 mod external_auth_data;
+mod external_auth_headers;
 mod guards;
 mod labels;
 mod network;

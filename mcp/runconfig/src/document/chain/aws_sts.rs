@@ -65,6 +65,11 @@ pub struct RoleMapping {
     pub priority: Option<i64>,
 }
 
+/// Whether signatures can name a service so.
+pub fn is_aws_service(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
 impl AwsStsParameters {
     pub(super) fn of(document: &RunConfig) -> Option<Self> {
         let aws_sts_config = Some(document.aws_sts_config.clone()?);

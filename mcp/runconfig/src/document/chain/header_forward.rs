@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION, TokenExchangeConfig, TokenExchangeParameters};
+use crate::{MiddlewareConfig, Parameters as _};
+
 /// Headers of a connection, and the two by which MCP knows a client's session: added to each request, one would stand for every client.
 const RESERVED: [&str; 13] = [
     "close",
@@ -70,6 +73,29 @@ pub fn same_header(a: &str, b: &str) -> bool {
     a.len() == b.len() && starts_with(a, b)
 }
 
+/// Whether AWS takes a header of this name for a part of a signature.
+pub fn is_header_of_aws(name: &str) -> bool {
+    starts_with(name, "x-amz-")
+}
+
+/// Whether an entry of the chain puts the proxy's credential into the header of this name. Another value there would be lost, or take its place.
+pub fn is_header_of_credential(MiddlewareConfig { kind, parameters }: &MiddlewareConfig, name: &str) -> bool {
+    let is_authorization = same_header(name, "authorization");
+    match &**kind {
+        TOKEN_INJECTION => is_authorization,
+        AWS_STS => is_authorization || is_header_of_aws(name),
+        TOKEN_EXCHANGE => {
+            let exchange = TokenExchangeParameters::read(parameters.clone(), "").ok();
+            let exchange = exchange.and_then(|parameters| parameters.token_exchange_config);
+            match exchange.as_ref().and_then(TokenExchangeConfig::own_header) {
+                Some(own) => same_header(name, own),
+                None => is_authorization,
+            }
+        }
+        _ => false,
+    }
+}
+
 fn starts_with(name: &str, prefix: &str) -> bool {
     let same = |a: u8, b: u8| {
         if b.is_ascii_alphanumeric() { a.eq_ignore_ascii_case(&b) } else { !a.is_ascii_alphanumeric() }
@@ -97,4 +123,32 @@ pub struct HeaderForwardParameters {
     pub add_headers: BTreeMap<String, String>,
     /// Identifiers of secrets by the names of headers. Documents have them in [`HeaderForward`] alone.
     pub add_headers_from_secret: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_credential_has_a_header_of_its_own() {
+        let exchange = |change: Value| json!({"token_exchange_config": change});
+        let custom = |header: &str| json!({"header_strategy": "custom", "external_token_header_name": header});
+        for (kind, parameters, own, others) in [
+            (TOKEN_INJECTION, json!({}), &["Authorization", "AUTHORIZATION"][..], &["X-Key", "X-Amz-Date"][..]),
+            (TOKEN_EXCHANGE, exchange(json!({})), &["authorization"], &["X-Key"]),
+            (TOKEN_EXCHANGE, exchange(json!({"header_strategy": "replace"})), &["Authorization"], &["X-Key"]),
+            // One that has no effect without the strategy.
+            (TOKEN_EXCHANGE, exchange(json!({"external_token_header_name": "X-Key"})), &["Authorization"], &["X-Key"]),
+            (TOKEN_EXCHANGE, exchange(custom("X-Key")), &["x-key", "X_Key"], &["Authorization", "X-Keys"]),
+            (AWS_STS, json!({}), &["Authorization", "X-Amz-Date", "x_amz_security_token"], &["X-Amzn-Trace", "X-Key"]),
+            ("header-forward", json!({}), &[], &["Authorization"]),
+        ] {
+            let config = MiddlewareConfig::new(kind, parameters);
+            let is_own = |name: &&&str| is_header_of_credential(&config, name);
+            assert_eq!(own.iter().filter(is_own).count(), own.len(), "{config:?}");
+            assert_eq!(others.iter().find(is_own), None, "{config:?}");
+        }
+    }
 }

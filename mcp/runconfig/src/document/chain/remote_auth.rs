@@ -112,10 +112,10 @@ impl RemoteAuthConfig {
     }
 }
 
-/// The identifier in a member that names a secret, as in `<name>,target=<where>`. `None` for any other text.
+/// The identifier in a member that names a secret, as in `<name>,target=<where>`. `None` for any other text. One without its name is the identifier
+/// of no secret, and none itself.
 pub fn secret_identifier(member: &str) -> Option<&str> {
-    let (name, target) = member.split_once(",target=")?;
-    (!name.is_empty() && !target.is_empty()).then_some(name)
+    member.split_once(",target=").map(|(name, _)| name)
 }
 
 /// Without what may be secret.
@@ -172,8 +172,10 @@ mod tests {
     #[test]
     fn a_secret_is_named_with_its_target() {
         assert_eq!(secret_identifier(&RemoteAuthConfig::bearer("up-token").bearer_token), Some("up-token"));
-        for text in ["up-token", ",target=x", "up-token,target=", ""] {
-            assert_eq!(secret_identifier(text), None, "{text:?}");
+        for (text, expected) in
+            [("up-token", None), ("", None), ("up-token,target=", Some("up-token")), (",target=x", Some(""))]
+        {
+            assert_eq!(secret_identifier(text), expected, "{text:?}");
         }
     }
 

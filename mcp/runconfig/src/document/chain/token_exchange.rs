@@ -55,6 +55,13 @@ pub fn token_type(name: &str) -> Option<String> {
     TYPES.contains(&short).then(|| format!("{TYPE_URN}{short}"))
 }
 
+impl TokenExchangeConfig {
+    /// The header for the new token, where it is another than `Authorization`.
+    pub(super) fn own_header(&self) -> Option<&str> {
+        (self.header_strategy == "custom").then_some(&*self.external_token_header_name)
+    }
+}
+
 impl TokenExchangeParameters {
     pub(super) fn of(document: &RunConfig) -> Option<Self> {
         let config = document.token_exchange_config.clone()?;
