@@ -57,7 +57,8 @@ fn refused(token: &Token, resource: Option<&str>, seen: &str) -> Finding {
 }
 
 fn greeted(answer: &Answer, told: &str) -> Finding {
-    let Some(message) = message(answer) else { return Finding::failed(Cause::NoMcpAnswer, told) };
+    let no_answer = || Finding::failed(Cause::NoMcpAnswer, format!("{told}, which is no answer of JSON-RPC"));
+    let Some(message) = message(answer) else { return no_answer() };
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(error) = message.get("error") {
         let seen =
@@ -69,7 +70,7 @@ fn greeted(answer: &Answer, told: &str) -> Finding {
             let version = text(result.get("protocolVersion"));
             Finding::ok(Step::Initialize, format!("the token is taken, and the server speaks MCP {}", quoted(&version)))
         }
-        None => Finding::failed(Cause::NoMcpAnswer, told),
+        None => no_answer(),
     }
 }
 

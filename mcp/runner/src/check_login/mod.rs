@@ -79,7 +79,8 @@ pub(crate) fn check_login(options: CheckLoginOptions) -> Result<(), CheckError> 
         browser: options.browser,
     };
     let mut caller = Caller::new(options.ca_bundle, options.timeout, provider);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Timers run between any two events, or a server that sends without end would stretch --timeout.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
     let runtime = runtime.map_err(|error| CheckError::Input(format!("the runtime does not start: {error}")))?;
     let (findings, issued) = runtime.block_on(play(&target, &mut caller));
     // A lookup of a name may still hang in a thread.

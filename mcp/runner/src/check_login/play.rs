@@ -205,7 +205,8 @@ async fn have_token(
         return None;
     };
     let (resource, provider) = metadata?;
-    // Whoever names another's resource would get a token for it, and metadata of another issuer lead the secret elsewhere.
+    // A server that names another's resource would get a token for it, and metadata of another issuer would lead the secret
+    // elsewhere.
     if found.has_failed([Step::Resource, Step::Issuer]) {
         return None;
     }

@@ -135,7 +135,8 @@ pub(crate) fn issued(call: &Call, scopes: &str) -> Result<(Token, Option<Finding
     let told = [("error", error), ("error_description", text("error_description"))];
     let told: String =
         told.iter().filter_map(|(name, value)| Some(format!(", {name}={}", quoted((*value)?)))).collect();
-    Err(Finding::failed(cause, format!("{call}{told}")))
+    let without = if answer.status == StatusCode::OK { ", without an `access_token` that can be sent" } else { "" };
+    Err(Finding::failed(cause, format!("{call}{without}{told}")))
 }
 
 /// As [`Token::judge`], for a token that was just issued.

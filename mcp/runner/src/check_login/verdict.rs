@@ -94,8 +94,8 @@ macro_rules! verdicts {
 
 verdicts! {
     Reach {
-        ServerUnreachable "server-unreachable" Client "Check the URL, its name in DNS and its port; in Kubernetes, the proxy's Service, its Ingress and the NetworkPolicies between. This check calls it directly, whatever HTTPS_PROXY says."
-        ServerCertificate "server-certificate" Proxy "Serve a certificate of an authority that clients trust, for the name in the URL, with its intermediates. Where clients trust an authority of your own, give it to this check by --ca-bundle."
+        ServerUnreachable "server-unreachable" Client "Check the URL: http or https, its name in DNS and its port; in Kubernetes, the proxy's Service, its Ingress and the NetworkPolicies between. This check calls it directly, whatever HTTPS_PROXY says."
+        ServerCertificate "server-certificate" Proxy "Serve a certificate that is in date, for the name in the URL, of an authority that clients trust, with its intermediates. Where clients trust an authority of your own, give it to this check by --ca-bundle."
         ServerSlow "server-slow" Proxy "Look for what holds the answer back: an Ingress that waits for a pod, a proxy without CPU. --timeout gives it longer."
         ServerTooLong "server-too-long" Proxy "Check that the URL leads to an MCP server: an answer to a caller without a token is short."
         PlainHttp "plain-http" Proxy "Serve the URL by https (TLS at the Ingress or Gateway): tokens travel in the clear otherwise, and most clients refuse such a URL outside of their machine."
@@ -133,7 +133,7 @@ verdicts! {
     }
     ProviderMetadata {
         ProviderUnreachable "provider-unreachable" Provider "Make the issuer's address one that clients reach, not only the proxy: a name of the cluster is none. Then write it into spec.inline.issuer of the MCPOIDCConfig."
-        ProviderCertificate "provider-certificate" Provider "Serve the provider's certificate of an authority that clients trust, with its intermediates. For an authority of your own: --ca-bundle of this check, caBundleRef of the MCPOIDCConfig, and each client's own setting."
+        ProviderCertificate "provider-certificate" Provider "Serve a certificate that is in date, for the issuer's name, of an authority that clients trust, with its intermediates. For an authority of your own: --ca-bundle of this check, caBundleRef of the MCPOIDCConfig, and each client's own setting."
         ProviderSlow "provider-slow" Provider "Look for what holds the provider's metadata back; clients give up after some seconds."
         ProviderTooLong "provider-too-long" Provider "Check that the issuer is the provider's: its metadata are a few kilobytes."
         ProviderRedirects "provider-redirects" Proxy "Write the issuer into spec.inline.issuer of the MCPOIDCConfig to which the redirect leads, if its metadata name it; many clients follow no redirect there."

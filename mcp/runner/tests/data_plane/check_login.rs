@@ -238,7 +238,7 @@ const WITH_CREDENTIALS: &[Row] = &[
     (Error(TOKEN, 400, "invalid_scope"), Client, "token", "scope-refused", "told by the provider"),
     (Error(TOKEN, 400, "invalid_target"), Client, "token", "resource-refused", "invalid_target"),
     (Html(TOKEN), Client, "token", "token-endpoint-fails", "/token"),
-    (Member(TOKEN, "access_token", r#""a\r\nb: c""#), Client, "token", "token-endpoint-fails", "200"),
+    (Member(TOKEN, "access_token", r#""a\r\nb: c""#), Client, "token", "token-endpoint-fails", "without an `access"),
     (Nothing, Expired, "token", "token-expired", "expired 6"),
     (Nothing, Tomorrow, "token", "token-not-yet-valid", "not valid before"),
     (Nothing, OfOtherIssuer, "token", "token-of-other-issuer", "https://idp.example"),
@@ -249,7 +249,7 @@ const WITH_CREDENTIALS: &[Row] = &[
     (Status(ANSWER, 403), Token, "initialize", "caller-forbidden", "403"),
     (Status(ANSWER, 503), Token, "initialize", "proxy-cannot-check", "unavailable"),
     (Status(ANSWER, 502), Token, "initialize", "server-fails-behind-login", "502"),
-    (Html(ANSWER), Token, "initialize", "no-mcp-answer", "text/html"),
+    (Html(ANSWER), Token, "initialize", "no-mcp-answer", "text/html), which"),
     (Page, Token, "initialize", "server-fails-behind-login", "405"),
 ];
 
